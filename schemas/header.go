@@ -1,0 +1,39 @@
+package schemas
+
+// Headers on Weir's records. On weir.requests all weir-* headers are ignored:
+// anyone may write there. Only weir.readmit, which producers have no right to
+// write, is trusted.
+const (
+	HeaderID          = "weir-id"          // the message's id, UUID
+	HeaderAttempt     = "weir-attempt"     // attempts made before this record: decimal
+	HeaderProvider    = "weir-provider"    // the provider chosen by admission
+	HeaderDecidedAt   = "weir-decided-at"  // T of the decision, RFC 3339 with milliseconds
+	HeaderDueAt       = "weir-due-at"      // not before this time, RFC 3339 with milliseconds
+	HeaderTimestamp   = "weir-timestamp"   // the producer's own time of the request, RFC 3339
+	HeaderError       = "weir-error"       // why it came here, for people
+	HeaderReason      = "weir-reason"      // why it came here, for code: Reason…
+	HeaderOrigin      = "weir-origin"      // topic/partition/offset of the request
+	HeaderTraceParent = "traceparent"      // W3C trace context, passed on
+	HeaderKey         = "weir-key"         // canonical recipient; never canonicalised again
+	HeaderPlace       = "weir-place"       // JSON array of Charge: what the message holds
+	HeaderAcceptedAt  = "weir-accepted-at" // broker's append time of the request, RFC 3339 with milliseconds
+	HeaderReturn      = "weir-return"      // on delay topics: the topic the record goes back to
+	HeaderTaint       = "weir-taint"       // "received" (may have been received) or "unknown" (an attempt's outcome is unknown)
+	HeaderExpiresAt   = "weir-expires-at"  // RFC 3339 with milliseconds
+	HeaderPriority    = "weir-priority"    // urgent | normal | bulk, as decided
+	HeaderRevision    = "weir-revision"    // policy revision of the decision, decimal
+	HeaderRedriveOf   = "weir-redrive-of"  // id of the message this one sends again
+	HeaderLastError   = "weir-last-error"  // the last attempt's error code
+	HeaderTenant      = "weir-tenant"      // the tenant as decided
+	HeaderReply       = "weir-reply"       // partition/correlation of weir.replies
+)
+
+// Reasons on weir.readmit: what admission is asked to do.
+const (
+	ReadmitForward  = "forward"   // misrouted: the key belongs to the partition it was sent to
+	ReadmitDue      = "due"       // a scheduled or deferred message whose time has come
+	ReadmitRetry    = "retry"     // a further attempt after a transient or unknown outcome
+	ReadmitStale    = "stale"     // its decision grew older than stale_after before its turn
+	ReadmitGiveBack = "give_back" // the message ended without being received: return its places
+	ReadmitRedrive  = "redrive"   // a message given up on, sent again as a new one
+)

@@ -1,0 +1,67 @@
+package schemas
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// Ids that Weir makes end in the 32 bits of Murmur2(canonical recipient), so
+// that an id alone finds the partition that owns its message.
+
+// NewID returns a UUIDv7 (RFC 9562) for a message to recipient.
+func NewID(recipient string) (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make message id: %w", err)
+	}
+	binary.BigEndian.PutUint32(id[12:], Murmur2([]byte(recipient)))
+	return id.String(), nil
+}
+
+// DerivedID returns the id of a Kafka record that brings none: a UUIDv8 of
+// where it stands and when it was appended, the same at every reading.
+func DerivedID(src Source, appended Millis, recipient string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "weir record\x00%s\x00%d\x00%d\x00%d", src.Topic, src.Partition, src.Offset, int64(appended))
+	return uuidV8(h.Sum(nil), recipient)
+}
+
+// KeyedID returns the id of an HTTP request with an idempotency key: a UUIDv8
+// of (day, tenant, recipient, key), so that a repeat on the same UTC day gets
+// the same answer without storage.
+func KeyedID(now Millis, tenant, recipient, key string) string {
+	day := int64(now) / (24 * 60 * 60 * 1000)
+	h := sha256.New()
+	fmt.Fprintf(h, "weir key\x00%d\x00%s\x00%s\x00%s", day, tenant, recipient, key)
+	return uuidV8(h.Sum(nil), recipient)
+}
+
+// RedriveID returns the id of the message that sends old again for the nth time.
+func RedriveID(old string, n int, recipient string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "weir redrive\x00%s\x00%d", old, n)
+	return uuidV8(h.Sum(nil), recipient)
+}
+
+func uuidV8(sum []byte, recipient string) string {
+	var id uuid.UUID
+	copy(id[:], sum)
+	id[6] = id[6]&0x0f | 0x80
+	id[8] = id[8]&0x3f | 0x80
+	binary.BigEndian.PutUint32(id[12:], Murmur2([]byte(recipient)))
+	return id.String()
+}
+
+// IDPartition returns the partition of n that owns the message with an id that
+// Weir made; false when the text is no UUID. For an id that a producer made
+// the answer means nothing.
+func IDPartition(id string, n int32) (int32, bool) {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return 0, false
+	}
+	return Partition(binary.BigEndian.Uint32(u[12:]), n), true
+}

@@ -1,0 +1,226 @@
+package schemas
+
+import "time"
+
+// Policy is one whole set of rules: what weir apply reads from YAML and what a
+// revision of weir.config holds as JSON. ParsePolicy reads and validates it.
+type Policy struct {
+	Limits    []Limit    `json:"limits,omitempty"`
+	Classes   []Class    `json:"classes,omitempty"`
+	Providers []Provider `json:"providers,omitempty"`
+	Routes    []Route    `json:"routes,omitempty"`
+	Templates []Template `json:"templates,omitempty"`
+	Tenants   []Tenant   `json:"tenants,omitempty"`
+	Keys      []Key      `json:"keys,omitempty"`
+	Alerts    []Alert    `json:"alerts,omitempty"`
+	Inputs    []Input    `json:"inputs,omitempty"`
+}
+
+// Duration is a time.Duration that reads and writes as Go prints it, with days:
+// "60s", "1h", "31d". Policies hold whole milliseconds.
+type Duration time.Duration
+
+// Match selects messages: every field that is set must hold one of the values
+// listed. Metadata maps a metadata field to the values allowed.
+type Match struct {
+	Tenant   []string            `json:"tenant,omitempty"`
+	Channel  []string            `json:"channel,omitempty"`
+	Class    []string            `json:"class,omitempty"`
+	Template []string            `json:"template,omitempty"`
+	Provider []string            `json:"provider,omitempty"`
+	Country  []string            `json:"country,omitempty"` // ISO 3166-1 alpha-2
+	Prefix   []string            `json:"prefix,omitempty"`  // digits of an E.164 number, without +
+	Metadata map[string][]string `json:"metadata,omitempty"`
+}
+
+// Mode says what a limit does.
+type Mode string
+
+const (
+	ModeEnforce Mode = "enforce"
+	ModeObserve Mode = "observe" // the refused pass, without a place, marked
+	ModeOff     Mode = "off"
+)
+
+// OnRefusal says what becomes of a message that a limit refuses.
+type OnRefusal string
+
+const (
+	RefusalReject OnRefusal = "reject"
+	RefusalDefer  OnRefusal = "defer" // parked until retry-at
+)
+
+// Count says what takes a place.
+type Count string
+
+const (
+	CountMessage  Count = "message"  // one place, at its latest attempt, given back if it ends unreceived
+	CountAttempt  Count = "attempt"  // every attempt keeps its place
+	CountSegments Count = "segments" // as message, but a place for each SMS part
+)
+
+// Limit is one rule of how many messages pass.
+type Limit struct {
+	Name      string     `json:"name"`
+	Match     Match      `json:"match,omitzero"`
+	Per       []string   `json:"per"` // recipient, tenant, channel, class, template, content, provider, country, prefix:N, metadata.X; empty is one limit for all
+	Allow     []Window   `json:"allow"`
+	Timezone  string     `json:"timezone,omitempty"` // IANA; UTC when empty
+	Mode      Mode       `json:"mode,omitempty"`
+	OnRefusal OnRefusal  `json:"on_refusal,omitempty"`
+	Count     Count      `json:"count,omitempty"`
+	Exempt    []string   `json:"exempt,omitempty"`
+	Overrides []Override `json:"overrides,omitempty"`
+}
+
+// Override replaces a limit's windows for one recipient.
+type Override struct {
+	To    string   `json:"to"`
+	Allow []Window `json:"allow"`
+}
+
+// WindowKind is the shape of a window.
+type WindowKind string
+
+const (
+	WindowRolling  WindowKind = "rolling"  // n in any trailing Length
+	WindowCalendar WindowKind = "calendar" // n from each start of Unit in the limit's zone
+	WindowBucket   WindowKind = "bucket"   // token bucket
+)
+
+// Window is one entry of allow. It reads and writes as text: "5/60s",
+// "10/calendar-day", "bucket 10 refill 0.5/s".
+type Window struct {
+	Kind         WindowKind
+	N            int64         // how many; the bucket's capacity
+	Length       time.Duration // rolling: 1ms to 31 days
+	Unit         string        // calendar: minute, hour, day, month
+	RefillMillis int64         // bucket: tokens per 1,000,000 ms, so that rates are whole numbers
+}
+
+// OnUnknown says what becomes of a call whose outcome is unknown.
+type OnUnknown string
+
+const (
+	UnknownResend OnUnknown = "resend"
+	UnknownHold   OnUnknown = "hold"
+)
+
+// Class is a kind of message, with the rules for it.
+type Class struct {
+	Name         string      `json:"name"`
+	Priority     Priority    `json:"priority,omitempty"`
+	ExpiresAfter Duration    `json:"expires_after,omitempty"`
+	StaleAfter   Duration    `json:"stale_after,omitempty"`
+	Retries      []Duration  `json:"retries,omitempty"` // nil is the default; empty is none
+	OnUnknown    OnUnknown   `json:"on_unknown,omitempty"`
+	Countries    []string    `json:"countries,omitempty"`
+	QuietHours   *QuietHours `json:"quiet_hours,omitempty"`
+}
+
+// QuietHours are the hours in which a class's messages wait.
+type QuietHours struct {
+	From     string `json:"from"` // HH:MM
+	To       string `json:"to"`
+	Timezone string `json:"timezone,omitempty"` // IANA, or "recipient"
+	Then     string `json:"then,omitempty"`     // defer | reject
+}
+
+// Provider is one way out.
+type Provider struct {
+	Name        string         `json:"name"`
+	Type        string         `json:"type"`
+	Channels    []Channel      `json:"channels"`
+	Pace        []Window       `json:"pace,omitempty"` // rolling only
+	Smooth      bool           `json:"smooth,omitempty"`
+	Concurrency int            `json:"concurrency,omitempty"`
+	Timeout     Duration       `json:"timeout,omitempty"`
+	Lanes       int32          `json:"lanes,omitempty"`
+	Price       *Price         `json:"price,omitempty"`
+	LegacyID    int64          `json:"legacy_id,omitempty"`
+	Settings    map[string]any `json:"settings,omitempty"` // secrets only as ${ENV} or file:
+}
+
+// Price is what a provider bills.
+type Price struct {
+	Currency   string `json:"currency"`
+	PerSegment string `json:"per_segment,omitempty"` // decimal, as text
+	PerMessage string `json:"per_message,omitempty"`
+}
+
+// Route chooses providers for the messages it matches; the first match wins.
+type Route struct {
+	Name     string   `json:"name"`
+	Match    Match    `json:"match,omitzero"`
+	To       []Target `json:"to"`
+	Failover []string `json:"failover,omitempty"`
+}
+
+// Target is a provider with its share.
+type Target struct {
+	Provider string `json:"provider"`
+	Weight   int    `json:"weight,omitempty"`
+}
+
+// Template is content with variables, written {{name}}.
+type Template struct {
+	Name      string                    `json:"name"`
+	Channel   Channel                   `json:"channel"`
+	Subject   string                    `json:"subject,omitempty"`
+	Body      string                    `json:"body,omitempty"`
+	HTML      string                    `json:"html,omitempty"`
+	Title     string                    `json:"title,omitempty"`
+	Providers map[string]map[string]any `json:"providers,omitempty"`
+}
+
+// Tenant is one customer of this Weir.
+type Tenant struct {
+	Name          string    `json:"name"`
+	DefaultRegion string    `json:"default_region,omitempty"` // ISO 3166-1 alpha-2
+	Callback      *Callback `json:"callback,omitempty"`
+}
+
+// Callback is where a tenant's status changes go.
+type Callback struct {
+	URL    string   `json:"url"`
+	Secret string   `json:"secret,omitempty"`
+	Events []string `json:"events,omitempty"`
+}
+
+// Key is an API key, stored hashed.
+type Key struct {
+	Name      string            `json:"name"`
+	Tenant    string            `json:"tenant"`
+	Scopes    []string          `json:"scopes"`
+	Hash      string            `json:"hash"`
+	ExpiresAt Millis            `json:"expires_at,omitzero"`
+	Prefer    string            `json:"prefer,omitempty"`
+	Rates     map[string]Window `json:"rates,omitempty"`
+}
+
+// Alert says whom to tell of what.
+type Alert struct {
+	Name   string         `json:"name"`
+	To     map[string]any `json:"to"`
+	When   []string       `json:"when"`
+	AtMost string         `json:"at_most,omitempty"`
+}
+
+// Input binds a further topic to one tenant.
+type Input struct {
+	Topic  string `json:"topic"`
+	Tenant string `json:"tenant"`
+}
+
+// What a policy's fields are when it does not say.
+const (
+	DefaultExpiresAfter = 72 * time.Hour
+	DefaultStaleAfter   = 60 * time.Second
+	DefaultConcurrency  = 64
+	DefaultTimeout      = 10 * time.Second
+	DefaultLanes        = 1
+	MaxWindow           = 31 * 24 * time.Hour
+)
+
+// DefaultRetries are the waits between attempts.
+var DefaultRetries = []time.Duration{5 * time.Second, 30 * time.Second, 5 * time.Minute}
