@@ -1,0 +1,153 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Tx is one transaction of a Step. It begins with the first Produce.
+type Tx struct {
+	w         *worker
+	ctx       context.Context
+	begun     bool
+	produced  int
+	positions map[Partition]Position
+
+	mu  sync.Mutex // guards err: promises run on the client's goroutine
+	err error
+}
+
+// Produce adds a record to the transaction. Topic and Partition must be set:
+// Weir computes partitions itself. The record belongs to the client from here.
+func (tx *Tx) Produce(rec *kgo.Record) {
+	if !tx.begun {
+		if err := tx.w.session.Begin(); err != nil {
+			tx.fail(fmt.Errorf("begin transaction: %w", err))
+			return
+		}
+		tx.begun = true
+	}
+	tx.produced++
+	tx.w.session.Produce(tx.ctx, rec, func(r *kgo.Record, err error) {
+		if err != nil {
+			tx.fail(fmt.Errorf("produce to %s/%d: %w", r.Topic, r.Partition, err))
+		}
+	})
+}
+
+// Stand sets the position to commit for a partition.
+func (tx *Tx) Stand(p Partition, at Position) {
+	if tx.positions == nil {
+		tx.positions = make(map[Partition]Position)
+	}
+	tx.positions[p] = at
+}
+
+// More returns what has been fetched meanwhile, without waiting: what a stage
+// takes into the same transaction under load. Empty means idle.
+func (tx *Tx) More() []*kgo.Record {
+	recs, err := tx.w.poll(nil)
+	if err != nil {
+		tx.fail(err)
+	}
+	return recs
+}
+
+func (tx *Tx) fail(err error) {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	tx.err = errors.Join(tx.err, err)
+}
+
+func (tx *Tx) failed() error {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	return tx.err
+}
+
+// end commits, or aborts when stepErr is set or a record could not be produced.
+// Committed false with no error is an abort: the stage goes on.
+func (tx *Tx) end(ctx context.Context, stepErr error) (committed bool, err error) {
+	if !tx.begun {
+		if len(tx.positions) == 0 {
+			return false, errors.Join(stepErr, tx.failed())
+		}
+		if err := tx.w.session.Begin(); err != nil {
+			return false, fmt.Errorf("begin transaction: %w", err)
+		}
+		tx.begun = true
+	}
+	if tx.produced > 0 && len(tx.positions) == 0 && stepErr == nil {
+		stepErr = errors.New("transaction with records but without a position: it would not be fenced")
+	}
+	for p, at := range tx.positions {
+		if len(at.Metadata) > maxMetadata && stepErr == nil {
+			stepErr = fmt.Errorf("offset metadata of %s/%d has %d bytes, more than %d", p.Topic, p.Partition, len(at.Metadata), maxMetadata)
+		}
+	}
+	s := tx.w.session
+	if stepErr == nil {
+		// A failed record fails the commit: find out before asking for it.
+		if err := s.Client().Flush(ctx); err != nil {
+			return false, fmt.Errorf("%w: flush: %w", ErrUnknownOutcome, err)
+		}
+	}
+	try := kgo.TryCommit
+	if stepErr != nil || tx.failed() != nil {
+		try = kgo.TryAbort
+	}
+	committed, err = s.End(kgo.PreTxnCommitFnContext(ctx, tx.fillCommit), try)
+	switch {
+	case fenced(err):
+		return false, fmt.Errorf("%w: %w", ErrFenced, err)
+	case err != nil:
+		return false, fmt.Errorf("%w: end: %w", ErrUnknownOutcome, err)
+	case stepErr != nil:
+		return false, stepErr
+	case fenced(tx.failed()):
+		return false, fmt.Errorf("%w: %w", ErrFenced, tx.failed())
+	}
+	if err := tx.failed(); err != nil {
+		tx.w.cfg.Logger.Warn("transaction aborted", "group", tx.w.cfg.Group, "error", err)
+	}
+	return committed, nil
+}
+
+// fillCommit replaces what the client would commit (all that was polled) by
+// the stage's positions. It runs also when nothing was polled, which is what
+// puts member and generation into every transaction.
+func (tx *Tx) fillCommit(req *kmsg.TxnOffsetCommitRequest) error {
+	byTopic := make(map[string][]kmsg.TxnOffsetCommitRequestTopicPartition)
+	for p, at := range tx.positions {
+		rp := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+		rp.Partition = p.Partition
+		rp.Offset = at.Offset
+		rp.LeaderEpoch = at.Epoch
+		if at.Epoch == 0 {
+			rp.LeaderEpoch = -1
+		}
+		rp.Metadata = &at.Metadata
+		byTopic[p.Topic] = append(byTopic[p.Topic], rp)
+	}
+	req.Topics = req.Topics[:0]
+	for topic, parts := range byTopic {
+		rt := kmsg.NewTxnOffsetCommitRequestTopic()
+		rt.Topic = topic
+		rt.Partitions = parts
+		req.Topics = append(req.Topics, rt)
+	}
+	return nil
+}
+
+// fenced tells that the transaction coordinator gave this transactional id to
+// someone newer: to another process, or to nobody after a transaction timed
+// out while this process was paused. Run tells the two apart.
+func fenced(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch)
+}
