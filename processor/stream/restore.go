@@ -77,15 +77,19 @@ func Read(ctx context.Context, cfg ReadConfig, ranges []Range, fn func(*kgo.Reco
 	}
 	cl.AddConsumePartitions(consume)
 	done := make(map[Partition]bool)
+	progress := time.Now()
 	for left > 0 {
-		pollCtx, cancel := context.WithTimeout(ctx, cfg.Stall)
+		pollCtx, cancel := context.WithDeadline(ctx, progress.Add(cfg.Stall))
 		fetches := cl.PollRecords(pollCtx, 50_000)
 		cancel()
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		if fetches.Empty() {
-			return fmt.Errorf("read: %d of %d partitions brought nothing for %v before their end: a transaction is left open over them", left, len(ranges), cfg.Stall)
+		switch now := time.Now(); {
+		case !fetches.Empty():
+			progress = now
+		case now.Sub(progress) >= cfg.Stall:
+			return fmt.Errorf("read: %d of %d partitions brought nothing for %v before their end: is a transaction left open over them?", left, len(ranges), cfg.Stall)
 		}
 		var errs []error
 		fetches.EachError(func(topic string, p int32, err error) {
