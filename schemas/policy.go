@@ -16,12 +16,13 @@ type Policy struct {
 	Inputs    []Input    `json:"inputs,omitempty"`
 }
 
-// Duration is a time.Duration that reads and writes as Go prints it, with days:
-// "60s", "1h", "31d". Policies hold whole milliseconds.
+// Duration is a time.Duration that reads and writes as text: "60s", "1h30m",
+// "31d". Policies hold whole milliseconds, never negative.
 type Duration time.Duration
 
 // Match selects messages: every field that is set must hold one of the values
-// listed. Metadata maps a metadata field to the values allowed.
+// listed. Metadata maps a metadata field to the values allowed; in YAML and JSON
+// it is written flat, metadata.X, and every field is a value or a list.
 type Match struct {
 	Tenant   []string            `json:"tenant,omitempty"`
 	Channel  []string            `json:"channel,omitempty"`
@@ -91,11 +92,17 @@ const (
 // Window is one entry of allow. It reads and writes as text: "5/60s",
 // "10/calendar-day", "bucket 10 refill 0.5/s".
 type Window struct {
-	Kind         WindowKind
-	N            int64         // how many; the bucket's capacity
-	Length       time.Duration // rolling: 1ms to 31 days
-	Unit         string        // calendar: minute, hour, day, month
-	RefillMillis int64         // bucket: tokens per 1,000,000 ms, so that rates are whole numbers
+	Kind   WindowKind
+	N      int64         // how many, 1 to MaxPlaces; the bucket's capacity
+	Length time.Duration // rolling: 1ms to MaxWindow, whole milliseconds
+	Unit   string        // calendar: minute, hour, day, month
+
+	// A bucket gains RefillTokens every RefillEvery milliseconds: an exact
+	// fraction in lowest terms, so 0.5/s is 1 every 2000. N*RefillEvery stays
+	// below 2^53, so that a bucket's level can be kept in units of
+	// 1/RefillEvery tokens without overflow.
+	RefillTokens int64
+	RefillEvery  int64
 }
 
 // OnUnknown says what becomes of a call whose outcome is unknown.
@@ -112,7 +119,7 @@ type Class struct {
 	Priority     Priority    `json:"priority,omitempty"`
 	ExpiresAfter Duration    `json:"expires_after,omitempty"`
 	StaleAfter   Duration    `json:"stale_after,omitempty"`
-	Retries      []Duration  `json:"retries,omitempty"` // nil is the default; empty is none
+	Retries      []Duration  `json:"retries,omitzero"` // nil is the default; empty is none
 	OnUnknown    OnUnknown   `json:"on_unknown,omitempty"`
 	Countries    []string    `json:"countries,omitempty"`
 	QuietHours   *QuietHours `json:"quiet_hours,omitempty"`
@@ -141,11 +148,15 @@ type Provider struct {
 	Settings    map[string]any `json:"settings,omitempty"` // secrets only as ${ENV} or file:
 }
 
+// Decimal is a number kept as the text it was written in, because money is not
+// a float: "0.045". At most 12 digits before the point and 9 after it.
+type Decimal string
+
 // Price is what a provider bills.
 type Price struct {
-	Currency   string `json:"currency"`
-	PerSegment string `json:"per_segment,omitempty"` // decimal, as text
-	PerMessage string `json:"per_message,omitempty"`
+	Currency   string  `json:"currency"`
+	PerSegment Decimal `json:"per_segment,omitempty"`
+	PerMessage Decimal `json:"per_message,omitempty"`
 }
 
 // Route chooses providers for the messages it matches; the first match wins.
@@ -156,10 +167,11 @@ type Route struct {
 	Failover []string `json:"failover,omitempty"`
 }
 
-// Target is a provider with its share.
+// Target is a provider with its share: 1 when the text does not say, 0 for a
+// provider that stays declared and gets nothing.
 type Target struct {
 	Provider string `json:"provider"`
-	Weight   int    `json:"weight,omitempty"`
+	Weight   int    `json:"weight"`
 }
 
 // Template is content with variables, written {{name}}.
@@ -219,8 +231,26 @@ const (
 	DefaultConcurrency  = 64
 	DefaultTimeout      = 10 * time.Second
 	DefaultLanes        = 1
-	MaxWindow           = 31 * 24 * time.Hour
+	DefaultPriority     = PriorityNormal
+	DefaultOnUnknown    = UnknownResend
+	DefaultTimezone     = "UTC"
+	DefaultWeight       = 1
 )
+
+// Bounds of a policy.
+const (
+	MaxWindow      = 31 * 24 * time.Hour
+	MaxPlaces      = 1_000_000_000 // n of a window
+	MaxWindows     = 16            // entries of one allow or pace
+	MaxRetries     = 32            // waits of one class
+	MaxTimeout     = 5 * time.Minute
+	MaxConcurrency = 10_000
+	MaxLanes       = 128
+	MaxPolicyBytes = 4 << 20 // of a policy's YAML
+)
+
+// PolicyName is the form of every name that a policy declares.
+const PolicyName = `^[a-z0-9-]{1,64}$`
 
 // DefaultRetries are the waits between attempts.
 var DefaultRetries = []time.Duration{5 * time.Second, 30 * time.Second, 5 * time.Minute}
