@@ -1,0 +1,232 @@
+package topics
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func cluster(t *testing.T, brokers int) *kadm.Client {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(brokers), kfake.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return kadm.NewClient(cl)
+}
+
+func apply(t *testing.T, adm *kadm.Client, want []Spec) []string {
+	t.Helper()
+	d, err := Plan(t.Context(), adm, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	if err := Apply(t.Context(), adm, d, func(s string) { lines = append(lines, s) }); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+func TestApplyIsIdempotent(t *testing.T) {
+	adm := cluster(t, 3)
+	rf, err := ClusterReplication(t.Context(), adm)
+	if err != nil || rf != 3 {
+		t.Fatalf("replication %d, %v", rf, err)
+	}
+	cfg := Config{Partitions: 4, Replication: rf}
+	want := Catalogue(cfg, policy())
+
+	d, err := Plan(t.Context(), adm, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Create) != len(want) || len(d.Alter) != 0 {
+		t.Fatalf("on an empty cluster: %s", d)
+	}
+	var notReady *NotReadyError
+	if err := Check(t.Context(), adm, want); !errors.As(err, &notReady) || len(notReady.Missing) != len(want) || !strings.Contains(err.Error(), "weir topics apply") {
+		t.Fatalf("Check on an empty cluster: %v", err)
+	}
+	if topics, err := adm.ListTopics(kadm.WithAuthorizedOps(t.Context())); err != nil || len(topics) != 0 {
+		t.Fatalf("Plan and Check created %v, %v", topics.Names(), err)
+	}
+
+	if lines := apply(t, adm, want); len(lines) != len(want) {
+		t.Errorf("%d lines of progress for %d topics: %q", len(lines), len(want), lines)
+	}
+	again, err := Plan(t.Context(), adm, want)
+	if err != nil || !again.Empty() || len(again.Notes) != 0 {
+		t.Fatalf("after apply: %s %v", again, err)
+	}
+	if err := Check(t.Context(), adm, want); err != nil {
+		t.Fatal(err)
+	}
+	// The first plan, carried out twice, as two processes at once would.
+	if err := Apply(t.Context(), adm, d, nil); err != nil {
+		t.Fatalf("applying an old plan: %v", err)
+	}
+	if lines := apply(t, adm, want); len(lines) != 0 {
+		t.Errorf("a second apply did %q", lines)
+	}
+}
+
+func TestChangedNIsRefused(t *testing.T) {
+	adm := cluster(t, 1)
+	apply(t, adm, Catalogue(Config{Partitions: 4, Replication: 1}, nil))
+	want := Catalogue(Config{Partitions: 6, Replication: 1}, nil)
+	d, err := Plan(t.Context(), adm, want)
+	var changed *PartitionsChangedError
+	if !errors.As(err, &changed) {
+		t.Fatalf("Plan: %v", err)
+	}
+	if len(changed.Topics) != 5 {
+		t.Errorf("named %v, want the five topics of N", changed.Topics)
+	}
+	for _, g := range changed.Topics {
+		if g.Have != 4 || g.Want != 6 {
+			t.Errorf("%+v", g)
+		}
+	}
+	for _, g := range d.Grow {
+		if strings.Contains(err.Error(), g.Topic) {
+			t.Errorf("%s is both refused and grown", g.Topic)
+		}
+	}
+	if err := Check(t.Context(), adm, want); !errors.As(err, &changed) {
+		t.Errorf("Check: %v", err)
+	}
+}
+
+func TestLanesGrowAndNeverShrink(t *testing.T) {
+	adm := cluster(t, 1)
+	cfg := Config{Partitions: 2, Replication: 1}
+	p := policy()
+	apply(t, adm, Catalogue(cfg, p))
+
+	p.Providers[0].Lanes = 3
+	want := Catalogue(cfg, p)
+	var notReady *NotReadyError
+	if err := Check(t.Context(), adm, want); !errors.As(err, &notReady) || len(notReady.Few) != 5 {
+		t.Fatalf("Check with too few lanes: %v", err)
+	}
+	apply(t, adm, want)
+	if err := Check(t.Context(), adm, want); err != nil {
+		t.Fatal(err)
+	}
+	td, err := adm.ListTopics(kadm.WithAuthorizedOps(t.Context()), "weir.journal.aliyun", "weir.dispatch.aliyun.again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range td {
+		if len(d.Partitions) != 3 {
+			t.Errorf("%s has %d partitions", name, len(d.Partitions))
+		}
+	}
+
+	p.Providers[0].Lanes = 1
+	var shrunk *LanesShrunkError
+	if _, err := Plan(t.Context(), adm, Catalogue(cfg, p)); !errors.As(err, &shrunk) || len(shrunk.Topics) != 5 {
+		t.Errorf("shrinking: %v", err)
+	}
+	// A provider that left the policy keeps its topics.
+	p.Providers = p.Providers[1:]
+	if d, err := Plan(t.Context(), adm, Catalogue(cfg, p)); err != nil || !d.Empty() {
+		t.Errorf("after a provider left: %s %v", d, err)
+	}
+}
+
+func TestSettingsAreMended(t *testing.T) {
+	adm := cluster(t, 1)
+	want := Catalogue(Config{Partitions: 2, Replication: 1}, nil)
+	apply(t, adm, want)
+	set := func(topic, k, v string) {
+		t.Helper()
+		rs, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: k, Value: &v}}, topic)
+		if err != nil || rs[0].Err != nil {
+			t.Fatal(err, rs)
+		}
+	}
+	set("weir.status", "retention.ms", "1000")
+	set("weir.requests", "message.timestamp.type", "CreateTime")
+	set("weir.ledger", "cleanup.policy", "delete")
+	set("weir.dlq", "retention.ms", "-1")            // an operator keeps more: fine
+	set("weir.seen", "retention.ms", "999999999999") // likewise
+	set("weir.config", "retention.ms", "999999999999")
+
+	d, err := Plan(t.Context(), adm, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range d.Alter {
+		got = append(got, c.Topic+" "+c.Config)
+	}
+	if s := strings.Join(got, ", "); s != "weir.requests message.timestamp.type, weir.ledger cleanup.policy, weir.status retention.ms, weir.config retention.ms" {
+		t.Errorf("to alter: %s", s)
+	}
+	var notReady *NotReadyError
+	if err := Check(t.Context(), adm, want); !errors.As(err, &notReady) || len(notReady.Wrong) != 2 {
+		t.Errorf("Check: %v", err)
+	}
+	if lines := apply(t, adm, want); len(lines) != 4 {
+		t.Errorf("progress: %q", lines)
+	}
+	if d, err := Plan(t.Context(), adm, want); err != nil || !d.Empty() {
+		t.Errorf("after apply: %s %v", d, err)
+	}
+}
+
+func TestDiffPrints(t *testing.T) {
+	specs := Catalogue(Config{Partitions: 2, Replication: 3}, nil)
+	have := map[string]Actual{}
+	for _, s := range specs[1:] {
+		have[s.Name] = Actual{Partitions: s.Partitions, Replication: 1, Configs: s.Configs}
+	}
+	seen := have["weir.seen"]
+	seen.Configs = map[string]string{}
+	have["weir.seen"] = seen
+	replies := have["weir.replies"]
+	replies.Partitions = 3
+	have["weir.replies"] = replies
+	d, err := Compare(specs, have)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"+ weir.requests  2 partitions, 3 replicas, cleanup.policy=delete, retention.ms=604800000\n",
+		"~ weir.replies  partitions 3 -> 8\n",
+		"~ weir.seen  retention.ms (unset) -> 90000000\n",
+		"note: weir.status has 1 replicas and should have 3",
+		"1 to create, 1 to grow, 8 settings to alter\n",
+	} {
+		if !strings.Contains(d.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, d)
+		}
+	}
+	b, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Diff
+	if err := json.Unmarshal(b, &back); err != nil || back.String() != d.String() {
+		t.Errorf("through JSON: %v\n%s", err, back)
+	}
+	if none, _ := Compare(nil, nil); none.String() != "topics are as they should be\n" {
+		t.Errorf("empty: %s", none)
+	}
+	if b, _ := json.Marshal(Diff{Create: []Spec{}, Grow: []Growth{}, Alter: []Change{}, Notes: []string{}}); string(b) != `{"create":[],"grow":[],"alter":[],"notes":[]}` {
+		t.Errorf("empty JSON: %s", b)
+	}
+}
