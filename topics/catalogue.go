@@ -230,10 +230,11 @@ func reach(w schemas.Window) time.Duration {
 		return schemas.MaxWindow
 	case schemas.WindowBucket:
 		// Full again after capacity / refill, when the past no longer matters.
-		if w.RefillMillis <= 0 || w.N > int64(schemas.MaxWindow/time.Millisecond)/1_000_000*w.RefillMillis {
+		// N*RefillEvery stays below 2^53 (schemas.Window).
+		if w.RefillTokens <= 0 || w.N*w.RefillEvery/w.RefillTokens >= schemas.MaxWindow.Milliseconds() {
 			return schemas.MaxWindow
 		}
-		return min(time.Duration(w.N*1_000_000/w.RefillMillis+1)*time.Millisecond, schemas.MaxWindow)
+		return time.Duration(w.N*w.RefillEvery/w.RefillTokens+1) * time.Millisecond
 	}
 	return schemas.MaxWindow
 }

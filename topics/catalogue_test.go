@@ -126,8 +126,8 @@ func TestReach(t *testing.T) {
 		{"rolling", schemas.Window{Kind: schemas.WindowRolling, Length: time.Hour}, time.Hour},
 		{"calendar day is up to 25 h", schemas.Window{Kind: schemas.WindowCalendar, Unit: "day"}, 25 * time.Hour},
 		{"calendar month", schemas.Window{Kind: schemas.WindowCalendar, Unit: "month"}, schemas.MaxWindow},
-		{"bucket 10 refill 0.5/s", schemas.Window{Kind: schemas.WindowBucket, N: 10, RefillMillis: 500}, 20*time.Second + time.Millisecond},
-		{"bucket that never fills", schemas.Window{Kind: schemas.WindowBucket, N: 1 << 60, RefillMillis: 1}, schemas.MaxWindow},
+		{"bucket 10 refill 0.5/s", schemas.Window{Kind: schemas.WindowBucket, N: 10, RefillTokens: 1, RefillEvery: 2000}, 20*time.Second + time.Millisecond},
+		{"bucket that takes a year", schemas.Window{Kind: schemas.WindowBucket, N: 365, RefillTokens: 1, RefillEvery: 86_400_000}, schemas.MaxWindow},
 		{"bucket without refill", schemas.Window{Kind: schemas.WindowBucket, N: 1}, schemas.MaxWindow},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
