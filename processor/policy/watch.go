@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Watcher follows weir.config and holds all revisions in force so far. Its
+// methods may be called from any goroutine.
+type Watcher struct {
+	cl     *kgo.Client
+	topic  string
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	log     *Log
+	next    int64         // offset after the last record read
+	err     error         // fatal: the log cannot be read further
+	changed chan struct{} // closed and made anew when any of the above changes
+}
+
+// Watch reads topic up to its end as of now, then returns a watcher that Run
+// keeps up to date. opts reach the brokers; they must name no group.
+func Watch(ctx context.Context, topic string, logger *slog.Logger, opts ...kgo.Opt) (*Watcher, error) {
+	cl, err := kgo.NewClient(append(opts,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", topic, err)
+	}
+	w := &Watcher{cl: cl, topic: topic, logger: logger, log: NewLog(), changed: make(chan struct{})}
+	ends, err := kadm.NewClient(cl).ListCommittedOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("watch %s: find its end: %w", topic, err)
+	}
+	end, _ := ends.Lookup(topic, 0)
+	for w.position() < end.Offset {
+		if err := w.poll(ctx); err != nil {
+			cl.Close()
+			return nil, fmt.Errorf("watch %s: %w", topic, err)
+		}
+	}
+	return w, nil
+}
+
+// Run follows the topic until ctx ends. It returns an error when the log
+// cannot be read further.
+func (w *Watcher) Run(ctx context.Context) error {
+	defer w.cl.Close()
+	for {
+		err := w.poll(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch %s: %w", w.topic, err)
+		}
+	}
+}
+
+func (w *Watcher) position() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.next
+}
+
+func (w *Watcher) poll(ctx context.Context) error {
+	fetches := w.cl.PollFetches(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var fatal error
+	fetches.EachError(func(_ string, _ int32, err error) {
+		if _, lost := errors.AsType[*kgo.ErrDataLoss](err); lost || fetches.IsClientClosed() {
+			fatal = err
+			return
+		}
+		w.logger.Warn("reading the policy failed", "topic", w.topic, "error", err)
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fetches.EachRecord(func(r *kgo.Record) {
+		if w.err != nil {
+			return
+		}
+		rev, err := w.log.Append(r.Value, r.Offset)
+		w.err = err
+		w.next = r.Offset + 1
+		if rev != nil {
+			w.logger.Info("policy revision in force", "revision", rev.Revision, "by", rev.By)
+		}
+	})
+	if fatal != nil && w.err == nil {
+		w.err = fatal
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+	return w.err
+}
+
+// Latest returns the newest revision in force.
+func (w *Watcher) Latest() *schemas.Revision {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Latest()
+}
+
+// Get waits until the revision has been read: a new owner of a partition must
+// know the policy up to the partition's marker before it decides.
+func (w *Watcher) Get(ctx context.Context, revision int64) (*schemas.Revision, error) {
+	for {
+		w.mu.Lock()
+		r, err, changed := w.log.Get(revision), w.err, w.changed
+		w.mu.Unlock()
+		switch {
+		case r != nil:
+			return r, nil
+		case err != nil:
+			return nil, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("policy revision %d is not in %s: %w", revision, w.topic, context.Cause(ctx))
+		}
+	}
+}
+
+// ErrConflict means that another revision came into force first.
+var ErrConflict = errors.New("the policy was changed meanwhile: read it again and repeat")
+
+// Publish writes p as the successor of parent and waits until the log shows
+// whether it won. It returns the new revision, or ErrConflict. cl must be a
+// producer with acks=all.
+func (w *Watcher) Publish(ctx context.Context, cl *kgo.Client, parent int64, by string, p schemas.Policy) (*schemas.Revision, error) {
+	rev := schemas.Revision{Revision: parent + 1, Parent: parent, At: schemas.MillisOf(time.Now()), By: by, Policy: p}
+	value, err := json.Marshal(rev)
+	if err != nil {
+		return nil, fmt.Errorf("encode revision %d: %w", rev.Revision, err)
+	}
+	rec := &kgo.Record{Topic: w.topic, Partition: 0, Key: []byte("policy"), Value: value}
+	if err := cl.ProduceSync(ctx, rec).FirstErr(); err != nil {
+		return nil, fmt.Errorf("write revision %d: %w", rev.Revision, err)
+	}
+	for {
+		w.mu.Lock()
+		next, err, changed := w.next, w.err, w.changed
+		got, offset := w.log.Get(rev.Revision), w.log.Offset(rev.Revision)
+		w.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case next > rec.Offset:
+			if offset != rec.Offset {
+				return nil, ErrConflict
+			}
+			return got, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for revision %d: %w", rev.Revision, context.Cause(ctx))
+		}
+	}
+}
