@@ -1,0 +1,163 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Taint says what an ended attempt leaves behind for the message's end.
+type Taint string
+
+const (
+	TaintNone     Taint = ""
+	TaintReceived Taint = "received" // an attempt may have been received: the place stands at the end
+	TaintUnknown  Taint = "unknown"  // an attempt's outcome is unknown: only sent or unknown may end the message
+)
+
+// Join returns what both leave behind: unknown outweighs received.
+func (t Taint) Join(o Taint) Taint {
+	switch {
+	case t == TaintUnknown || o == TaintUnknown:
+		return TaintUnknown
+	case t == TaintReceived || o == TaintReceived:
+		return TaintReceived
+	}
+	return TaintNone
+}
+
+// Envelope is what Weir knows of a message beside its bytes: the headers of
+// records on readmit, dispatch, delay and dlq.
+type Envelope struct {
+	ID         string
+	Key        string // canonical recipient
+	Tenant     string
+	Origin     Source // where its request stands
+	Reason     string // Readmit… on readmit; why on the dlq
+	Attempt    int    // attempts made
+	Provider   string
+	Priority   Priority
+	Revision   int64
+	DecidedAt  Millis
+	AcceptedAt Millis
+	ExpiresAt  Millis
+	DueAt      Millis
+	Place      []Charge
+	Taint      Taint
+	Return     string // on delay topics: the topic it goes back to
+	Error      string
+	LastError  string
+	RedriveOf  string
+	Timestamp  Millis // the producer's own
+}
+
+// Each calls fn for every header that is set, in a fixed order.
+func (e *Envelope) Each(fn func(key, value string)) {
+	text := func(key, v string) {
+		if v != "" {
+			fn(key, v)
+		}
+	}
+	text(HeaderID, e.ID)
+	text(HeaderKey, e.Key)
+	text(HeaderTenant, e.Tenant)
+	if e.Origin.Topic != "" {
+		fn(HeaderOrigin, e.Origin.String())
+	}
+	text(HeaderReason, e.Reason)
+	if e.Attempt != 0 {
+		fn(HeaderAttempt, strconv.Itoa(e.Attempt))
+	}
+	text(HeaderProvider, e.Provider)
+	text(HeaderPriority, string(e.Priority))
+	if e.Revision != 0 {
+		fn(HeaderRevision, strconv.FormatInt(e.Revision, 10))
+	}
+	text(HeaderDecidedAt, e.DecidedAt.String())
+	text(HeaderAcceptedAt, e.AcceptedAt.String())
+	text(HeaderExpiresAt, e.ExpiresAt.String())
+	text(HeaderDueAt, e.DueAt.String())
+	if len(e.Place) > 0 {
+		b, err := json.Marshal(e.Place)
+		if err != nil {
+			panic(fmt.Sprintf("charges cannot be encoded: %v", err)) // strings and numbers only
+		}
+		fn(HeaderPlace, string(b))
+	}
+	text(HeaderTaint, string(e.Taint))
+	text(HeaderReturn, e.Return)
+	text(HeaderError, e.Error)
+	text(HeaderLastError, e.LastError)
+	text(HeaderRedriveOf, e.RedriveOf)
+	text(HeaderTimestamp, e.Timestamp.String())
+}
+
+// Set puts one header into e. Keys that are no part of an envelope are
+// ignored.
+func (e *Envelope) Set(key, value string) error {
+	var err error
+	switch key {
+	case HeaderID:
+		e.ID = value
+	case HeaderKey:
+		e.Key = value
+	case HeaderTenant:
+		e.Tenant = value
+	case HeaderOrigin:
+		e.Origin, err = ParseSource(value)
+	case HeaderReason:
+		e.Reason = value
+	case HeaderAttempt:
+		e.Attempt, err = strconv.Atoi(value)
+	case HeaderProvider:
+		e.Provider = value
+	case HeaderPriority:
+		e.Priority = Priority(value)
+	case HeaderRevision:
+		e.Revision, err = strconv.ParseInt(value, 10, 64)
+	case HeaderDecidedAt:
+		e.DecidedAt, err = ParseMillis(value)
+	case HeaderAcceptedAt:
+		e.AcceptedAt, err = ParseMillis(value)
+	case HeaderExpiresAt:
+		e.ExpiresAt, err = ParseMillis(value)
+	case HeaderDueAt:
+		e.DueAt, err = ParseMillis(value)
+	case HeaderPlace:
+		err = json.Unmarshal([]byte(value), &e.Place)
+	case HeaderTaint:
+		e.Taint = Taint(value)
+	case HeaderReturn:
+		e.Return = value
+	case HeaderError:
+		e.Error = value
+	case HeaderLastError:
+		e.LastError = value
+	case HeaderRedriveOf:
+		e.RedriveOf = value
+	case HeaderTimestamp:
+		e.Timestamp, err = ParseMillis(value)
+	}
+	if err != nil {
+		return fmt.Errorf("header %s: %w", key, err)
+	}
+	return nil
+}
+
+// String returns topic/partition/offset.
+func (s Source) String() string {
+	return s.Topic + "/" + strconv.FormatInt(int64(s.Partition), 10) + "/" + strconv.FormatInt(s.Offset, 10)
+}
+
+// ParseSource reads topic/partition/offset. A topic's name holds no slash.
+func ParseSource(text string) (Source, error) {
+	topic, rest, ok := strings.Cut(text, "/")
+	part, off, ok2 := strings.Cut(rest, "/")
+	p, err := strconv.ParseInt(part, 10, 32)
+	o, err2 := strconv.ParseInt(off, 10, 64)
+	if !ok || !ok2 || err != nil || err2 != nil || topic == "" {
+		return Source{}, fmt.Errorf("origin %q is not topic/partition/offset", text)
+	}
+	return Source{Topic: topic, Partition: int32(p), Offset: o}, nil
+}
