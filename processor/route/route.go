@@ -1,0 +1,201 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Reason is why no provider was chosen: stable text for status events.
+type Reason string
+
+const (
+	ReasonNoRoute          Reason = "no_route"               // no route matches, or no provider serves the channel
+	ReasonUnknownProvider  Reason = "unknown_provider"       // the pinned provider is not in the policy
+	ReasonWrongChannel     Reason = "provider_wrong_channel" // the pinned provider does not serve the channel
+	ReasonNoUsableProvider Reason = "no_usable_provider"     // there are providers, and none is usable now: wait
+)
+
+// Error says that no provider was chosen.
+type Error struct {
+	Reason Reason
+	Detail string // for people; names no recipient
+}
+
+func (e *Error) Error() string { return e.Detail }
+
+// Code returns the reason as it stands in a status event.
+func (e *Error) Code() string { return string(e.Reason) }
+
+// Temporary reports whether the same message may find a provider later, with
+// the same policy.
+func (e *Error) Temporary() bool { return e.Reason == ReasonNoUsableProvider }
+
+// Message is what routes look at.
+type Message struct {
+	Tenant   string
+	Channel  schemas.Channel
+	Class    string
+	Template string
+	Key      string // the canonical recipient
+	Country  string // ISO 3166-1 alpha-2, empty when not known
+	Metadata map[string]string
+	Pinned   string // the provider that the request names, or empty
+}
+
+// Choose returns the provider that a message goes to.
+//
+// A pinned provider is taken if it exists, serves the channel and is usable.
+// Otherwise the first route that matches decides: one of its targets by weight,
+// or, when none of them is usable, the first usable of its failover. A policy
+// without routes spreads over every provider of the channel with equal weight.
+// Providers that do not serve the channel are never chosen.
+//
+// pick must be a hash of the message's id with all 64 bits used, so that a
+// message stays with its provider as long as that is usable, and the loss of one
+// provider moves only that provider's messages. usable says which providers may
+// get messages now; nil is all.
+//
+// The error is always an [*Error].
+func Choose(p *schemas.Policy, m Message, pick uint64, usable func(provider string) bool) (string, error) {
+	if usable == nil {
+		usable = func(string) bool { return true }
+	}
+	if m.Pinned != "" {
+		pr, ok := find(p, m.Pinned)
+		switch {
+		case !ok:
+			return "", fail(ReasonUnknownProvider, "provider %q is not in the policy", m.Pinned)
+		case !slices.Contains(pr.Channels, m.Channel):
+			return "", fail(ReasonWrongChannel, "provider %q does not serve %s", m.Pinned, m.Channel)
+		case !usable(m.Pinned):
+			return "", fail(ReasonNoUsableProvider, "provider %q is not usable now", m.Pinned)
+		}
+		return m.Pinned, nil
+	}
+
+	targets, failover, route := candidates(p, m)
+	if len(targets) == 0 && len(failover) == 0 {
+		if route == "" {
+			return "", fail(ReasonNoRoute, "no route matches, or no provider serves %s", m.Channel)
+		}
+		return "", fail(ReasonNoRoute, "route %q names no provider that serves %s", route, m.Channel)
+	}
+	if name, ok := weigh(targets, pick, usable); ok {
+		return name, nil
+	}
+	for _, name := range failover {
+		if usable(name) {
+			return name, nil
+		}
+	}
+	return "", fail(ReasonNoUsableProvider, "no provider for %s is usable now", m.Channel)
+}
+
+// candidates returns the providers that may serve m: those with a share, and
+// those for when none of the former is usable.
+func candidates(p *schemas.Policy, m Message) (targets []schemas.Target, failover []string, route string) {
+	if len(p.Routes) == 0 {
+		for i := range p.Providers {
+			if slices.Contains(p.Providers[i].Channels, m.Channel) {
+				targets = append(targets, schemas.Target{Provider: p.Providers[i].Name, Weight: 1})
+			}
+		}
+		return targets, nil, ""
+	}
+	for i := range p.Routes {
+		r := &p.Routes[i]
+		if !Matches(&r.Match, m) {
+			continue
+		}
+		for _, t := range r.To {
+			if t.Weight > 0 && serves(p, t.Provider, m.Channel) {
+				targets = append(targets, t)
+			}
+		}
+		for _, name := range r.Failover {
+			if serves(p, name, m.Channel) {
+				failover = append(failover, name)
+			}
+		}
+		return targets, failover, r.Name
+	}
+	return nil, nil, ""
+}
+
+// weigh picks among targets by weight. A pick that falls on an unusable target
+// is drawn again among the others, with a pick derived from the first, so that
+// only the messages of the unusable one move. It writes to targets.
+func weigh(targets []schemas.Target, pick uint64, usable func(string) bool) (string, bool) {
+	for len(targets) > 0 {
+		var total uint64
+		for _, t := range targets {
+			total += uint64(t.Weight)
+		}
+		at, i := pick%total, 0
+		for at >= uint64(targets[i].Weight) {
+			at -= uint64(targets[i].Weight)
+			i++
+		}
+		if usable(targets[i].Provider) {
+			return targets[i].Provider, true
+		}
+		targets = slices.Delete(targets, i, i+1)
+		pick = mix(pick)
+	}
+	return "", false
+}
+
+// mix is the finalizer of SplitMix64 (Steele, Lea, Flood, 2014): a bijection
+// that makes the next draw independent of the remainder of the first.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Matches reports whether a route's match selects m. A field that is absent
+// matches everything. A match by provider selects only messages pinned to one
+// of those: before routing there is no other provider.
+func Matches(match *schemas.Match, m Message) bool {
+	if !in(match.Tenant, m.Tenant) || !in(match.Channel, string(m.Channel)) || !in(match.Class, m.Class) ||
+		!in(match.Template, m.Template) || !in(match.Provider, m.Pinned) || !in(match.Country, m.Country) {
+		return false
+	}
+	if len(match.Prefix) > 0 {
+		number, phone := strings.CutPrefix(m.Key, "+")
+		if !phone || !slices.ContainsFunc(match.Prefix, func(p string) bool { return strings.HasPrefix(number, p) }) {
+			return false
+		}
+	}
+	for field, values := range match.Metadata {
+		if v, ok := m.Metadata[field]; len(values) > 0 && (!ok || !slices.Contains(values, v)) {
+			return false
+		}
+	}
+	return true
+}
+
+func in(values []string, v string) bool { return len(values) == 0 || slices.Contains(values, v) }
+
+// find returns a provider without a copy of it.
+func find(p *schemas.Policy, name string) (*schemas.Provider, bool) {
+	for i := range p.Providers {
+		if p.Providers[i].Name == name {
+			return &p.Providers[i], true
+		}
+	}
+	return nil, false
+}
+
+func serves(p *schemas.Policy, name string, c schemas.Channel) bool {
+	pr, ok := find(p, name)
+	return ok && slices.Contains(pr.Channels, c)
+}
+
+func fail(r Reason, format string, args ...any) *Error {
+	return &Error{Reason: r, Detail: fmt.Sprintf(format, args...)}
+}

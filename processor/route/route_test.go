@@ -1,0 +1,195 @@
+package route
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/weirhq/weir/schemas"
+	"pgregory.net/rapid"
+)
+
+func provider(name string, channels ...schemas.Channel) schemas.Provider {
+	return schemas.Provider{Name: name, Type: "simulated", Channels: channels}
+}
+
+func china() *schemas.Policy {
+	return &schemas.Policy{
+		Providers: []schemas.Provider{
+			provider("aliyun", schemas.ChannelSMS), provider("tencent", schemas.ChannelSMS),
+			provider("twilio", schemas.ChannelSMS, schemas.ChannelVoice), provider("ses", schemas.ChannelEmail),
+			provider("drained", schemas.ChannelSMS),
+		},
+		Routes: []schemas.Route{
+			{Name: "vip", Match: schemas.Match{Metadata: map[string][]string{"tier": {"gold", "black"}}}, To: []schemas.Target{{Provider: "twilio", Weight: 1}}},
+			{Name: "china", Match: schemas.Match{Channel: []string{"sms"}, Prefix: []string{"86"}},
+				To:       []schemas.Target{{Provider: "aliyun", Weight: 70}, {Provider: "tencent", Weight: 30}, {Provider: "drained", Weight: 0}},
+				Failover: []string{"ses", "twilio"}},
+			{Name: "mail", Match: schemas.Match{Channel: []string{"email"}}, To: []schemas.Target{{Provider: "ses", Weight: 1}}},
+			{Name: "mistaken", Match: schemas.Match{Channel: []string{"push"}}, To: []schemas.Target{{Provider: "ses", Weight: 1}}},
+		},
+	}
+}
+
+func only(names ...string) func(string) bool {
+	return func(n string) bool {
+		for _, name := range names {
+			if n == name {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func TestChoose(t *testing.T) {
+	noRoutes := china()
+	noRoutes.Routes = nil
+	for _, tt := range []struct {
+		name   string
+		policy *schemas.Policy
+		m      Message
+		pick   uint64
+		usable func(string) bool
+		want   string
+		reason Reason
+	}{
+		{name: "first share", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 69, want: "aliyun"},
+		{name: "second share", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 70, want: "tencent"},
+		{name: "modulo total", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 199, want: "tencent"},
+		{name: "an earlier route wins", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000", Metadata: map[string]string{"tier": "black"}}, want: "twilio"},
+		{name: "by channel", policy: china(), m: Message{Channel: "email", Key: "a@example.com"}, want: "ses"},
+		{name: "no route matches", policy: china(), m: Message{Channel: "sms", Key: "+14155550100"}, reason: ReasonNoRoute},
+		{name: "prefix 86 is no prefix of text", policy: china(), m: Message{Channel: "sms", Key: "86x"}, reason: ReasonNoRoute},
+		{name: "route to a provider of another channel", policy: china(), m: Message{Channel: "push", Key: "t"}, reason: ReasonNoRoute},
+		{name: "one target unusable", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 1, usable: only("tencent", "twilio"), want: "tencent"},
+		{name: "failover skips the wrong channel", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, usable: only("ses", "twilio", "drained"), want: "twilio"},
+		{name: "none usable", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, usable: only(), reason: ReasonNoUsableProvider},
+		{name: "weight 0 gets nothing", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, usable: only("drained"), reason: ReasonNoUsableProvider},
+		{name: "pinned", policy: china(), m: Message{Channel: "sms", Key: "+14155550100", Pinned: "tencent"}, want: "tencent"},
+		{name: "pinned to a weight of 0", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000", Pinned: "drained"}, want: "drained"},
+		{name: "pinned, unknown", policy: china(), m: Message{Channel: "sms", Pinned: "acme"}, reason: ReasonUnknownProvider},
+		{name: "pinned, wrong channel", policy: china(), m: Message{Channel: "sms", Pinned: "ses"}, reason: ReasonWrongChannel},
+		{name: "pinned, unusable", policy: china(), m: Message{Channel: "sms", Pinned: "aliyun"}, usable: only("tencent"), reason: ReasonNoUsableProvider},
+		{name: "without routes, the channel's", policy: noRoutes, m: Message{Channel: "voice", Key: "+1"}, pick: 12345, want: "twilio"},
+		{name: "without routes, by equal weight", policy: noRoutes, m: Message{Channel: "sms", Key: "+1"}, pick: 2, want: "twilio"},
+		{name: "without routes, nobody serves it", policy: noRoutes, m: Message{Channel: "webhook"}, reason: ReasonNoRoute},
+		{name: "empty policy", policy: &schemas.Policy{}, m: Message{Channel: "sms"}, reason: ReasonNoRoute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Choose(tt.policy, tt.m, tt.pick, tt.usable)
+			if tt.reason != "" {
+				var e *Error
+				if !errors.As(err, &e) || e.Reason != tt.reason || e.Detail == "" || got != "" {
+					t.Fatalf("got %q, %v, want reason %s", got, err, tt.reason)
+				}
+				if e.Temporary() != (tt.reason == ReasonNoUsableProvider) {
+					t.Error("Temporary")
+				}
+				return
+			}
+			if err != nil || got != tt.want {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSharesFollowWeights(t *testing.T) {
+	p, m := china(), Message{Channel: "sms", Key: "+8613800000000"}
+	const n = 100_000
+	count, moved := map[string]int{}, map[string]int{}
+	for i := range uint64(n) {
+		all, _ := Choose(p, m, mix(i), nil)
+		count[all]++
+		// Without aliyun, what tencent had stays.
+		left, err := Choose(p, m, mix(i), only("tencent", "twilio"))
+		if err != nil || all == "tencent" && left != "tencent" {
+			t.Fatalf("%s went to %s, %v", all, left, err)
+		}
+		moved[left]++
+	}
+	if got := float64(count["aliyun"]) / n; math.Abs(got-0.7) > 0.01 || count["aliyun"]+count["tencent"] != n {
+		t.Errorf("shares %v", count)
+	}
+	if moved["tencent"] != n { // failover is for when no target is usable
+		t.Errorf("after the loss of one: %v", moved)
+	}
+
+	// Three equal providers: the loss of one is shared by the others evenly, and
+	// nobody else moves.
+	p = &schemas.Policy{Providers: []schemas.Provider{provider("a", "sms"), provider("b", "sms"), provider("c", "sms")}}
+	heirs := map[string]int{}
+	lost := 0
+	for i := range uint64(n) {
+		all, _ := Choose(p, m, mix(i), nil)
+		left, _ := Choose(p, m, mix(i), only("a", "c"))
+		if all != "b" && left != all {
+			t.Fatalf("%s moved to %s", all, left)
+		}
+		if all == "b" {
+			lost++
+			heirs[left]++
+		}
+	}
+	if got := float64(heirs["a"]) / float64(lost); math.Abs(got-0.5) > 0.02 {
+		t.Errorf("b's %d went to %v", lost, heirs)
+	}
+}
+
+// Whatever the policy, the chosen provider exists, serves the channel and is
+// usable; the policy is not written to; and an error says why.
+func TestChooseIsSound(t *testing.T) {
+	channels := []schemas.Channel{"sms", "email", "push"}
+	names := []string{"a", "b", "c", "d", "ghost"}
+	rapid.Check(t, func(t *rapid.T) {
+		p := &schemas.Policy{}
+		for _, n := range names[:4] {
+			p.Providers = append(p.Providers, provider(n, rapid.SliceOfN(rapid.SampledFrom(channels), 0, 3).Draw(t, "channels")...))
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "routes") {
+			r := schemas.Route{Failover: rapid.SliceOfN(rapid.SampledFrom(names), 0, 2).Draw(t, "failover")}
+			if rapid.Bool().Draw(t, "match") {
+				r.Match.Channel = []string{string(rapid.SampledFrom(channels).Draw(t, "channel"))}
+			}
+			for range rapid.IntRange(0, 4).Draw(t, "targets") {
+				r.To = append(r.To, schemas.Target{Provider: rapid.SampledFrom(names).Draw(t, "target"), Weight: rapid.IntRange(-1, 5).Draw(t, "weight")})
+			}
+			p.Routes = append(p.Routes, r)
+		}
+		m := Message{Channel: rapid.SampledFrom(channels).Draw(t, "channel"), Pinned: rapid.SampledFrom(append(names, "", "", "")).Draw(t, "pinned")}
+		up := map[string]bool{}
+		for _, n := range names {
+			up[n] = rapid.Bool().Draw(t, "up")
+		}
+		pick := rapid.Uint64().Draw(t, "pick")
+		var before []schemas.Target
+		for _, r := range p.Routes {
+			before = append(before, r.To...)
+		}
+		got, err := Choose(p, m, pick, func(n string) bool { return up[n] })
+		again, _ := Choose(p, m, pick, func(n string) bool { return up[n] })
+		if got != again {
+			t.Fatalf("%q, then %q", got, again)
+		}
+		var after []schemas.Target
+		for _, r := range p.Routes {
+			after = append(after, r.To...)
+		}
+		for i := range before {
+			if before[i] != after[i] {
+				t.Fatal("wrote to the policy")
+			}
+		}
+		if err != nil {
+			var e *Error
+			if got != "" || !errors.As(err, &e) || e.Reason == "" {
+				t.Fatalf("%q, %v", got, err)
+			}
+			return
+		}
+		if !up[got] || !serves(p, got, m.Channel) || m.Pinned != "" && got != m.Pinned {
+			t.Fatalf("chose %q for %+v", got, m)
+		}
+	})
+}
