@@ -1,0 +1,147 @@
+package schemas
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the goldens of testdata anew")
+
+func policyFiles(t testing.TB, dir string) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata/policy", dir, "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files in testdata/policy/%s: %v", dir, err)
+	}
+	out := map[string][]byte{}
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[filepath.Base(p)] = b
+	}
+	return out
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestGoodPolicies(t *testing.T) {
+	for name, text := range policyFiles(t, "good") {
+		t.Run(name, func(t *testing.T) {
+			doc, err := ParsePolicy(name, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reread(t, &doc.Policy)
+		})
+	}
+}
+
+// reread holds a policy to what weir.config makes of it.
+func reread(t testing.TB, p *Policy) {
+	t.Helper()
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatalf("marshal: %v", err)
+	}
+	var again Policy
+	if err := json.Unmarshal(b, &again); err != nil {
+		t.Fatalf("unmarshal %s: %v", b, err)
+	}
+	if !reflect.DeepEqual(*p, again) {
+		t.Fatalf("from JSON it differs (-was +is):\n%s", cmp.Diff(*p, again))
+	}
+	if err := again.Validate(); err != nil {
+		t.Fatalf("validate: %v", err)
+	}
+	// JSON is YAML: the API's form of a policy is the file's form.
+	doc, err := ParsePolicy("again.json", b)
+	if err != nil {
+		t.Fatalf("as YAML: %v", err)
+	}
+	if !reflect.DeepEqual(*p, doc.Policy) {
+		t.Fatalf("JSON as YAML differs (-was +is):\n%s", cmp.Diff(*p, doc.Policy))
+	}
+}
+
+// One broken file a mistake; its golden is what the user reads.
+func TestBadPolicies(t *testing.T) {
+	for name, text := range policyFiles(t, "bad") {
+		t.Run(name, func(t *testing.T) {
+			doc, err := ParsePolicy("policy.yaml", text)
+			if err == nil {
+				t.Fatalf("it parses: %+v", doc.Policy)
+			}
+			errs, ok := err.(PolicyErrors)
+			if !ok {
+				t.Fatalf("%T, want PolicyErrors", err)
+			}
+			last := Position{}
+			for _, e := range errs {
+				if e.Line < last.Line || e.Line == last.Line && e.Column < last.Column {
+					t.Errorf("%v stands after %v", e, last)
+				}
+				last = Position{e.Line, e.Column}
+				if e.Line < 1 || e.Column < 1 {
+					t.Errorf("%v has no position", e)
+				}
+				if strings.Contains(e.Message, "hunter2") {
+					t.Errorf("%v shows a secret", e)
+				}
+			}
+			golden(t, filepath.Join("testdata/policy/bad", strings.TrimSuffix(name, ".yaml")+".golden"), err.Error()+"\n")
+		})
+	}
+}
+
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+func TestNotYetInForce(t *testing.T) {
+	text := policyFiles(t, "good")["contract.yaml"]
+	doc, err := ParsePolicy("policy.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = doc.NotYetInForce()
+	if err == nil {
+		t.Fatal("all of it is in force")
+	}
+	golden(t, "testdata/policy/good/contract.notyet.golden", err.Error()+"\n")
+	// Each row of the table is hit, so that none is misspelt.
+	for _, row := range notYetInForce {
+		hit := slices.ContainsFunc(err.(PolicyErrors), func(e PolicyError) bool {
+			return indexes.ReplaceAllString(e.Path, "[]") == row.path && strings.HasSuffix(e.Message, row.say)
+		})
+		if !hit {
+			t.Errorf("nothing in contract.yaml uses %s: %s", row.path, row.say)
+		}
+	}
+	if bare := doc.Policy.NotYetInForce(); len(bare.(PolicyErrors)) != len(err.(PolicyErrors)) {
+		t.Errorf("without positions it reports otherwise:\n%v", bare)
+	}
+}
