@@ -1,0 +1,339 @@
+package limit
+
+import (
+	"math"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Result is what a decision said and did.
+type Result struct {
+	OK       bool
+	Charges  []schemas.Charge // the places taken
+	Returned []schemas.Charge // the old places removed; only if OK
+	Missing  []schemas.Charge // old places that do not stand; only if OK
+
+	// RetryAt is the earliest moment at which the same decision passes if
+	// nothing else happens; 0 if it passed, or never will.
+	RetryAt schemas.Millis
+	// Refused has every window that is full.
+	Refused []schemas.Evidence
+	// Remaining has every window of every limit that applies, after the
+	// decision. A refused message's own old places are not counted in it.
+	Remaining []Remaining
+}
+
+// Remaining is what is left in one window.
+type Remaining struct {
+	Limit  string
+	Window string // as in the policy: 5/1h
+	N      int64
+	Left   int64
+	// Reset is when more is left: the oldest place that counts leaves, or the
+	// calendar's next period begins. 0 if a rolling window counts nothing.
+	Reset schemas.Millis
+}
+
+// plan is one limit that applies to the subject of a decision.
+type plan struct {
+	l       *rule
+	windows []window
+	cost    int64
+	key     [2]uint64
+	scope   string
+}
+
+// Decide answers all limits that apply to s at once, all or nothing. old are
+// the places that the message holds from earlier attempts: they are removed and
+// the decision is taken without them in one step, and if it is refused they
+// stay. Places in limits that count attempts are left alone.
+func (t *Table) Decide(r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) Result {
+	var res Result
+	t.DecideInto(&res, r, s, old, now)
+	return res
+}
+
+// DecideInto is Decide into a result whose slices are used again.
+func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) {
+	res.reset()
+	now = t.advance(now)
+	t.use(r)
+	t.planFor(r, s)
+
+	mark := len(t.undo)
+	if len(old) > 0 {
+		t.mark = mark
+		for i := range old {
+			if !r.Returnable(old[i]) {
+				continue
+			}
+			if t.takeOut(r, &old[i], now) {
+				res.Returned = append(res.Returned, old[i])
+			} else {
+				res.Missing = append(res.Missing, old[i])
+			}
+		}
+	}
+	for i := range t.plans {
+		t.evaluate(res, &t.plans[i], now)
+	}
+	if len(res.Refused) > 0 {
+		if len(old) > 0 {
+			t.undoTo(mark)
+			t.mark = -1
+			res.Returned, res.Missing = res.Returned[:0], res.Missing[:0]
+		}
+		if res.RetryAt == never {
+			res.RetryAt = 0
+		}
+		return
+	}
+	res.OK = true
+	if len(old) > 0 {
+		t.mark = -1
+		t.keepFrom(mark)
+	}
+	left := res.Remaining // one for each window, in their order
+	for i := range t.plans {
+		p := &t.plans[i]
+		t.place(p, now, now)
+		res.Charges = append(res.Charges, schemas.Charge{Limit: p.l.name, Scope: p.scope, T: now, Cost: p.cost})
+		for j := range p.windows {
+			left[j].take(&p.windows[j], p.cost, now)
+		}
+		left = left[len(p.windows):]
+	}
+}
+
+// take counts a place that was just taken; a window that begins in this very
+// millisecond does not see it.
+func (m *Remaining) take(w *window, cost int64, now schemas.Millis) {
+	if w.since >= now {
+		return
+	}
+	m.Left -= cost
+	if m.Reset == 0 {
+		m.Reset = now + w.length
+	}
+}
+
+// Record takes the places of a message that was sent elsewhere at the given
+// time, whether or not they are free: at is not later than now, and old places
+// count as far as a window still sees them.
+func (t *Table) Record(r *Rules, s *Subject, at, now schemas.Millis) []schemas.Charge {
+	now = t.advance(now)
+	at = max(min(at, now), 1)
+	t.use(r)
+	t.planFor(r, s)
+	var charges []schemas.Charge
+	for i := range t.plans {
+		p := &t.plans[i]
+		p.cost = min(p.cost, maxCount)
+		t.place(p, at, now)
+		charges = append(charges, schemas.Charge{Limit: p.l.name, Scope: p.scope, T: at, Cost: p.cost})
+	}
+	return charges
+}
+
+// Peek returns what is left for s without taking anything.
+func (t *Table) Peek(r *Rules, s *Subject, now schemas.Millis) []Remaining {
+	now = min(max(now, t.last), maxTime)
+	t.use(r)
+	t.planFor(r, s)
+	var res Result
+	for i := range t.plans {
+		t.plans[i].cost = 0
+		t.evaluate(&res, &t.plans[i], now)
+	}
+	return res.Remaining
+}
+
+// GiveBack removes exactly these places and says which of them stood. Places
+// that a rolling window of their limit still sees must be there by time and
+// cost. An older one, that only a calendar window counts, is taken at its word
+// and lowers the count of the period it belongs to, if that period still runs:
+// of it only the count is kept. Places in limits that count attempts are never
+// given back, and are in neither list.
+func (t *Table) GiveBack(r *Rules, charges []schemas.Charge, now schemas.Millis) (returned, missing []schemas.Charge) {
+	now = t.advance(now)
+	t.use(r)
+	for i := range charges {
+		switch {
+		case !r.Returnable(charges[i]):
+		case t.takeOut(r, &charges[i], now):
+			returned = append(returned, charges[i])
+		default:
+			missing = append(missing, charges[i])
+		}
+	}
+	return returned, missing
+}
+
+// planFor sets Table.plans to the limits that apply to s.
+func (t *Table) planFor(r *Rules, s *Subject) {
+	t.plans = t.plans[:0]
+	for i := range r.limits {
+		l := &r.limits[i]
+		if !l.applies(s) {
+			continue
+		}
+		t.named = append(append(t.named[:0], l.name...), 0)
+		t.named = appendScope(t.named, l.dims, s)
+		p := plan{l: l, windows: l.windowsFor(s.Recipient), cost: l.cost(s), scope: s.Recipient, key: hashKey(t.named)}
+		if scope := t.named[len(l.name)+1:]; string(scope) != s.Recipient { // so it costs no memory as a rule
+			p.scope = string(scope)
+		}
+		t.plans = append(t.plans, p)
+	}
+}
+
+// never is a retry-at that no other exceeds.
+const never = schemas.Millis(math.MaxInt64)
+
+// evaluate adds what p's windows say to res.
+func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
+	s := t.find(p.key)
+	for i := range p.windows {
+		w := &p.windows[i]
+		var count int64
+		var first int // the oldest place that a rolling window counts
+		m := Remaining{Limit: p.l.name, Window: w.text, N: w.n}
+		e := schemas.Evidence{Limit: p.l.name, Scope: p.scope, Window: w.text, N: w.n, Cost: p.cost, Since: w.since}
+		if w.calendar {
+			now := t.period(p.l, int(w.unit), now)
+			m.Reset, e.Start = now.end, now.start
+		}
+		switch {
+		case s == nil:
+		case w.calendar:
+			if c, ok := s.counter(int(w.unit)); ok && s.origin()+schemas.Millis(s.w[c]) >= t.from(p.l, int(w.unit), now) {
+				count = int64(s.w[c+1])
+			}
+		default:
+			first = t.after(s, w.opens(now))
+			count = t.sum(s, first)
+			if count > 0 {
+				e.Oldest = t.nth(s, first, 1)
+				m.Reset = e.Oldest + w.length
+			}
+		}
+		m.Left = max(w.n-count, 0)
+		res.Remaining = append(res.Remaining, m)
+		if p.cost <= w.n-count {
+			continue
+		}
+		e.Count = count
+		res.Refused = append(res.Refused, e)
+		retry := never
+		switch {
+		case p.cost > w.n:
+		case w.calendar:
+			retry = m.Reset
+		default:
+			// So much must leave; a place leaves a window's length after it was taken.
+			retry = t.nth(s, first, p.cost+count-w.n) + w.length
+		}
+		res.RetryAt = max(res.RetryAt, retry)
+	}
+}
+
+// place writes a place of p at the given time.
+func (t *Table) place(p *plan, at, now schemas.Millis) {
+	l, cost := p.l, uint32(p.cost)
+	s := t.find(p.key)
+	if s == nil {
+		s = t.touchNew(p.key)
+	} else {
+		t.touch(s)
+	}
+	s.limit = l.hash
+	unseen := l.unseen(now)
+	t.dropOldest(s, t.after(s, unseen))
+	ringed := at > unseen // where no rolling window sees it, only counters do
+	if s.flags&flagUnits != l.units || !s.fits(now+1) || ringed && !t.room(s, cost) {
+		st := t.open(s)
+		for u := range unitCount {
+			if l.units&(1<<u) == 0 {
+				st.from[u], st.count[u] = 0, 0
+			} else if st.units&(1<<u) == 0 {
+				st.from[u], st.count[u] = t.from(l, u, now), 0
+			}
+		}
+		st.units = l.units
+		if ringed {
+			st.insert(at, cost)
+			ringed = false
+		}
+		t.build(s, st, now)
+	}
+	if ringed {
+		t.insert(s, at, cost)
+	}
+	for u := range unitCount {
+		c, ok := s.counter(u)
+		if !ok {
+			continue
+		}
+		from := t.from(l, u, now)
+		if s.origin()+schemas.Millis(s.w[c]) < from {
+			s.w[c], s.w[c+1] = uint32(from-s.origin()), 0
+		}
+		if at >= s.origin()+schemas.Millis(s.w[c]) {
+			s.w[c+1] = uint32(min(uint64(s.w[c+1])+uint64(cost), math.MaxUint32))
+		}
+	}
+}
+
+// takeOut removes one place, if it stands.
+func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
+	s := t.find(t.keyOf(c.Limit, c.Scope))
+	if s == nil || c.Cost < 1 || c.Cost > maxCount {
+		return false
+	}
+	l := r.byName[c.Limit]
+	index := -1
+	ring, stride := t.ring(s), s.stride()
+	for i := t.after(s, c.T-1); i < s.places() && s.origin()+schemas.Millis(ring[i*stride]) == c.T; i++ {
+		if stride == 1 && c.Cost == 1 || stride == 2 && int64(ring[2*i+1]) == c.Cost {
+			index = i
+			break
+		}
+	}
+	seen := l == nil || c.T > l.unseen(now)
+	if seen && index < 0 {
+		return false
+	}
+	counted := uint8(0)
+	for u := range unitCount {
+		k, ok := s.counter(u)
+		if !ok || l != nil && l.units&(1<<u) == 0 {
+			continue
+		}
+		from := s.origin() + schemas.Millis(s.w[k])
+		if l != nil && from < t.from(l, u, now) {
+			continue // of a former period
+		}
+		if c.T >= from && int64(s.w[k+1]) >= c.Cost {
+			counted |= 1 << u
+		}
+	}
+	if !seen && counted == 0 {
+		return false
+	}
+	t.touch(s)
+	if index >= 0 {
+		t.dropAt(s, index)
+	}
+	for u := range unitCount {
+		if counted&(1<<u) != 0 {
+			k, _ := s.counter(u)
+			s.w[k+1] -= uint32(c.Cost)
+		}
+	}
+	return true
+}
+
+func (res *Result) reset() {
+	*res = Result{Charges: res.Charges[:0], Returned: res.Returned[:0], Missing: res.Missing[:0],
+		Refused: res.Refused[:0], Remaining: res.Remaining[:0]}
+}

@@ -1,0 +1,26 @@
+// Package limit is the pure heart of admission: given the policy's rules, the
+// places that stand, and the time, it says whether a message may pass, what it
+// takes, when it may try again, and which windows refused it.
+//
+// # What holds
+//
+// "n in w" passes if and only if fewer than n places stand in
+// (max(t-w, since), t]: a place taken at p counts until p+w-1 ms and is out at
+// p+w. Several places of the same millisecond count each. A calendar window
+// counts the places from its period's start, and as well only those after since.
+// All matching limits answer at once, all or nothing; a refusal takes nothing.
+// Places leave by age, by a give-back that names them, or not at all: never
+// because there are many.
+//
+// A Table holds the places of one partition: 64 bytes for each limit and scope
+// as long as few places stand there, no pointers, one ledger record each.
+// Changes belong to an open transaction and are undone by Rollback.
+//
+// # What it does not do
+//
+// It has no clock, no IO, no goroutine and no lock. It knows neither messages
+// nor their ids: that a place is given back only once, and only by the message
+// that took it, is the caller's to ensure for places older than the limit's
+// rolling windows (see Table.GiveBack). Token buckets, observe mode and limits
+// that are not per recipient are refused by Compile until they are built.
+package limit

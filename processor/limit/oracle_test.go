@@ -1,0 +1,246 @@
+package limit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// The oracle keeps every place that was ever taken in one list and counts it
+// anew for each question. It shares no code with the table: it matches, tells
+// scopes apart and finds the starts of calendar periods in its own slow way.
+type oracle struct {
+	places []oraclePlace
+	starts map[string]int64
+}
+
+type oraclePlace struct {
+	limit, who, scope string
+	t, cost           int64
+	gone              bool
+}
+
+type oracleLimit struct {
+	schemas.Limit
+	zone  *time.Location
+	since map[string]schemas.Millis
+}
+
+func newOracle() *oracle { return &oracle{starts: map[string]int64{}} }
+
+func (o *oracle) clone() *oracle { return &oracle{places: slices.Clone(o.places), starts: o.starts} }
+
+func oracleLimits(p *schemas.Policy, since map[string]map[string]schemas.Millis) []oracleLimit {
+	var out []oracleLimit
+	for _, l := range p.Limits {
+		if l.Mode == schemas.ModeOff {
+			continue
+		}
+		name := l.Timezone
+		if name == "" {
+			name = "UTC"
+		}
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, oracleLimit{l, zone, since[l.Name]})
+	}
+	return out
+}
+
+func oracleMatches(l *oracleLimit, s *Subject) bool {
+	in := func(list []string, v string) bool {
+		if list == nil {
+			return true
+		}
+		for _, x := range list {
+			if x == v {
+				return true
+			}
+		}
+		return false
+	}
+	prefix := l.Match.Prefix == nil
+	for _, p := range l.Match.Prefix {
+		prefix = prefix || strings.HasPrefix(s.Recipient, "+"+p)
+	}
+	meta := true
+	for k, v := range l.Match.Metadata {
+		meta = meta && in(v, s.Metadata[k])
+	}
+	exempt := false
+	for _, e := range l.Exempt {
+		exempt = exempt || e == s.Recipient
+	}
+	return in(l.Match.Class, s.Class) && in(l.Match.Tenant, s.Tenant) && in(l.Match.Channel, s.Channel) && prefix && meta && !exempt
+}
+
+func oracleWho(l *oracleLimit, s *Subject) string {
+	var parts []string
+	for _, d := range l.Per {
+		v := ""
+		switch {
+		case d == "recipient":
+			v = s.Recipient
+		case d == "tenant":
+			v = s.Tenant
+		case d == "class":
+			v = s.Class
+		case d == "prefix:3":
+			v = s.Recipient[1:4]
+		case d == "metadata.ip":
+			v = s.Metadata["ip"]
+		default:
+			panic(d)
+		}
+		parts = append(parts, fmt.Sprintf("%s %q", d, v))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+func oracleWindows(l *oracleLimit, s *Subject) []schemas.Window {
+	for _, o := range l.Overrides {
+		if o.To == s.Recipient {
+			return o.Allow
+		}
+	}
+	return l.Allow
+}
+
+// sees reports whether window w counts a place of time p at t.
+func (o *oracle) sees(l *oracleLimit, w schemas.Window, p, t int64) bool {
+	since := int64(l.since[oracleUnit(w)])
+	if p > t || p <= since {
+		return false
+	}
+	if w.Kind == schemas.WindowRolling {
+		return p > t-w.Length.Milliseconds()
+	}
+	return p >= o.start(w.Unit, l.zone, t)
+}
+
+func oracleUnit(w schemas.Window) string {
+	if w.Kind == schemas.WindowCalendar {
+		return "calendar-" + w.Unit
+	}
+	return w.String()[strings.IndexByte(w.String(), '/')+1:]
+}
+
+// start finds where a calendar period began by looking at the local clock
+// minute after minute (days and months: quarter after quarter).
+func (o *oracle) start(unit string, zone *time.Location, t int64) int64 {
+	const minute, quarter = 60_000, 15 * 60_000
+	step := int64(quarter)
+	if unit == "minute" || unit == "hour" {
+		step = minute
+	}
+	at := t - t%step
+	key := fmt.Sprint(unit, zone, at)
+	if s, ok := o.starts[key]; ok {
+		return s
+	}
+	clock := func(ms int64) time.Time { return time.UnixMilli(ms).In(zone) }
+	var start int64
+	switch unit {
+	case "minute":
+		start = at
+	case "hour":
+		for start = at; ; start -= minute {
+			now, before := clock(start), clock(start-minute)
+			if now.Minute() == 0 || now.Minute() != (before.Minute()+1)%60 {
+				break
+			}
+		}
+	default:
+		back, label := int64(50*60*60_000), "2006-01-02"
+		if unit == "month" {
+			back, label = 33*24*60*60_000, "2006-01"
+		}
+		latest := clock(at - back).Format(label)
+		for q := at - back; q <= at; q += quarter {
+			if d := clock(q).Format(label); d > latest {
+				latest, start = d, q
+			}
+		}
+	}
+	o.starts[key] = start
+	return start
+}
+
+// passes says whether a message of s passes at t, if the places for which
+// without is true did not stand. It returns the windows that are full.
+func (o *oracle) passes(limits []oracleLimit, s *Subject, without func(i int) bool, t int64) (full []string, counts map[string]int64) {
+	counts = map[string]int64{}
+	for i := range limits {
+		l := &limits[i]
+		if !oracleMatches(l, s) {
+			continue
+		}
+		for _, w := range oracleWindows(l, s) {
+			n := int64(0)
+			for j := range o.places {
+				p := &o.places[j]
+				if !p.gone && p.limit == l.Name && p.who == oracleWho(l, s) && !without(j) && o.sees(l, w, p.t, t) {
+					n += p.cost
+				}
+			}
+			name := l.Name + " " + w.String()
+			counts[name] = n
+			if n+oracleCost(l, s) > w.N {
+				full = append(full, name)
+			}
+		}
+	}
+	return full, counts
+}
+
+func oracleCost(l *oracleLimit, s *Subject) int64 {
+	if l.Count == schemas.CountSegments && s.Segments > 1 {
+		return s.Segments
+	}
+	return 1
+}
+
+// find returns the places that charges name, each at most once; -1 for none.
+func (o *oracle) find(charges []schemas.Charge) []int {
+	var out []int
+	for _, c := range charges {
+		at := -1
+		for j := range o.places {
+			p := &o.places[j]
+			if !p.gone && p.limit == c.Limit && p.scope == c.Scope && p.t == int64(c.T) && p.cost == c.Cost && !slices.Contains(out, j) {
+				at = j
+				break
+			}
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+// seen reports whether any window of the limit, of whichever recipient, counts
+// a place of time p at t; and whether a rolling one does.
+func (o *oracle) seen(limits []oracleLimit, limit string, p, t int64) (any, rolling bool) {
+	for i := range limits {
+		l := &limits[i]
+		if l.Name != limit {
+			continue
+		}
+		all := slices.Clone(l.Allow)
+		for _, v := range l.Overrides {
+			all = append(all, v.Allow...)
+		}
+		for _, w := range all {
+			if o.sees(l, w, p, t) {
+				any = true
+				rolling = rolling || w.Kind == schemas.WindowRolling
+			}
+		}
+	}
+	return any, rolling
+}

@@ -1,0 +1,491 @@
+package limit
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// world drives a table and the oracle through the same random life.
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	table  *Table
+	oracle *oracle
+	ledger map[[16]byte][]byte
+	policy *schemas.Policy
+	since  map[string]map[string]schemas.Millis
+	rules  *Rules
+	limits []oracleLimit
+	now    int64
+	held   [][]schemas.Charge // by message: what it was charged
+	who    map[string]string  // limit and scope text → the oracle's key
+	steps  []string
+
+	// The world at the beginning of the open transaction.
+	oracleBefore *oracle
+	heldBefore   [][]schemas.Charge
+
+	admitted, refused, returned, restored, never, rolledBack int
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	for _, s := range w.steps[max(0, len(w.steps)-12):] {
+		w.t.Log(s)
+	}
+	w.t.Logf("policy: %+v since %v", w.policy.Limits, w.since)
+	w.t.Fatalf(format, args...)
+}
+
+func (w *world) note(format string, args ...any) {
+	w.steps = append(w.steps, fmt.Sprintf("%d: ", w.now)+fmt.Sprintf(format, args...))
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
+
+var (
+	testZones   = []string{"", "Asia/Shanghai", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "America/Havana", "America/St_Johns"}
+	testLengths = []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, time.Minute, time.Hour, 25 * time.Hour, schemas.MaxWindow}
+)
+
+func (w *world) window() schemas.Window {
+	n := pick[int64](w.rng, 1, 1, 2, 3, 5, 10, 24)
+	if w.rng.IntN(3) == 0 {
+		return schemas.Window{Kind: schemas.WindowCalendar, N: n, Unit: pick(w.rng, "minute", "hour", "day", "day", "month")}
+	}
+	return schemas.Window{Kind: schemas.WindowRolling, N: n, Length: pick(w.rng, testLengths...)}
+}
+
+func (w *world) windows() []schemas.Window {
+	var out []schemas.Window
+	for range 1 + w.rng.IntN(3) {
+		out = append(out, w.window())
+	}
+	return out
+}
+
+func (w *world) limit(name string) schemas.Limit {
+	l := schemas.Limit{Name: name, Allow: w.windows(), Timezone: pick(w.rng, testZones...),
+		Per: pick(w.rng, []string{"recipient"}, []string{"recipient"}, []string{"recipient", "class"}, []string{"class", "recipient"}, []string{"tenant", "recipient", "prefix:3", "metadata.ip"})}
+	switch w.rng.IntN(8) {
+	case 0:
+		l.Count = schemas.CountAttempt
+	case 1, 2:
+		l.Count = schemas.CountSegments
+	}
+	if w.rng.IntN(3) == 0 {
+		l.Match.Class = []string{"verify"}
+	}
+	if w.rng.IntN(8) == 0 {
+		l.Match.Prefix = []string{"8613"}
+	}
+	if w.rng.IntN(4) == 0 {
+		l.Exempt = []string{"+8613800000001"}
+	}
+	if w.rng.IntN(2) == 0 {
+		l.Overrides = []schemas.Override{{To: "+8613800000000", Allow: w.windows()}}
+	}
+	if w.rng.IntN(10) == 0 {
+		l.Mode = schemas.ModeOff
+	}
+	return l
+}
+
+// revise makes the next policy: mostly small changes of the one before.
+func (w *world) revise() {
+	next := &schemas.Policy{Limits: slices.Clone(w.policy.Limits)}
+	for i, name := range []string{"a", "b"} {
+		switch {
+		case len(next.Limits) <= i:
+			if w.rng.IntN(3) > 0 || i == 0 {
+				next.Limits = append(next.Limits, w.limit(name))
+			}
+		case w.rng.IntN(5) == 0:
+			next.Limits[i] = w.limit(name)
+		default:
+			l := &next.Limits[i]
+			switch w.rng.IntN(5) {
+			case 0:
+				l.Allow = w.windows()
+			case 1:
+				l.Overrides = []schemas.Override{{To: "+8613800000000", Allow: w.windows()}}
+			case 2:
+				l.Overrides = nil
+			case 3:
+				l.Allow = slices.Clone(l.Allow)
+				l.Allow[0].N = pick[int64](w.rng, 1, 2, 5, 30)
+			case 4:
+				l.Timezone = pick(w.rng, testZones...)
+			}
+		}
+	}
+	w.since = NextSince(w.policy, w.since, next, schemas.Millis(w.now))
+	w.policy = next
+	rules, err := Compile(next, w.since)
+	if err != nil {
+		w.fail("compile: %v", err)
+	}
+	w.rules, w.limits = rules, oracleLimits(next, w.since)
+	w.note("revise %+v since %v", next.Limits, w.since)
+	if w.rng.IntN(4) > 0 {
+		w.now++
+	}
+}
+
+func (w *world) subject() *Subject {
+	s := &Subject{Recipient: pick(w.rng, "+8613800000000", "+8613800000000", "+8613800000001", "+15005550006"),
+		Tenant: "t", Class: pick(w.rng, "verify", "verify", "notice"), Segments: pick[int64](w.rng, 0, 1, 1, 2, 3)}
+	if w.rng.IntN(4) == 0 {
+		s.Metadata = map[string]string{"ip": pick(w.rng, "1", "1,2", "a=b%")}
+	}
+	return s
+}
+
+func (w *world) tick() {
+	switch w.rng.IntN(14) {
+	case 0, 1, 2, 3:
+	case 4, 5, 6:
+		w.now += w.rng.Int64N(3)
+	case 7, 8:
+		w.now += w.rng.Int64N(1000)
+	case 9, 10: // to where a place leaves a window, or next to it
+		if live := len(w.oracle.places); live > 0 {
+			p := w.oracle.places[live-1-w.rng.IntN(min(live, 30))]
+			if at := p.t + pick(w.rng, testLengths...).Milliseconds() + w.rng.Int64N(3) - 1; at > w.now && at < w.now+2*60*60_000 {
+				w.now = at
+			}
+		}
+	case 11:
+		w.now += w.rng.Int64N(90 * 60_000)
+	case 12: // a whole quarter of an hour: where calendar periods begin
+		w.now += 15*60_000 - w.now%(15*60_000) + w.rng.Int64N(3) - 1
+	case 13:
+		switch w.rng.IntN(30) {
+		case 0:
+			w.now += w.rng.Int64N(60 * 24 * 60 * 60_000)
+		case 1, 2, 3, 4, 5:
+			w.now += w.rng.Int64N(26 * 60 * 60_000)
+		}
+	}
+}
+
+func (w *world) decide() {
+	s := w.subject()
+	message := -1
+	var old []schemas.Charge
+	if len(w.held) > 0 && w.rng.IntN(4) == 0 {
+		message = w.rng.IntN(len(w.held))
+		old = w.held[message]
+	}
+	t := schemas.Millis(w.now)
+	res := w.table.Decide(w.rules, s, old, t)
+	w.note("decide %+v old %v: %+v", *s, old, res)
+
+	stands := w.oracle.find(old)
+	moved := map[int]bool{}
+	for i, j := range stands {
+		if j >= 0 && w.movable(old[i]) {
+			moved[j] = true
+		}
+	}
+	without := func(j int) bool { return moved[j] }
+	full, counts := w.oracle.passes(w.limits, s, without, w.now)
+	if res.OK != (len(full) == 0) {
+		w.fail("passed: %v, but full are %v", res.OK, full)
+	}
+	var evidence []string
+	for _, e := range res.Refused {
+		name := e.Limit + " " + e.Window
+		evidence = append(evidence, name)
+		if e.Count != counts[name] {
+			w.fail("%s: counted %d, there are %d", name, e.Count, counts[name])
+		}
+	}
+	if !slices.Equal(evidence, full) {
+		w.fail("evidence %v, full are %v", evidence, full)
+	}
+	if !res.OK {
+		w.refused++
+		if len(res.Charges)+len(res.Returned)+len(res.Missing) > 0 {
+			w.fail("a refusal changed something: %+v", res)
+		}
+		if res.RetryAt == 0 {
+			w.never++
+			if !w.impossible(s) {
+				w.fail("no retry-at for what is possible")
+			}
+			return
+		}
+		if full, _ := w.oracle.passes(w.limits, s, without, int64(res.RetryAt)-1); len(full) == 0 || int64(res.RetryAt) <= w.now {
+			w.fail("retry-at %d is late", res.RetryAt)
+		}
+		if full, _ := w.oracle.passes(w.limits, s, without, int64(res.RetryAt)); len(full) > 0 {
+			w.fail("at retry-at %d still full: %v", res.RetryAt, full)
+		}
+		return
+	}
+	w.admitted++
+	w.checkReturned(old, stands, res.Returned, res.Missing)
+	for j := range moved {
+		w.oracle.places[j].gone = true
+	}
+	for i, c := range res.Charges {
+		var l *oracleLimit
+		for k := range w.limits {
+			if w.limits[k].Name == c.Limit {
+				l = &w.limits[k]
+			}
+		}
+		who := oracleWho(l, s)
+		if i > 0 && c.Limit == res.Charges[i-1].Limit || c.T != t || c.Cost != oracleCost(l, s) {
+			w.fail("wrong charge %v", c)
+		}
+		if known, ok := w.who[c.Limit+" "+c.Scope]; ok && known != who {
+			w.fail("scope %q stands for %s and %s", c.Scope, known, who)
+		}
+		w.who[c.Limit+" "+c.Scope] = who
+		w.oracle.places = append(w.oracle.places, oraclePlace{limit: c.Limit, who: who, scope: c.Scope, t: int64(c.T), cost: c.Cost})
+	}
+	if message >= 0 {
+		w.held[message] = res.Charges
+	} else {
+		w.held = append(w.held, res.Charges)
+	}
+	_, counts = w.oracle.passes(w.limits, s, func(int) bool { return false }, w.now)
+	k := 0
+	for _, m := range res.Remaining {
+		k++
+		if m.Left != max(m.N-counts[m.Limit+" "+m.Window], 0) {
+			w.fail("%s %s: left %d, but %d stand", m.Limit, m.Window, m.Left, counts[m.Limit+" "+m.Window])
+		}
+	}
+	if peek := w.table.Peek(w.rules, s, t); !slices.Equal(peek, res.Remaining) && k > 0 {
+		w.fail("peek %v differs from %v", peek, res.Remaining)
+	}
+}
+
+func (w *world) impossible(s *Subject) bool {
+	for i := range w.limits {
+		l := &w.limits[i]
+		for _, x := range oracleWindows(l, s) {
+			if oracleMatches(l, s) && oracleCost(l, s) > x.N {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *world) movable(c schemas.Charge) bool {
+	for i := range w.limits {
+		if w.limits[i].Name == c.Limit {
+			return w.limits[i].Count != schemas.CountAttempt
+		}
+	}
+	return true
+}
+
+// checkReturned compares what was said of each place with the oracle, where
+// that is determined: of places that no window sees nothing is promised.
+func (w *world) checkReturned(charges []schemas.Charge, stands []int, returned, missing []schemas.Charge) {
+	for i, c := range charges {
+		if !w.movable(c) {
+			if slices.Contains(returned, c) {
+				w.fail("%v counts attempts and was returned", c)
+			}
+			continue
+		}
+		seen, rolling := w.oracle.seen(w.limits, c.Limit, int64(c.T), w.now)
+		switch {
+		case stands[i] >= 0 && seen && !slices.Contains(returned, c):
+			w.fail("%v stands and was not returned", c)
+		case stands[i] < 0 && rolling && !slices.Contains(missing, c):
+			w.fail("%v does not stand and is not missing", c)
+		}
+	}
+}
+
+func (w *world) giveBack() {
+	if len(w.held) == 0 {
+		return
+	}
+	i := w.rng.IntN(len(w.held))
+	charges := w.held[i]
+	w.held = slices.Delete(slices.Clone(w.held), i, i+1)
+	if len(charges) > 0 && w.rng.IntN(4) == 0 { // and what does not stand
+		c := charges[0]
+		if _, rolling := w.oracle.seen(w.limits, c.Limit, int64(c.T), w.now); rolling {
+			dearer, elsewhere := c, c
+			dearer.Cost++
+			elsewhere.Scope += "x"
+			for _, c := range []schemas.Charge{dearer, elsewhere, c} {
+				// Another message may hold just such a place: then it is no error.
+				if with := append(slices.Clone(charges), c); w.oracle.find(with)[len(with)-1] < 0 {
+					charges = with
+				}
+			}
+		}
+	}
+	returned, missing := w.table.GiveBack(w.rules, charges, schemas.Millis(w.now))
+	w.note("give back %v: %v, missing %v", charges, returned, missing)
+	stands := w.oracle.find(charges)
+	for i, c := range charges {
+		if !w.movable(c) {
+			continue
+		}
+		if stands[i] >= 0 {
+			w.oracle.places[stands[i]].gone = true
+			w.returned++
+		}
+	}
+	for i, c := range charges {
+		if !w.movable(c) {
+			continue
+		}
+		stood := 0
+		for j := range charges {
+			if charges[j] == c && stands[j] >= 0 {
+				stood++
+			}
+		}
+		any, rolling := w.oracle.seen(w.limits, c.Limit, int64(c.T), w.now)
+		if any && count(returned, c) < stood || rolling && count(returned, c) > stood {
+			w.fail("%v (%d): %d stood, returned were %d", c, i, stood, count(returned, c))
+		}
+		if count(returned, c)+count(missing, c) != count(charges, c) {
+			w.fail("%v is in neither list, or too often", c)
+		}
+	}
+}
+
+func count(list []schemas.Charge, c schemas.Charge) (n int) {
+	for _, x := range list {
+		if x == c {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) begin() {
+	w.table.Begin()
+	w.oracleBefore, w.heldBefore = w.oracle.clone(), slices.Clone(w.held)
+}
+
+func (w *world) end() {
+	if w.rng.IntN(4) == 0 {
+		w.note("roll back")
+		w.rolledBack++
+		w.table.Rollback()
+		w.oracle, w.held = w.oracleBefore, w.heldBefore
+		return
+	}
+	w.table.Dirty(func(key [16]byte, value []byte) {
+		if value == nil {
+			delete(w.ledger, key)
+		} else {
+			w.ledger[key] = value
+		}
+	})
+	w.note("commit")
+	w.table.Commit()
+	if w.table.Len() != len(w.ledger) {
+		w.fail("table has %d slots, ledger %d records", w.table.Len(), len(w.ledger))
+	}
+}
+
+func (w *world) restore() {
+	w.note("restore %d", len(w.ledger))
+	w.restored++
+	w.table = NewTable()
+	keys := slices.Collect(maps.Keys(w.ledger))
+	for _, k := range keys {
+		if w.rng.IntN(3) == 0 { // an earlier record of another content
+			other := w.ledger[pick(w.rng, keys...)]
+			st := standing{}
+			if _, err := readRecord(&st, k, other); err == nil || k == keys[0] {
+				if err := w.table.Load(k, w.ledger[k]); err != nil {
+					w.fail("load: %v", err)
+				}
+			}
+		}
+		if w.rng.IntN(5) == 0 {
+			if err := w.table.Load(k, nil); err != nil {
+				w.fail("load: %v", err)
+			}
+		}
+		if err := w.table.Load(k, w.ledger[k]); err != nil {
+			w.fail("load: %v", err)
+		}
+	}
+}
+
+// begins are moments around which clocks jump, months end, and one where
+// uint32 milliseconds since 1970 wrap.
+var begins = []string{
+	"2026-03-29T00:30:00Z", "2026-10-25T00:30:00Z", // Berlin
+	"2018-11-04T02:30:00Z", "2018-02-18T01:30:00Z", // São Paulo, at midnight
+	"2026-04-04T14:30:00Z", "2026-10-03T15:00:00Z", // Lord Howe, half an hour
+	"2026-03-08T04:30:00Z", "2026-11-01T04:30:00Z", // Havana, at midnight
+	"2026-02-28T23:00:00Z", "2026-12-31T15:00:00Z", "2026-11-30T22:00:00Z",
+	"2026-10-05T07:13:54Z",
+}
+
+func TestTableAgainstOracle(t *testing.T) {
+	var admitted, refused, returned, restored, never, rolledBack int
+	runs := 400
+	if testing.Short() {
+		runs = 40
+	}
+	for seed := range runs {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(seed), 7))
+			begin, err := time.Parse(time.RFC3339, begins[seed%len(begins)])
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &world{t: t, rng: rng, table: NewTable(), oracle: newOracle(), ledger: map[[16]byte][]byte{}, policy: &schemas.Policy{},
+				since: nil, now: begin.UnixMilli() - rng.Int64N(30*60_000), who: map[string]string{}}
+			w.revise()
+			for range 60 {
+				w.begin()
+				for range 1 + rng.IntN(12) {
+					w.tick()
+					switch k := rng.IntN(40); {
+					case k < 28:
+						w.decide()
+					case k < 36:
+						w.giveBack()
+					case k < 37 && len(w.steps) > 100:
+						w.table.Sweep(w.rules, schemas.Millis(w.now), rng.IntN(50))
+						w.note("sweep")
+					}
+				}
+				w.end()
+				if rng.IntN(12) == 0 {
+					w.restore()
+				}
+				if rng.IntN(10) == 0 {
+					w.now++
+					w.revise()
+				}
+			}
+			admitted += w.admitted
+			refused += w.refused
+			returned += w.returned
+			restored += w.restored
+			never += w.never
+			rolledBack += w.rolledBack
+		})
+	}
+	t.Logf("admitted %d, refused %d (%d for ever), given back %d, rolled back %d, restored %d", admitted, refused, never, returned, rolledBack, restored)
+	if min(admitted, refused, never, returned, rolledBack, restored) == 0 {
+		t.Error("a kind of move never happened: the test shows nothing")
+	}
+}

@@ -1,0 +1,244 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// MaxRolling bounds n of a rolling window. Each place of a rolling window is
+// kept, and a scope's places are one ledger record: 100,000 of them stay below
+// the megabyte that Kafka takes. A calendar window is only counted and has the
+// policy's bound.
+const MaxRolling = 100_000
+
+// Errors of Compile, for errors.Is.
+var (
+	ErrNotInForce = errors.New("not yet in force")                                                           // valid policy that this package cannot decide yet
+	ErrTooLarge   = errors.New("a rolling limit is at most 100000: use a calendar window, or a shorter one") // n beyond MaxRolling
+	ErrZone       = errors.New("no such time zone: write an IANA name, such as Asia/Shanghai")
+)
+
+// Rules is one policy revision compiled for decisions. It does not change, and
+// any number of tables may use it at once.
+type Rules struct {
+	limits []rule
+	byHash map[uint32]*rule
+	byName map[string]*rule
+}
+
+type rule struct {
+	name      string
+	hash      uint32
+	index     int
+	match     schemas.Match
+	dims      []dimension
+	exempt    map[string]struct{}
+	windows   []window
+	overrides map[string][]window
+	zone      *time.Location
+	attempts  bool // every attempt keeps its place
+	segments  bool
+
+	// Of the windows and every override together, since an override may end
+	// at the next revision and its recipient then has the limit's own windows.
+	rolling  []window
+	units    uint8 // calendar units, a bit each
+	calSince [unitCount]schemas.Millis
+}
+
+type window struct {
+	calendar bool
+	unit     uint8 // calendar
+	n        int64
+	length   schemas.Millis // rolling
+	since    schemas.Millis
+	text     string
+}
+
+// Compile prepares p for decisions. since is the marker's: limit, then unit
+// key, then the moment from which that window's history is complete; what it
+// does not name counts all of it. Limits that are off are left out: they take no
+// places.
+func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Rules, error) {
+	r := &Rules{byHash: map[uint32]*rule{}, byName: map[string]*rule{}}
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		if l.Mode == schemas.ModeOff {
+			continue
+		}
+		c, err := compile(l, since[l.Name])
+		if err != nil {
+			return nil, fmt.Errorf("limit %s: %w", l.Name, err)
+		}
+		c.index = len(r.limits)
+		r.limits = append(r.limits, c)
+	}
+	for i := range r.limits {
+		l := &r.limits[i]
+		if o := r.byHash[l.hash]; o != nil {
+			return nil, fmt.Errorf("limit %s: its name clashes with %s: give one of them another", l.name, o.name)
+		}
+		r.byHash[l.hash], r.byName[l.name] = l, l
+	}
+	return r, nil
+}
+
+func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
+	c := rule{name: l.Name, hash: nameHash(l.Name), match: l.Match, zone: time.UTC}
+	switch l.Mode {
+	case "", schemas.ModeEnforce:
+	default:
+		return c, fmt.Errorf("mode %s: %w", l.Mode, ErrNotInForce)
+	}
+	switch l.Count {
+	case "", schemas.CountMessage:
+	case schemas.CountAttempt:
+		c.attempts = true
+	case schemas.CountSegments:
+		c.segments = true
+	default:
+		return c, fmt.Errorf("count %q: no such count", l.Count)
+	}
+	if l.Timezone != "" {
+		zone, err := time.LoadLocation(l.Timezone)
+		if err != nil || l.Timezone == "Local" {
+			return c, fmt.Errorf("timezone %q: %w", l.Timezone, ErrZone)
+		}
+		c.zone = zone
+	}
+	var err error
+	if c.dims, err = parsePer(l.Per); err != nil {
+		return c, err
+	}
+	if len(c.dims) == 0 || c.dims[0].order != dimRecipient {
+		return c, fmt.Errorf("per [%s], without recipient: %w", strings.Join(l.Per, ", "), ErrNotInForce)
+	}
+	if c.windows, err = c.compileWindows(l.Allow, since); err != nil {
+		return c, err
+	}
+	for _, o := range l.Overrides {
+		if c.overrides == nil {
+			c.overrides = map[string][]window{}
+		}
+		if c.overrides[o.To], err = c.compileWindows(o.Allow, since); err != nil {
+			return c, fmt.Errorf("override for one recipient: %w", err)
+		}
+	}
+	for _, to := range l.Exempt {
+		if c.exempt == nil {
+			c.exempt = map[string]struct{}{}
+		}
+		c.exempt[to] = struct{}{}
+	}
+	return c, nil
+}
+
+func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.Millis) ([]window, error) {
+	if len(allow) == 0 {
+		return nil, errors.New("allow is empty")
+	}
+	var out []window
+	for _, a := range allow {
+		w := window{n: a.N, text: a.String(), since: since[a.UnitKey()]}
+		if a.N < 1 {
+			return nil, fmt.Errorf("%s: n is at least 1", w.text)
+		}
+		switch a.Kind {
+		case schemas.WindowRolling:
+			if a.Length < time.Millisecond || a.Length > schemas.MaxWindow || a.Length%time.Millisecond != 0 {
+				return nil, fmt.Errorf("%s: a window lasts 1ms to 31d", w.text)
+			}
+			if a.N > MaxRolling {
+				return nil, fmt.Errorf("%s: %w", w.text, ErrTooLarge)
+			}
+			w.length = schemas.Millis(a.Length.Milliseconds())
+			c.rolling = append(c.rolling, w)
+		case schemas.WindowCalendar:
+			unit := slices.Index(unitNames[:], a.Unit)
+			if unit < 0 {
+				return nil, fmt.Errorf("%s: no such calendar unit", w.text)
+			}
+			if a.N > maxCount {
+				return nil, fmt.Errorf("%s: n is at most %d", w.text, maxCount)
+			}
+			w.calendar, w.unit = true, uint8(unit)
+			c.units |= 1 << unit
+			c.calSince[unit] = w.since
+		default:
+			return nil, fmt.Errorf("%s: %w", w.text, ErrNotInForce)
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// Returnable reports whether a place can be given back, or moved by a retry:
+// not in a limit that counts attempts.
+func (r *Rules) Returnable(c schemas.Charge) bool {
+	l := r.byName[c.Limit]
+	return l == nil || !l.attempts
+}
+
+// applies reports whether a message takes places in the limit.
+func (c *rule) applies(s *Subject) bool {
+	m := &c.match
+	if !has(m.Class, s.Class) || !has(m.Channel, s.Channel) || !has(m.Tenant, s.Tenant) ||
+		!has(m.Template, s.Template) || !has(m.Provider, s.Provider) || !has(m.Country, s.Country) {
+		return false
+	}
+	if len(m.Prefix) > 0 {
+		digits := phoneDigits(s.Recipient)
+		if digits == "" || !slices.ContainsFunc(m.Prefix, func(p string) bool { return strings.HasPrefix(digits, p) }) {
+			return false
+		}
+	}
+	for field, values := range m.Metadata {
+		v, ok := s.Metadata[field]
+		if !ok || !has(values, v) {
+			return false
+		}
+	}
+	if c.exempt != nil {
+		if _, ok := c.exempt[s.Recipient]; ok {
+			return false
+		}
+	}
+	return true
+}
+
+func has(values []string, v string) bool { return len(values) == 0 || slices.Contains(values, v) }
+
+func (c *rule) windowsFor(recipient string) []window {
+	if c.overrides != nil {
+		if w, ok := c.overrides[recipient]; ok {
+			return w
+		}
+	}
+	return c.windows
+}
+
+func (c *rule) cost(s *Subject) int64 {
+	if c.segments {
+		return max(s.Segments, 1)
+	}
+	return 1
+}
+
+// unseen returns the moment up to which, that moment included, no rolling
+// window of the limit sees any place, now or later, whatever policy follows:
+// a longer window has a later since.
+func (c *rule) unseen(now schemas.Millis) schemas.Millis {
+	at := now
+	for i := range c.rolling {
+		at = min(at, c.rolling[i].opens(now))
+	}
+	return at
+}
+
+// opens returns the moment after which a rolling window counts places.
+func (w *window) opens(now schemas.Millis) schemas.Millis { return max(now-w.length, w.since) }

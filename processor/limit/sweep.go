@@ -1,0 +1,51 @@
+package limit
+
+import "github.com/weirhq/weir/schemas"
+
+// Sweep looks at up to limit slots, going on where the last call ended, and
+// empties those in which no window of r can see anything any more, now or
+// later: of them Dirty reports a nil value. It returns how many it emptied.
+// Slots of limits that r lacks are among them, since such a limit begins anew
+// if it comes back. Calls that add or remove slots may make it miss one until
+// its next round.
+func (t *Table) Sweep(r *Rules, now schemas.Millis, limit int) (dropped int) {
+	now = t.advance(now)
+	t.use(r)
+	if t.live == 0 {
+		return 0
+	}
+	for range limit {
+		sh := &t.shards[t.sweepShard]
+		for t.sweepAt >= len(sh.slots) || sh.n == 0 {
+			t.sweepShard, t.sweepAt = (t.sweepShard+1)%len(t.shards), 0
+			sh = &t.shards[t.sweepShard]
+		}
+		s := &sh.slots[t.sweepAt]
+		t.sweepAt++
+		if !s.used() || s.empty() || t.visible(r, s, now) {
+			continue
+		}
+		t.touch(s)
+		t.build(s, &standing{limit: s.limit}, now)
+		dropped++
+	}
+	return dropped
+}
+
+// visible reports whether a window of r still sees something in s.
+func (t *Table) visible(r *Rules, s *slot, now schemas.Millis) bool {
+	l := r.byHash[s.limit]
+	if l == nil {
+		return false
+	}
+	if t.after(s, l.unseen(now)) < s.places() {
+		return true
+	}
+	for u := range unitCount {
+		k, ok := s.counter(u)
+		if ok && l.units&(1<<u) != 0 && s.w[k+1] > 0 && s.origin()+schemas.Millis(s.w[k]) >= t.from(l, u, now) {
+			return true
+		}
+	}
+	return false
+}

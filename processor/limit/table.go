@@ -1,0 +1,289 @@
+package limit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Table holds the places of one partition. It is not safe for concurrent use.
+//
+// Time never goes back in a table: a call with an earlier now than any before
+// it, or than any place loaded, is taken as of that latest moment.
+type Table struct {
+	shards [256]shard
+	blocks arena
+	live   int            // slots with something in them, or touched
+	last   schemas.Millis // the latest time it has seen
+
+	inTx  bool
+	undo  []before
+	words []uint32 // the blocks of undo, one after another
+	mark  int      // where the running decision's part of undo begins, or -1
+
+	rules   *Rules // whose periods are cached
+	periods []cachedPeriod
+
+	sweepShard, sweepAt int
+
+	// Memory used again by every call.
+	laid  standing
+	named []byte
+	plans []plan
+}
+
+// shard is an open-addressing table with linear probing. There are many, so
+// that growing one pauses nobody for long.
+type shard struct {
+	slots []slot
+	n     int
+}
+
+// before is a slot as it was before the open transaction, or before the
+// decision that may still be refused.
+type before struct {
+	slot    slot // its key alone if it did not exist
+	words   int  // where its block begins in Table.words
+	existed bool
+}
+
+type cachedPeriod struct{ start, end schemas.Millis }
+
+// NewTable returns an empty table.
+func NewTable() *Table { return &Table{mark: -1} }
+
+// Len returns the number of limits and scopes in which something stands.
+func (t *Table) Len() int { return t.live }
+
+// keyOf is the ledger's key of a limit and scope: the first half of SHA-256 of
+// both. A limit's name has no zero byte.
+func (t *Table) keyOf(limit, scope string) [2]uint64 {
+	t.named = append(t.named[:0], limit...)
+	t.named = append(t.named, 0)
+	t.named = append(t.named, scope...)
+	return hashKey(t.named)
+}
+
+func hashKey(text []byte) [2]uint64 {
+	sum := sha256.Sum256(text)
+	return [2]uint64{binary.BigEndian.Uint64(sum[0:]), binary.BigEndian.Uint64(sum[8:])}
+}
+
+func (t *Table) shardOf(key [2]uint64) *shard { return &t.shards[key[0]>>56] }
+
+// home is where a key belongs: the next eight bits and on, scaled to the size,
+// which therefore need not be a power of two.
+func (sh *shard) home(key [2]uint64) int {
+	hi, _ := bits.Mul64(key[0]<<8|key[1]>>56, uint64(len(sh.slots)))
+	return int(hi)
+}
+
+// find returns the slot of key, or nil. The pointer holds until a slot is added
+// or removed.
+func (t *Table) find(key [2]uint64) *slot {
+	sh := t.shardOf(key)
+	if sh.n == 0 {
+		return nil
+	}
+	for i := sh.home(key); ; {
+		s := &sh.slots[i]
+		if !s.used() {
+			return nil
+		}
+		if s.key == key {
+			return s
+		}
+		if i++; i == len(sh.slots) {
+			i = 0
+		}
+	}
+}
+
+// add returns a new slot for key, which is not there.
+func (t *Table) add(key [2]uint64) *slot {
+	sh := t.shardOf(key)
+	if (sh.n+1)*8 > len(sh.slots)*7 {
+		old := sh.slots
+		// By 5/4, so that between 70 and 87 of a hundred slots are used: 73 to
+		// 92 bytes a scope.
+		sh.slots = make([]slot, max(8, len(old)+len(old)/4))
+		for i := range old {
+			if old[i].used() {
+				*sh.hole(old[i].key) = old[i]
+			}
+		}
+	}
+	s := sh.hole(key)
+	*s = slot{key: key, flags: flagUsed}
+	sh.n++
+	t.live++
+	return s
+}
+
+func (sh *shard) hole(key [2]uint64) *slot {
+	i := sh.home(key)
+	for sh.slots[i].used() {
+		if i++; i == len(sh.slots) {
+			i = 0
+		}
+	}
+	return &sh.slots[i]
+}
+
+// remove takes key's slot out and closes the gap, so that probing needs no
+// tombstones.
+func (t *Table) remove(key [2]uint64) {
+	s := t.find(key)
+	if s == nil {
+		return
+	}
+	if s.size >= spilled {
+		t.blocks.release(s.size-spilled, s.w[0])
+	}
+	sh := t.shardOf(key)
+	size := len(sh.slots)
+	hole := sh.home(key)
+	for &sh.slots[hole] != s {
+		hole = (hole + 1) % size
+	}
+	for i := (hole + 1) % size; sh.slots[i].used(); i = (i + 1) % size {
+		// A slot may move back into the hole if its home is not beyond it.
+		if (i-sh.home(sh.slots[i].key)+size)%size >= (i-hole+size)%size {
+			sh.slots[hole] = sh.slots[i]
+			hole = i
+		}
+	}
+	sh.slots[hole] = slot{}
+	sh.n--
+	t.live--
+}
+
+// Begin opens a transaction, or goes on with the open one. Decide, GiveBack,
+// Record and Sweep open one if none is.
+func (t *Table) Begin() { t.inTx = true }
+
+// Commit keeps what the open transaction did.
+func (t *Table) Commit() {
+	for i := range t.undo {
+		key := t.undo[i].slot.key
+		s := t.find(key)
+		s.flags &^= flagDirty
+		if s.empty() {
+			t.remove(key)
+		}
+	}
+	t.close()
+}
+
+// Rollback undoes what the open transaction did. Only the table's time stays.
+func (t *Table) Rollback() {
+	t.undoTo(0)
+	t.close()
+}
+
+func (t *Table) close() {
+	t.undo, t.words, t.inTx, t.mark = t.undo[:0], t.words[:0], false, -1
+}
+
+// touch saves s as it is before its first change in the transaction and, while
+// a decision may still be refused, before its first change in the decision.
+func (t *Table) touch(s *slot) {
+	t.inTx = true
+	if s.dirty() {
+		if t.mark < 0 {
+			return
+		}
+		for i := t.mark; i < len(t.undo); i++ {
+			if t.undo[i].slot.key == s.key {
+				return
+			}
+		}
+	}
+	b := before{slot: *s, words: len(t.words), existed: true}
+	if s.size >= spilled {
+		t.words = append(t.words, t.blocks.at(s.size-spilled, s.w[0])...)
+	}
+	t.undo = append(t.undo, b)
+	s.flags |= flagDirty
+}
+
+// touchNew adds a slot for key in the transaction.
+func (t *Table) touchNew(key [2]uint64) *slot {
+	t.inTx = true
+	s := t.add(key)
+	s.flags |= flagDirty
+	t.undo = append(t.undo, before{slot: slot{key: key}})
+	return s
+}
+
+// undoTo takes back the changes since mark, the latest first.
+func (t *Table) undoTo(mark int) {
+	for i := len(t.undo) - 1; i >= mark; i-- {
+		b := &t.undo[i]
+		if !b.existed {
+			t.remove(b.slot.key)
+			continue
+		}
+		s := t.find(b.slot.key)
+		if s.size >= spilled {
+			t.blocks.release(s.size-spilled, s.w[0])
+		}
+		*s = b.slot
+		if s.size >= spilled {
+			class := s.size - spilled
+			s.w[0] = t.blocks.take(class)
+			block := t.blocks.at(class, s.w[0])
+			copy(block, t.words[b.words:])
+		}
+		t.words = t.words[:b.words]
+	}
+	t.undo = t.undo[:mark]
+}
+
+// keepFrom joins a decision's part of the undo log to the transaction's: what
+// the transaction had touched before is saved there already.
+func (t *Table) keepFrom(mark int) {
+	kept := t.undo[:mark]
+	for _, b := range t.undo[mark:] {
+		if !b.existed || !b.slot.dirty() {
+			kept = append(kept, b)
+		}
+	}
+	t.undo = kept
+}
+
+// advance takes the time of a call and returns the time that counts.
+func (t *Table) advance(now schemas.Millis) schemas.Millis {
+	t.last = min(max(t.last, now), maxTime)
+	return t.last
+}
+
+// use makes the cached periods those of r.
+func (t *Table) use(r *Rules) {
+	if t.rules == r {
+		return
+	}
+	t.rules = r
+	t.periods = append(t.periods[:0], make([]cachedPeriod, len(r.limits)*unitCount)...)
+}
+
+func (t *Table) period(l *rule, unit int, now schemas.Millis) cachedPeriod {
+	p := &t.periods[l.index*unitCount+unit]
+	if now < p.start || now >= p.end {
+		p.start, p.end = period(uint8(unit), l.zone, now)
+	}
+	return *p
+}
+
+// from returns the moment from which, that moment included, a calendar window
+// counts at now.
+func (t *Table) from(l *rule, unit int, now schemas.Millis) schemas.Millis {
+	from := t.period(l, unit, now).start
+	// Without since the history is complete. A place at since is not counted.
+	if since := l.calSince[unit]; since > 0 {
+		from = max(from, since+1)
+	}
+	return from
+}
