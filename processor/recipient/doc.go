@@ -1,0 +1,23 @@
+// Package recipient gives every recipient one key: what is hashed to find its
+// partition, what limits count, and what is logged as `to`. However a producer
+// writes a recipient, the key is the same, or the limits would not be exact.
+//
+// It does not know whether a recipient exists or can be reached, it looks up
+// nothing on the network, and the meaning of a key rests on the phone library's
+// metadata: [MetadataVersion] stands in each partition's meta record, because
+// other metadata may give another key.
+//
+// # Possible, not valid
+//
+// A phone number is refused when it is impossible: its country code is unknown,
+// its country's plan has no numbers of its length, or it is in no assigned range
+// and has not the length of a mobile number of its country either.
+// It is not refused merely for being in no range that the library knows as
+// assigned (what the library calls invalid): countries open new mobile ranges
+// before a release of the library lists them, and a real recipient refused is
+// worse than a provider's error. What this still refuses wrongly is a new range
+// of fixed lines of a length that the country's mobiles do not have.
+//
+// For a number in an unassigned range the country is right wherever a calling
+// code has one country; for shared codes (+1, +7, +44 ...) it is the main one.
+package recipient
