@@ -12,6 +12,9 @@ const (
 	ActionRecord     Action = "record" // a message sent elsewhere: takes its place, sends nothing
 )
 
+// Actions lists every action.
+var Actions = []Action{ActionSend, ActionCancel, ActionSuppress, ActionUnsuppress, ActionRecord}
+
 // Channel is the kind of delivery.
 type Channel string
 
@@ -34,6 +37,9 @@ const (
 	PriorityNormal Priority = "normal"
 	PriorityBulk   Priority = "bulk"
 )
+
+// Priorities lists every priority, the most urgent first.
+var Priorities = []Priority{PriorityUrgent, PriorityNormal, PriorityBulk}
 
 // What a request is when it does not say.
 const (
