@@ -38,9 +38,6 @@ const (
 	PriorityBulk   Priority = "bulk"
 )
 
-// Priorities lists every priority, the most urgent first.
-var Priorities = []Priority{PriorityUrgent, PriorityNormal, PriorityBulk}
-
 // What a request is when it does not say.
 const (
 	DefaultTenant = "default"
