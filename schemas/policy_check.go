@@ -196,7 +196,7 @@ func (c *checker) span(path string, v Duration, most time.Duration, example stri
 		return
 	}
 	if v <= 0 || time.Duration(v) > most || time.Duration(v)%time.Millisecond != 0 {
-		c.failf(path, "%s is out of range: write a duration from 1ms to %s, such as %s", time.Duration(v), Duration(most), example)
+		c.failf(path, "%s is out of range: write a duration from 1ms to %s, such as %s", v, Duration(most), example)
 	}
 }
 
@@ -382,7 +382,7 @@ func (c *checker) class(v *Class, path string) {
 	}
 	for i, d := range v.Retries {
 		if d <= 0 || time.Duration(d) > MaxWindow || time.Duration(d)%time.Millisecond != 0 {
-			c.failf(itemPath(path+".retries", i), "%s is out of range: write a wait from 1ms to 31d, such as 30s", time.Duration(d))
+			c.failf(itemPath(path+".retries", i), "%s is out of range: write a wait from 1ms to 31d, such as 30s", d)
 		}
 	}
 	oneOf(c, path+".on_unknown", v.OnUnknown, []OnUnknown{UnknownResend, UnknownHold})

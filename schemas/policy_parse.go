@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -101,7 +102,10 @@ func (d *decoder) fail(p Position, path, message string) {
 
 func at(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var (
+	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+	missingAnchor = regexp.MustCompile(`^unknown anchor '([^']+)' referenced$`)
+)
 
 // load returns the root of the only document, or nil if there is none.
 func (d *decoder) load(text []byte) *yaml.Node {
@@ -111,13 +115,13 @@ func (d *decoder) load(text []byte) *yaml.Node {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
-		d.syntax(err)
+		d.syntax(err, text)
 		return nil
 	}
 	switch err := dec.Decode(&second); {
 	case errors.Is(err, io.EOF):
 	case err != nil:
-		d.syntax(err)
+		d.syntax(err, text)
 		return nil
 	default:
 		d.fail(at(&second), "", "a second document begins here: a policy is one document, so remove the --- and put all under one limits:, classes: and so on")
@@ -129,7 +133,7 @@ func (d *decoder) load(text []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-func (d *decoder) syntax(err error) {
+func (d *decoder) syntax(err error, text []byte) {
 	m := yamlLine.FindStringSubmatch(err.Error())
 	p := Position{1, 1}
 	message := err.Error()
@@ -137,6 +141,13 @@ func (d *decoder) syntax(err error) {
 		message = message[len(m[0]):]
 		if line, err := strconv.Atoi(m[1]); err == nil {
 			p.Line = line
+		}
+	}
+	// The parser does not say where an anchor is missing.
+	if m := missingAnchor.FindStringSubmatch(message); m != nil {
+		if i := bytes.Index(text, []byte("*"+m[1])); i >= 0 {
+			p.Line = 1 + bytes.Count(text[:i], []byte("\n"))
+			p.Column = 1 + utf8.RuneCount(text[bytes.LastIndexByte(text[:i], '\n')+1:i])
 		}
 	}
 	d.fail(p, "", "not YAML: "+message)
@@ -401,7 +412,8 @@ func wanted(v reflect.Value) string {
 	case reflect.Map:
 		return "a mapping, such as {key: value}"
 	case reflect.Slice:
-		return "a list, such as [" + strings.TrimPrefix(wanted(reflect.Zero(v.Type().Elem())), "a mapping, such as ") + "]"
+		_, example, _ := strings.Cut(wanted(reflect.Zero(v.Type().Elem())), "such as ")
+		return "a list, such as [" + example + "]"
 	case reflect.String:
 		return `text, such as "abc"`
 	case reflect.Bool:
@@ -453,11 +465,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 }
 
 func (d *decoder) unknown(key *yaml.Node, path string, names []string) {
-	message := fmt.Sprintf("there is no field %s here", quote(key.Value))
-	if n := nearest(key.Value, names); n != "" {
-		message += "; did you mean " + n + "?"
-	}
-	d.fail(at(key), path, message+" Known: "+strings.Join(names, ", "))
+	d.fail(at(key), path, fmt.Sprintf("there is no field %s here%s Known: %s", quote(key.Value), didYouMean(key.Value, names), strings.Join(names, ", ")))
 }
 
 func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
