@@ -1,0 +1,226 @@
+package schemas
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// PolicySchema is the JSON Schema 2020-12 of a policy, in YAML and in JSON.
+//
+//go:embed policy.schema.json
+var PolicySchema []byte
+
+// schemaNode is what ExplainField reads of a JSON Schema.
+type schemaNode struct {
+	Ref         string                 `json:"$ref"`
+	Description string                 `json:"description"`
+	Type        string                 `json:"type"`
+	Enum        []any                  `json:"enum"`
+	Default     json.RawMessage        `json:"default"`
+	Examples    []json.RawMessage      `json:"examples"`
+	Minimum     *json.Number           `json:"minimum"`
+	Maximum     *json.Number           `json:"maximum"`
+	Pattern     string                 `json:"pattern"`
+	Properties  map[string]*schemaNode `json:"properties"`
+	Patterns    map[string]*schemaNode `json:"patternProperties"`
+	Required    []string               `json:"required"`
+	Items       *schemaNode            `json:"items"`
+	AnyOf       []*schemaNode          `json:"anyOf"`
+	OneOf       []*schemaNode          `json:"oneOf"`
+	Defs        map[string]*schemaNode `json:"$defs"`
+}
+
+var policySchemaTree = sync.OnceValues(func() (*schemaNode, error) {
+	root := new(schemaNode)
+	if err := json.Unmarshal(PolicySchema, root); err != nil {
+		return nil, fmt.Errorf("read policy schema: %w", err)
+	}
+	return root, nil
+})
+
+// resolve returns what a reference stands for, with the reference's own
+// description, default and examples before those of its target.
+func (s *schemaNode) resolve(root *schemaNode) *schemaNode {
+	name, ok := strings.CutPrefix(s.Ref, "#/$defs/")
+	if !ok {
+		return s
+	}
+	target := *root.Defs[name]
+	if s.Description != "" {
+		target.Description = strings.TrimSuffix(s.Description, " ") + " " + target.Description
+	}
+	if s.Default != nil {
+		target.Default = s.Default
+	}
+	if s.Examples != nil {
+		target.Examples = s.Examples
+	}
+	return &target
+}
+
+// child returns a field of s, or of what s lists; field is its name in the
+// schema, metadata.X for any metadata field.
+func (s *schemaNode) child(root *schemaNode, name string) *schemaNode {
+	if c, ok := s.Properties[name]; ok {
+		return c.resolve(root)
+	}
+	for pattern, c := range s.Patterns {
+		if re, err := regexp.Compile(pattern); err == nil && re.MatchString(name) {
+			return c.resolve(root)
+		}
+	}
+	return nil
+}
+
+var pathIndex = regexp.MustCompile(`\[[0-9]*\]`)
+
+// ExplainField says what a field of a policy is: its description, what it
+// takes, whether it must be there, its default, an example, what stands under
+// it, and whether this version acts on it. path is limits.allow or
+// limits[0].allow; the empty path is the whole policy.
+func ExplainField(path string) (string, error) {
+	root, err := policySchemaTree()
+	if err != nil {
+		return "", err
+	}
+	at, required, general := root, false, ""
+	rest := pathIndex.ReplaceAllString(path, "")
+	for walked := ""; rest != ""; {
+		fields := at
+		if at.Items != nil {
+			fields = at.Items.resolve(root)
+			general += "[]"
+		}
+		name, after, _ := strings.Cut(rest, ".")
+		if name == "metadata" && after != "" { // a metadata field's own name may have dots
+			name, after = rest, ""
+		}
+		next := fields.child(root, name)
+		if next == nil {
+			known := slices.Sorted(maps.Keys(fields.Properties))
+			where := "a policy"
+			if walked != "" {
+				where = walked
+			}
+			if len(known) == 0 {
+				return "", fmt.Errorf("%s has no fields to explain", where)
+			}
+			return "", fmt.Errorf("%s has no field %s%s Known: %s", where, quote(name), didYouMean(name, known), strings.Join(known, ", "))
+		}
+		required = slices.Contains(fields.Required, name)
+		at, rest = next, after
+		walked = strings.TrimPrefix(walked+"."+name, ".")
+		general = strings.TrimPrefix(general+"."+name, ".")
+	}
+	return explanation(root, at, path, general, required), nil
+}
+
+func explanation(root, at *schemaNode, path, general string, required bool) string {
+	var b strings.Builder
+	if path == "" {
+		path = "policy"
+	}
+	fmt.Fprintf(&b, "%s\n\n%s\n", path, at.Description)
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "\n%-10s %s", label, text)
+		}
+	}
+	line("Type:", at.kind(root))
+	if required {
+		line("Required:", "yes")
+	}
+	line("Default:", string(at.Default))
+	line("Allowed:", at.allowed(root))
+	if len(at.Examples) > 0 {
+		texts := make([]string, len(at.Examples))
+		for i, e := range at.Examples {
+			texts[i] = string(e)
+		}
+		line("Example:", strings.Join(texts, ", "))
+	}
+	fields := at
+	if at.Items != nil {
+		fields = at.Items.resolve(root)
+	}
+	if len(fields.Properties) > 0 {
+		names := slices.Sorted(maps.Keys(fields.Properties))
+		if len(fields.Patterns) > 0 {
+			names = append(names, metadataPrefix+"X")
+		}
+		line("Fields:", strings.Join(names, ", "))
+	}
+	for _, row := range notYetInForce {
+		if row.path == general || row.path == general+"[]" {
+			line("Not yet in force:", row.say)
+		}
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// kind names what a field takes.
+func (s *schemaNode) kind(root *schemaNode) string {
+	switch {
+	case s.Items != nil:
+		return "list of " + cmpKind(s.Items.resolve(root).kind(root))
+	case s.Type != "":
+		return map[string]string{"object": "mapping", "string": "text", "integer": "whole number", "boolean": "true or false"}[s.Type]
+	case len(s.Enum) > 0:
+		return "one word"
+	case len(s.OneOf) > 0:
+		kinds := make([]string, len(s.OneOf))
+		for i, o := range s.OneOf {
+			kinds[i] = cmpKind(o.kind(root))
+		}
+		return strings.Join(kinds, ", or ")
+	}
+	return ""
+}
+
+// cmpKind is a kind that may be missing, as a number's is.
+func cmpKind(kind string) string {
+	if kind == "" {
+		return "number"
+	}
+	return kind
+}
+
+// allowed lists the words that a field takes, or its range.
+func (s *schemaNode) allowed(root *schemaNode) string {
+	var words []string
+	for _, v := range s.Enum {
+		words = append(words, fmt.Sprint(v))
+	}
+	alternatives := append(slices.Clone(s.AnyOf), s.OneOf...)
+	if s.Items != nil {
+		items := s.Items.resolve(root)
+		if items.Type != "object" {
+			if text := items.allowed(root); text != "" {
+				words = append(words, text)
+			}
+		}
+	}
+	for _, o := range alternatives {
+		if text := o.resolve(root).allowed(root); text != "" && !slices.Contains(words, text) {
+			words = append(words, text)
+		}
+	}
+	if s.Minimum != nil {
+		r := s.Minimum.String() + " or more"
+		if s.Maximum != nil {
+			r = s.Minimum.String() + " to " + s.Maximum.String()
+		}
+		words = append(words, r)
+	}
+	if s.Pattern != "" {
+		words = append(words, "/"+s.Pattern+"/")
+	}
+	return strings.Join(words, ", ")
+}
