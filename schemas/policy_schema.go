@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -136,12 +137,12 @@ func explanation(root, at *schemaNode, path, general string, required bool) stri
 	if required {
 		line("Required:", "yes")
 	}
-	line("Default:", string(at.Default))
+	line("Default:", compact(at.Default))
 	line("Allowed:", at.allowed(root))
 	if len(at.Examples) > 0 {
 		texts := make([]string, len(at.Examples))
 		for i, e := range at.Examples {
-			texts[i] = string(e)
+			texts[i] = compact(e)
 		}
 		line("Example:", strings.Join(texts, ", "))
 	}
@@ -162,6 +163,15 @@ func explanation(root, at *schemaNode, path, general string, required bool) stri
 		}
 	}
 	b.WriteByte('\n')
+	return b.String()
+}
+
+// compact writes a value of the schema on one line.
+func compact(value json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, value); err != nil {
+		return string(value)
+	}
 	return b.String()
 }
 
@@ -201,10 +211,12 @@ func (s *schemaNode) allowed(root *schemaNode) string {
 	alternatives := append(slices.Clone(s.AnyOf), s.OneOf...)
 	if s.Items != nil {
 		items := s.Items.resolve(root)
-		if items.Type != "object" {
-			if text := items.allowed(root); text != "" {
-				words = append(words, text)
-			}
+		switch text := items.allowed(root); {
+		case items.Type == "object":
+		case s.Items.Ref != "": // the target says it in words
+			words = append(words, items.Description)
+		case text != "":
+			words = append(words, text)
 		}
 	}
 	for _, o := range alternatives {
@@ -219,7 +231,8 @@ func (s *schemaNode) allowed(root *schemaNode) string {
 		}
 		words = append(words, r)
 	}
-	if s.Pattern != "" {
+	// A long pattern is for machines; the description says it in words.
+	if s.Pattern != "" && len(s.Pattern) <= 40 {
 		words = append(words, "/"+s.Pattern+"/")
 	}
 	return strings.Join(words, ", ")

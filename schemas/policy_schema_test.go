@@ -336,7 +336,7 @@ func TestExplainField(t *testing.T) {
 	}{
 		{"", []string{"Fields:", "limits"}},
 		{"limits", []string{"How many messages pass", "Fields:", "allow", "on_refusal"}},
-		{"limits.allow", []string{"Required:  yes", "calendar-day", "1/60s", "Not yet in force: a bucket"}},
+		{"limits.allow", []string{"Required:  yes", "n/calendar-minute", `["1/60s","5/1h","10/calendar-day"]`, "Not yet in force: a bucket"}},
 		{"limits[0].mode", []string{"enforce, observe, off", `Default:   "enforce"`, "Not yet in force: mode observe"}},
 		{"limits.match.metadata.order.x", []string{"metadata field"}},
 		{"limits.overrides.to", []string{"E.164"}},
