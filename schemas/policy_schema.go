@@ -17,8 +17,8 @@ import (
 //go:embed policy.schema.json
 var PolicySchema []byte
 
-// schemaNode is what ExplainField reads of a JSON Schema.
-type schemaNode struct {
+// policyField is what ExplainField reads of a JSON Schema.
+type policyField struct {
 	Ref         string                 `json:"$ref"`
 	Description string                 `json:"description"`
 	Type        string                 `json:"type"`
@@ -28,17 +28,17 @@ type schemaNode struct {
 	Minimum     *json.Number           `json:"minimum"`
 	Maximum     *json.Number           `json:"maximum"`
 	Pattern     string                 `json:"pattern"`
-	Properties  map[string]*schemaNode `json:"properties"`
-	Patterns    map[string]*schemaNode `json:"patternProperties"`
+	Properties  map[string]*policyField `json:"properties"`
+	Patterns    map[string]*policyField `json:"patternProperties"`
 	Required    []string               `json:"required"`
-	Items       *schemaNode            `json:"items"`
-	AnyOf       []*schemaNode          `json:"anyOf"`
-	OneOf       []*schemaNode          `json:"oneOf"`
-	Defs        map[string]*schemaNode `json:"$defs"`
+	Items       *policyField            `json:"items"`
+	AnyOf       []*policyField          `json:"anyOf"`
+	OneOf       []*policyField          `json:"oneOf"`
+	Defs        map[string]*policyField `json:"$defs"`
 }
 
-var policySchemaTree = sync.OnceValues(func() (*schemaNode, error) {
-	root := new(schemaNode)
+var policySchemaTree = sync.OnceValues(func() (*policyField, error) {
+	root := new(policyField)
 	if err := json.Unmarshal(PolicySchema, root); err != nil {
 		return nil, fmt.Errorf("read policy schema: %w", err)
 	}
@@ -47,7 +47,7 @@ var policySchemaTree = sync.OnceValues(func() (*schemaNode, error) {
 
 // resolve returns what a reference stands for, with the reference's own
 // description, default and examples before those of its target.
-func (s *schemaNode) resolve(root *schemaNode) *schemaNode {
+func (s *policyField) resolve(root *policyField) *policyField {
 	name, ok := strings.CutPrefix(s.Ref, "#/$defs/")
 	if !ok {
 		return s
@@ -67,7 +67,7 @@ func (s *schemaNode) resolve(root *schemaNode) *schemaNode {
 
 // child returns a field of s, or of what s lists; field is its name in the
 // schema, metadata.X for any metadata field.
-func (s *schemaNode) child(root *schemaNode, name string) *schemaNode {
+func (s *policyField) child(root *policyField, name string) *policyField {
 	if c, ok := s.Properties[name]; ok {
 		return c.resolve(root)
 	}
@@ -122,7 +122,7 @@ func ExplainField(path string) (string, error) {
 	return explanation(root, at, path, general, required), nil
 }
 
-func explanation(root, at *schemaNode, path, general string, required bool) string {
+func explanation(root, at *policyField, path, general string, required bool) string {
 	var b strings.Builder
 	if path == "" {
 		path = "policy"
@@ -176,7 +176,7 @@ func compact(value json.RawMessage) string {
 }
 
 // kind names what a field takes.
-func (s *schemaNode) kind(root *schemaNode) string {
+func (s *policyField) kind(root *policyField) string {
 	switch {
 	case s.Items != nil:
 		return "list of " + cmpKind(s.Items.resolve(root).kind(root))
@@ -203,7 +203,7 @@ func cmpKind(kind string) string {
 }
 
 // allowed lists the words that a field takes, or its range.
-func (s *schemaNode) allowed(root *schemaNode) string {
+func (s *policyField) allowed(root *policyField) string {
 	var words []string
 	for _, v := range s.Enum {
 		words = append(words, fmt.Sprint(v))

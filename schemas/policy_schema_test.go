@@ -184,8 +184,8 @@ func TestSchemaHasTheTypesFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var compare func(typ reflect.Type, s *schemaNode, path string)
-	compare = func(typ reflect.Type, s *schemaNode, path string) {
+	var compare func(typ reflect.Type, s *policyField, path string)
+	compare = func(typ reflect.Type, s *policyField, path string) {
 		s = s.resolve(root)
 		for typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
@@ -247,7 +247,7 @@ func TestSchemaHasTheCodesValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	field := func(path string) *schemaNode {
+	field := func(path string) *policyField {
 		t.Helper()
 		at := root
 		for name := range strings.SplitSeq(path, ".") {
@@ -321,7 +321,7 @@ func TestSchemaHasTheCodesValues(t *testing.T) {
 	}
 }
 
-func words(s *schemaNode) []string {
+func words(s *policyField) []string {
 	var out []string
 	for _, v := range s.Enum {
 		out = append(out, v.(string))
