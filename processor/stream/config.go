@@ -34,6 +34,10 @@ type Config struct {
 	// FetchMaxPartitionBytes bounds what one fetch buffers of a partition.
 	// Default 1 MiB.
 	FetchMaxPartitionBytes int32
+	// FetchMaxWait is how long a fetch stays with the broker when there is
+	// nothing. New records end it at once; a partition that is resumed does
+	// not, it joins the next fetch. Default 250 ms.
+	FetchMaxWait time.Duration
 	// Linger is how long the producer waits to fill a batch. Default 0: a
 	// commit flushes anyway.
 	Linger time.Duration
@@ -65,6 +69,7 @@ func (c Config) withDefaults() Config {
 	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, 10*time.Second)
 	c.MaxPoll = cmp.Or(c.MaxPoll, 10_000)
 	c.FetchMaxPartitionBytes = cmp.Or(c.FetchMaxPartitionBytes, 1<<20)
+	c.FetchMaxWait = cmp.Or(c.FetchMaxWait, 250*time.Millisecond)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -157,6 +158,7 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 		// gone, or that the group points into nothing: never guess.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchMaxWait(cfg.FetchMaxWait),
 		kgo.FetchMaxPartitionBytes(cfg.FetchMaxPartitionBytes),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -358,10 +360,43 @@ func (w *worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Of
 				offsets[p.Topic][p.Partition] = kgo.NewOffset().At(at)
 			}
 		}
-		return offsets, nil
+		return w.resolve(ctx, offsets)
 	case <-w.closed:
 		return nil, kgo.ErrClientClosed
 	}
+}
+
+// resolve turns "the start of the log" into an offset. The client goes back to
+// where a partition was assigned when a transaction aborts, and it can only go
+// back to an offset.
+func (w *worker) resolve(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var missing []string
+	for topic, parts := range offsets {
+		for _, at := range parts {
+			if at.EpochOffset().Offset < 0 {
+				missing = append(missing, topic)
+				break
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return offsets, nil
+	}
+	starts, err := kadm.NewClient(w.session.Client()).ListStartOffsets(ctx, missing...)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list log starts: %w", err)
+	}
+	for _, topic := range missing {
+		for p, at := range offsets[topic] {
+			if st, ok := starts.Lookup(topic, p); ok && at.EpochOffset().Offset < 0 {
+				offsets[topic][p] = kgo.NewOffset().At(st.Offset)
+			}
+		}
+	}
+	return offsets, nil
 }
 
 type fetching struct{ cl *kgo.Client }

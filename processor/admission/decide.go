@@ -1,0 +1,160 @@
+package admission
+
+import (
+	"errors"
+
+	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// environment is what decisions know of the world: fixed while a process runs.
+type environment struct {
+	names      topics.Names
+	partitions int32 // N
+	delays     int32 // partitions of each delay topic
+	dlq        int32 // partitions of weir.dlq
+}
+
+// input is one record of requests or readmit.
+type input struct {
+	source   schemas.Source
+	readmit  bool
+	value    []byte
+	header   func(key string) (string, bool) // headers that are not Weir's
+	env      schemas.Envelope                // Weir's headers; empty on requests, where nobody is trusted
+	appended schemas.Millis
+}
+
+// outcome is what one decision does: exactly one event, and what it sends on.
+type outcome struct {
+	event schemas.Event
+	send  []send
+}
+
+// send is the input's record passed on, under an envelope.
+type send struct {
+	topic     string
+	partition int32
+	env       schemas.Envelope
+}
+
+// errMisrouted is a record that was forwarded to a partition that does not own
+// it. One hop always suffices, so two partitions disagree about N or the hash.
+var errMisrouted = errors.New("a forwarded record reached a partition that does not own its recipient")
+
+// message is an input as it was understood.
+type message struct {
+	*input
+	req   schemas.Request
+	class schemas.Class
+	text  content.Content
+	to    recipient.Recipient
+	env   schemas.Envelope // as it will travel on
+	event schemas.Event    // what every status of it says
+}
+
+// decide answers one input. It is a function of the partition's state, the
+// policy in force in it, and the time it stands at; it changes the state's
+// overlay and nothing else.
+func (p *partition) decide(in *input) (outcome, error) {
+	if in.readmit {
+		switch in.env.Reason {
+		case schemas.ReadmitGiveBack:
+			return p.giveBack(in), nil
+		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale:
+		default:
+			return p.nothing(in, "unknown_reason"), nil
+		}
+	}
+	m := p.read(in)
+	req, err := schemas.DecodeRequest(in.value, in.header)
+	if err != nil {
+		return p.reject(m, err), nil
+	}
+	m.req = *req
+	m.describe(p.cur.pol)
+	if in.readmit {
+		m.to = recipient.Of(req.Channel, in.env.Key)
+		if schemas.PartitionOf(m.to.Key, p.env.partitions) != p.num {
+			return outcome{}, errMisrouted
+		}
+	} else {
+		if m.env.ID = req.ID; m.env.ID == "" {
+			m.env.ID = schemas.DerivedID(in.source, in.appended, req.To)
+		}
+		m.event.MessageID = m.env.ID
+		if err := req.Validate(p.cur.meta.T); err != nil {
+			return p.reject(m, err), nil
+		}
+		if req.Action != schemas.ActionSend {
+			return p.reject(m, &refusal{"not_yet_in_force", "the action " + string(req.Action) + " is not yet in force"}), nil
+		}
+		m.to, err = recipient.Canonical(req.Channel, req.To, p.cur.pol.Tenant(req.Tenant).DefaultRegion)
+		if err != nil {
+			return p.reject(m, err), nil
+		}
+		if req.ID == "" {
+			m.env.ID = schemas.DerivedID(in.source, in.appended, m.to.Key)
+		}
+		m.env.Key = m.to.Key
+		if owner := schemas.PartitionOf(m.to.Key, p.env.partitions); owner != p.num {
+			return p.forward(m, owner), nil
+		}
+	}
+	m.event.MessageID, m.event.To = m.env.ID, m.to.Key
+	if m.env.Attempt > 0 || in.env.Reason == schemas.ReadmitStale {
+		return p.again(m), nil
+	}
+	return p.first(m), nil
+}
+
+// read begins a message with what is known before its bytes are.
+func (p *partition) read(in *input) *message {
+	m := &message{input: in, env: in.env}
+	if !in.readmit {
+		m.env = schemas.Envelope{
+			ID:         schemas.DerivedID(in.source, in.appended, ""),
+			Origin:     in.source,
+			AcceptedAt: in.appended,
+		}
+	}
+	origin := m.env.Origin
+	m.event = schemas.Event{
+		Kind:       schemas.KindStatus,
+		MessageID:  m.env.ID,
+		To:         m.env.Key,
+		At:         p.cur.meta.T,
+		Attempt:    m.env.Attempt,
+		AcceptedAt: m.env.AcceptedAt,
+		RedriveOf:  m.env.RedriveOf,
+		Source:     &origin,
+	}
+	return m
+}
+
+// describe fills in what the request and its class say.
+func (m *message) describe(pol *schemas.Policy) {
+	if m.req.Tenant == "" {
+		m.req.Tenant = schemas.DefaultTenant
+	}
+	if m.req.Class == "" {
+		m.req.Class = schemas.DefaultClass
+	}
+	m.class = pol.Class(m.req.Class)
+	m.env.Tenant = m.req.Tenant
+	if m.env.Priority = m.req.Priority; m.env.Priority == "" {
+		m.env.Priority = m.class.Priority
+	}
+	if m.env.ExpiresAt == 0 {
+		m.env.ExpiresAt = m.req.ExpiresAt
+		if m.env.ExpiresAt == 0 {
+			m.env.ExpiresAt = max(m.env.AcceptedAt, m.req.SendAt).Add(m.class.ExpiresAfter.Duration())
+		}
+	}
+	m.event.Tenant, m.event.Channel, m.event.Class, m.event.Template = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template
+	if m.event.To == "" {
+		m.event.To = m.req.To
+	}
+}

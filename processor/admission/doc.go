@@ -1,0 +1,21 @@
+// Package admission is the one judge: it decides every message, first or
+// returning, in the partition that owns its recipient.
+//
+// It reads weir.requests and weir.readmit, which are co-partitioned, and
+// writes, in one transaction: verdicts and decisions to weir.status, the
+// places taken to weir.ledger, known keys to weir.seen, admitted messages to
+// their provider's dispatch topic, waiting ones to a delay topic, invalid ones
+// to weir.dlq, misrouted ones to weir.readmit of their owner.
+//
+// The rooms:
+//
+//	decide.go    one input, one decision: a function of the partition's state
+//	partition.go that state: places, known keys, sequence, time, revision
+//	seen.go      idempotency keys and client ids, in hourly buckets
+//	meta.go      the meta record: what the ledger says of the partition as a whole
+//	restore.go   from the log back to state, with its checks
+//	stage.go     the transaction around it
+//	record.go    Kafka records in and out
+//
+// It calls no provider and keeps no timer: what must wait goes to a delay topic.
+package admission

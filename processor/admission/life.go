@@ -1,0 +1,310 @@
+package admission
+
+import (
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// first decides a message that has made no attempt.
+func (p *partition) first(m *message) outcome {
+	if m.input.env.Reason != schemas.ReadmitDue {
+		if o, known := p.recognise(m); known {
+			return o
+		}
+	}
+	if p.cur.meta.T >= m.env.ExpiresAt {
+		return p.end(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
+	}
+	if err := m.render(p.cur.pol); err != nil {
+		return p.reject(m, err)
+	}
+	if m.req.SendAt > p.cur.meta.T {
+		return p.park(m, schemas.StatusScheduled, schemas.ReadmitDue, m.req.SendAt, "send_at")
+	}
+	if err := m.route(p.cur.pol); err != nil {
+		return p.reject(m, err)
+	}
+	r := p.table.Decide(p.cur.rules, m.subject(), nil, p.cur.meta.T)
+	if !r.OK {
+		o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, "limited")
+		refuse(&o.event, &r)
+		return o
+	}
+	return p.dispatch(m, &r, schemas.VerdictAdmit, topics.QueueOf(m.env.Priority))
+}
+
+// again decides a message that comes back: after an attempt, or because its
+// decision went stale. Its place is removed and taken anew in one step; while
+// it is refused it keeps the old one.
+func (p *partition) again(m *message) outcome {
+	if p.cur.meta.T >= m.env.ExpiresAt {
+		return p.endAgain(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
+	}
+	err := m.render(p.cur.pol)
+	if err == nil {
+		err = m.route(p.cur.pol)
+	}
+	if err != nil {
+		m.event.Error = err.Error()
+		return p.endAgain(m, schemas.StatusRejected, schemas.VerdictReject, reasonOf(err))
+	}
+	r := p.table.Decide(p.cur.rules, m.subject(), m.env.Place, p.cur.meta.T)
+	if !r.OK {
+		due := m.env.ExpiresAt
+		if r.RetryAt != 0 {
+			due = min(due, r.RetryAt)
+		}
+		o := p.park(m, schemas.StatusDeferred, m.input.env.Reason, due, "limited")
+		refuse(&o.event, &r)
+		o.event.RetryAt = due
+		return o
+	}
+	queue := topics.QueueOf(m.env.Priority)
+	if m.input.env.Reason == schemas.ReadmitStale {
+		queue = topics.QueueAgain
+	}
+	return p.dispatch(m, &r, schemas.VerdictMove, queue)
+}
+
+// recognise tells a message whose key or id was seen before, and remembers one
+// that is new. A repeat of an id is a decision in the log and no second status.
+func (p *partition) recognise(m *message) (outcome, bool) {
+	var keys []seenKey
+	if m.req.IdempotencyKey != "" {
+		keys = append(keys, newSeenKey('k', m.req.Tenant, m.to.Key, m.req.IdempotencyKey))
+	}
+	id, err := uuid.Parse(m.env.ID)
+	if m.req.ID != "" && !weirMade(id, m.to.Key) {
+		keys = append(keys, newSeenKey('i', m.req.Tenant, m.to.Key, m.req.ID))
+	}
+	if len(keys) == 0 {
+		return outcome{}, false
+	}
+	if err != nil { // Validate accepts no other ids
+		return p.reject(m, &refusal{"bad_id", "the id is no UUID"}), true
+	}
+	entry := seenEntry{id: id, content: schemas.ContentHash(&m.req)}
+	for _, k := range keys {
+		old, ok := p.seen.find(k, p.cur.meta.T)
+		if !ok {
+			continue
+		}
+		reused := old.content != entry.content
+		m.event.DuplicateOf = old.id.String()
+		switch {
+		case old.id == id:
+			m.event.Kind, m.event.Reason = schemas.KindDecision, "repeated"
+			if reused {
+				m.event.Reason = "key_reused"
+			}
+			m.event.Decision = p.stamp(schemas.VerdictDuplicate, &m.source)
+			return outcome{event: m.event}, true
+		case reused:
+			return p.reject(m, &refusal{"key_reused", "the idempotency key names a message with other content"}), true
+		default:
+			return p.end(m, schemas.StatusDuplicate, schemas.VerdictDuplicate, "duplicate"), true
+		}
+	}
+	for _, k := range keys {
+		p.seen.remember(seenRecord{key: k, entry: entry, t: p.cur.meta.T})
+	}
+	return outcome{}, false
+}
+
+// weirMade tells ids of Weir's own making, which cannot come twice unless
+// their key does: a version 7 or 8 that ends in the recipient's hash.
+func weirMade(id uuid.UUID, key string) bool {
+	v := id.Version()
+	if v != 7 && v != 8 {
+		return false
+	}
+	h := schemas.Murmur2([]byte(key))
+	return id[12] == byte(h>>24) && id[13] == byte(h>>16) && id[14] == byte(h>>8) && id[15] == byte(h)
+}
+
+// render checks that the content can be made; the lane makes it again.
+func (m *message) render(pol *schemas.Policy) error {
+	text, err := content.Of(&m.req, pol)
+	if err != nil {
+		return err
+	}
+	if m.req.Channel == schemas.ChannelSMS {
+		m.event.Segments = schemas.Segments(text.Body)
+	}
+	return nil
+}
+
+// pick turns an id into the number that weights are drawn by, the same in every
+// process: replaying a choice must choose alike.
+func pick(id string) uint64 {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return 0
+	}
+	var x uint64
+	for _, b := range u[:8] {
+		x = x<<8 | uint64(b)
+	}
+	// splitmix64's finaliser: the leading bits of a UUIDv7 are its time.
+	for _, b := range u[8:] {
+		x = (x ^ uint64(b)) * 0xbf58476d1ce4e5b9
+		x ^= x >> 27
+	}
+	return x
+}
+
+// route chooses the provider.
+func (m *message) route(pol *schemas.Policy) error {
+	provider, err := route.Choose(pol, route.Message{
+		Tenant: m.req.Tenant, Channel: m.req.Channel, Class: m.req.Class, Template: m.req.Template,
+		Recipient: m.to.Key, Country: m.to.Country, Metadata: m.req.Metadata, Pinned: m.req.Provider,
+	}, pick(m.env.ID), nil)
+	if err != nil {
+		return err
+	}
+	m.env.Provider, m.event.Provider = provider, provider
+	return nil
+}
+
+func (m *message) subject() *limit.Subject {
+	return &limit.Subject{
+		Recipient: m.to.Key, Tenant: m.req.Tenant, Channel: string(m.req.Channel), Class: m.req.Class,
+		Template: m.req.Template, Provider: m.env.Provider, Country: m.to.Country, Metadata: m.req.Metadata,
+	}
+}
+
+// dispatch hands an admitted message to its provider's lane.
+func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, queue topics.Queue) outcome {
+	m.event.Status = schemas.StatusQueued
+	d := p.stamp(v, &m.source)
+	d.Charges, d.Returned, d.Missing = r.Charges, r.Returned, r.Missing
+	m.event.Decision = d
+	env := m.env
+	env.Place, env.DecidedAt, env.Revision = r.Charges, d.T, d.Revision
+	env.Reason, env.DueAt, env.Return = "", 0, ""
+	provider, _ := p.cur.pol.Provider(env.Provider)
+	return outcome{event: m.event, send: []send{{
+		topic:     p.env.names.Dispatch(env.Provider, queue),
+		partition: schemas.PartitionOf(m.to.Key, provider.Lanes),
+		env:       env,
+	}}}
+}
+
+// park lets a message wait in the delay topics until due; then it is judged
+// again for the same reason.
+func (p *partition) park(m *message, s schemas.Status, reason string, due schemas.Millis, why string) outcome {
+	m.event.Status, m.event.Reason, m.event.RetryAt = s, why, due
+	m.event.Decision = p.stamp(schemas.VerdictDefer, &m.source)
+	env := m.env
+	env.Reason, env.DueAt, env.Return = reason, due, p.env.names.Readmit()
+	return outcome{event: m.event, send: []send{{
+		topic:     p.env.names.Delay(topics.TierFor(due.Sub(p.cur.meta.T)).Name),
+		partition: schemas.PartitionOf(m.to.Key, p.env.delays),
+		env:       env,
+	}}}
+}
+
+// end closes a message that holds no place.
+func (p *partition) end(m *message, s schemas.Status, v schemas.Verdict, why string) outcome {
+	m.event.Status, m.event.Reason = s, why
+	m.event.Decision = p.stamp(v, &m.source)
+	return outcome{event: m.event}
+}
+
+// endAgain closes a message that has been attempted. What may have been
+// received keeps its place, and after an unknown outcome only unknown is true.
+func (p *partition) endAgain(m *message, s schemas.Status, v schemas.Verdict, why string) outcome {
+	var returned, missing []schemas.Charge
+	switch m.env.Taint {
+	case schemas.TaintUnknown:
+		s = schemas.StatusUnknown
+	case schemas.TaintReceived:
+	case schemas.TaintNone:
+		returned, missing = p.table.GiveBack(m.env.Place, p.cur.meta.T)
+	}
+	o := p.end(m, s, v, why)
+	o.event.Decision.Returned, o.event.Decision.Missing = returned, missing
+	if s == schemas.StatusRejected {
+		o.send = append(o.send, p.deadLetter(m, why, o.event.Error))
+	}
+	return o
+}
+
+// reject closes an invalid message and keeps its bytes in the DLQ.
+func (p *partition) reject(m *message, err error) outcome {
+	m.event.Error = err.Error()
+	o := p.end(m, schemas.StatusRejected, schemas.VerdictReject, reasonOf(err))
+	o.send = append(o.send, p.deadLetter(m, o.event.Reason, o.event.Error))
+	return o
+}
+
+func (p *partition) deadLetter(m *message, why, text string) send {
+	env := m.env
+	env.Reason, env.Error, env.DueAt, env.Return = why, text, 0, ""
+	return send{topic: p.env.names.DLQ(), partition: schemas.PartitionOf(m.event.To, p.env.dlq), env: env}
+}
+
+// forward sends a message to the partition that owns its recipient, with the
+// id and the key that were found here: there they are trusted.
+func (p *partition) forward(m *message, owner int32) outcome {
+	m.event.Kind = schemas.KindDecision
+	m.event.MessageID, m.event.To = m.env.ID, m.to.Key
+	m.event.Decision = p.stamp(schemas.VerdictForward, &m.source)
+	env := m.env
+	env.Reason = schemas.ReadmitForward
+	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
+}
+
+// giveBack returns the places of a message that ended without possibly having
+// been received. One that finds nothing is a logged no-op.
+func (p *partition) giveBack(in *input) outcome {
+	m := p.read(in)
+	m.event.Kind, m.event.Tenant, m.event.Provider = schemas.KindDecision, in.env.Tenant, in.env.Provider
+	d := p.stamp(schemas.VerdictGiveBack, &m.source)
+	d.Returned, d.Missing = p.table.GiveBack(in.env.Place, p.cur.meta.T)
+	m.event.Decision = d
+	return outcome{event: m.event}
+}
+
+// nothing records that an input changed nothing, so that every offset has its
+// decision.
+func (p *partition) nothing(in *input, why string) outcome {
+	m := p.read(in)
+	m.event.Kind, m.event.Reason = schemas.KindDecision, why
+	m.event.Decision = p.stamp(schemas.VerdictNothing, &m.source)
+	return outcome{event: m.event}
+}
+
+// refuse says in an event which limit refused, by the window that opens last.
+func refuse(e *schemas.Event, r *limit.Result) {
+	e.RetryAt = r.RetryAt
+	e.Decision.Evidence = r.Refused
+	if len(r.Refused) > 0 {
+		e.Limit, e.Window = r.Refused[0].Limit, r.Refused[0].Window
+	}
+}
+
+// refusal is an error with a stable reason.
+type refusal struct{ code, text string }
+
+func (r *refusal) Error() string  { return r.text }
+func (r *refusal) Reason() string { return r.code }
+
+// reasonOf returns the stable reason of an error; every package that judges
+// input gives its errors one.
+func reasonOf(err error) string {
+	if r, ok := errors.AsType[interface {
+		error
+		Reason() string
+	}](err); ok {
+		return r.Reason()
+	}
+	return "invalid"
+}

@@ -1,0 +1,49 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// metaKey is the ledger's key of a partition's meta record. Slots have keys of
+// 16 bytes.
+const metaKey = "meta"
+
+// metaVersion is the encoding of the ledger as a whole. A reader refuses what
+// it does not know.
+const metaVersion = 1
+
+// meta is what stands for a partition as a whole. It is written in every
+// transaction; the group's offsets must equal its positions at restore, or the
+// ledger and the input disagree.
+type meta struct {
+	Version    int            `json:"version"`
+	Partitions int32          `json:"partitions"` // N: part of the state, since it decides who owns a recipient
+	Seq        int64          `json:"seq"`        // of the last decision
+	T          schemas.Millis `json:"t"`          // of the last decision
+	Requests   int64          `json:"requests"`   // next offset to read of weir.requests
+	Readmit    int64          `json:"readmit"`    // next offset to read of weir.readmit
+	Phones     string         `json:"phones"`     // version of the phone library's metadata
+	Marker     schemas.Marker `json:"marker"`     // the revision in force and its windows' since
+}
+
+func (m *meta) encode() ([]byte, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode meta record: %w", err)
+	}
+	return b, nil
+}
+
+func decodeMeta(b []byte) (*meta, error) {
+	m := new(meta)
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("meta record is torn or foreign: %w", err)
+	}
+	if m.Version != metaVersion {
+		return nil, fmt.Errorf("meta record has version %d, this weir knows %d: run the version that wrote it", m.Version, metaVersion)
+	}
+	return m, nil
+}

@@ -1,0 +1,47 @@
+package admission
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// metrics are admission's figures. No label ever holds a recipient or an id,
+// and classes that nobody declared share one label: producers choose them.
+type metrics struct {
+	decisions *prometheus.CounterVec
+	refusals  *prometheus.CounterVec
+	commit    prometheus.Histogram
+	restore   prometheus.Histogram
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_decisions_total", Help: "Decisions taken, by verdict and class."}, []string{"verdict", "class"}),
+		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_limit_refusals_total", Help: "Refusals by limit, window and mode."}, []string{"limit", "window", "mode"}),
+		commit:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_commit_seconds", Help: "From the first record of a transaction to its commit.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
+		restore:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_restore_seconds", Help: "Restoring assigned partitions.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore)
+	}
+	return m
+}
+
+func (m *metrics) decided(e *schemas.Event, pol *schemas.Policy) {
+	class := "other"
+	for i := range pol.Classes {
+		if pol.Classes[i].Name == e.Class {
+			class = e.Class
+		}
+	}
+	if e.Class == schemas.DefaultClass {
+		class = schemas.DefaultClass
+	}
+	m.decisions.WithLabelValues(string(e.Decision.Verdict), class).Inc()
+	if e.Decision.Verdict == schemas.VerdictRefuse {
+		for _, ev := range e.Decision.Evidence {
+			m.refusals.WithLabelValues(ev.Limit, ev.Window, string(schemas.ModeEnforce)).Inc()
+		}
+	}
+}

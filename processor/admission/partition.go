@@ -1,0 +1,105 @@
+package admission
+
+import (
+	"fmt"
+
+	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+)
+
+// partition is the state that decides: one a partition of weir.requests. What
+// a transaction changes is an overlay until commit.
+type partition struct {
+	num   int32
+	env   environment
+	table *limit.Table
+	seen  *seen
+	base  standing // as committed
+	cur   standing // as the open transaction has it
+	open  bool
+}
+
+// standing is the part of the state that is replaced rather than mutated.
+type standing struct {
+	meta  meta
+	rules *limit.Rules    // compiled for the marker's revision and since
+	pol   *schemas.Policy // of the marker's revision
+}
+
+func newPartition(num int32, env environment) (*partition, error) {
+	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen()}
+	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion()}
+	return p, p.adopt(&schemas.Revision{})
+}
+
+// adopt compiles the rules for the marker that stands in the meta record.
+func (p *partition) adopt(rev *schemas.Revision) error {
+	rules, err := limit.Compile(&rev.Policy, p.base.meta.Marker.Since)
+	if err != nil {
+		return fmt.Errorf("compile revision %d: %w", rev.Revision, err)
+	}
+	p.base.rules, p.base.pol = rules, &rev.Policy
+	p.cur = p.base
+	return nil
+}
+
+// begin opens the overlay, if it is not open.
+func (p *partition) begin() {
+	if p.open {
+		return
+	}
+	p.open = true
+	p.cur = p.base
+	p.table.Begin()
+}
+
+func (p *partition) commit() {
+	p.open = false
+	p.base = p.cur
+	p.table.Commit()
+	p.seen.commit(p.cur.meta.T)
+}
+
+func (p *partition) rollback() {
+	p.open = false
+	p.cur = p.base
+	p.table.Rollback()
+	p.seen.rollback()
+}
+
+// advance moves the partition's time to now, never back.
+func (p *partition) advance(now schemas.Millis) {
+	p.cur.meta.T = max(p.cur.meta.T, now)
+}
+
+// stamp gives a decision its place in the partition's log.
+func (p *partition) stamp(v schemas.Verdict, input *schemas.Source) *schemas.Decision {
+	p.cur.meta.Seq++
+	return &schemas.Decision{
+		Verdict:   v,
+		Partition: p.num,
+		Seq:       p.cur.meta.Seq,
+		T:         p.cur.meta.T,
+		Revision:  p.cur.meta.Marker.Revision,
+		Input:     input,
+	}
+}
+
+// switchTo brings a revision into force in this partition and returns the
+// marker's decision. From here every decision names it.
+func (p *partition) switchTo(rev *schemas.Revision) (schemas.Event, error) {
+	t := p.cur.meta.T
+	since := limit.NextSince(p.cur.pol, p.cur.meta.Marker.Since, &rev.Policy, t)
+	rules, err := limit.Compile(&rev.Policy, since)
+	if err != nil {
+		return schemas.Event{}, fmt.Errorf("compile revision %d: %w", rev.Revision, err)
+	}
+	p.cur.rules, p.cur.pol = rules, &rev.Policy
+	p.cur.meta.Marker = schemas.Marker{Revision: rev.Revision, T: t, Since: since}
+	d := p.stamp(schemas.VerdictMarker, nil)
+	p.cur.meta.Marker.Seq = d.Seq
+	marker := p.cur.meta.Marker
+	d.Marker = &marker
+	return schemas.Event{Kind: schemas.KindDecision, At: t, Decision: d}, nil
+}

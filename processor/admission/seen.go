@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// seenFor is how long a key names one message. Buckets are dropped whole, so a
+// key lives between seenFor and one bucket more.
+const (
+	seenFor    = 24 * 60 * 60 * 1000 // ms
+	seenBucket = 60 * 60 * 1000      // ms
+)
+
+// seenKey is 128 bits of SHA-256 over (kind, tenant, recipient, key): clients
+// choose keys, so the hash must not be one in which they can find collisions.
+type seenKey [16]byte
+
+// seenEntry is the first message under a key.
+type seenEntry struct {
+	id      uuid.UUID
+	content [16]byte
+}
+
+// seen remembers the keys and ids that clients gave. Changes are an overlay
+// until commit.
+type seen struct {
+	buckets map[int64]map[seenKey]seenEntry // by hour of t
+	overlay map[seenKey]seenRecord
+}
+
+// seenRecord is an entry with its time: what stands in weir.seen.
+type seenRecord struct {
+	key   seenKey
+	entry seenEntry
+	t     schemas.Millis
+}
+
+func newSeen() *seen {
+	return &seen{buckets: make(map[int64]map[seenKey]seenEntry), overlay: make(map[seenKey]seenRecord)}
+}
+
+func newSeenKey(kind byte, tenant, recipient, key string) seenKey {
+	h := sha256.New()
+	h.Write([]byte{kind})
+	for _, s := range [...]string{tenant, recipient, key} {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	var k seenKey
+	copy(k[:], h.Sum(nil))
+	return k
+}
+
+// find returns the first message under k, if it is younger than seenFor at t.
+func (s *seen) find(k seenKey, t schemas.Millis) (seenEntry, bool) {
+	if r, ok := s.overlay[k]; ok {
+		return r.entry, true
+	}
+	for hour := (int64(t) - seenFor) / seenBucket; hour <= int64(t)/seenBucket; hour++ {
+		if e, ok := s.buckets[hour][k]; ok {
+			return e, true
+		}
+	}
+	return seenEntry{}, false
+}
+
+func (s *seen) remember(r seenRecord) { s.overlay[r.key] = r }
+
+// commit makes the overlay permanent and drops the buckets that are too old.
+func (s *seen) commit(t schemas.Millis) {
+	for _, r := range s.overlay {
+		s.load(r)
+	}
+	clear(s.overlay)
+	for hour := range s.buckets {
+		if hour < (int64(t)-seenFor)/seenBucket {
+			delete(s.buckets, hour)
+		}
+	}
+}
+
+func (s *seen) rollback() { clear(s.overlay) }
+
+func (s *seen) load(r seenRecord) {
+	hour := int64(r.t) / seenBucket
+	if s.buckets[hour] == nil {
+		s.buckets[hour] = make(map[seenKey]seenEntry)
+	}
+	s.buckets[hour][r.key] = r.entry
+}
+
+const seenRecordVersion, seenRecordLen = 1, 1 + 16 + 16 + 16 + 8
+
+// encode returns the value of a weir.seen record: version, key, id, content
+// hash, t in Unix milliseconds, big endian.
+func (r *seenRecord) encode() []byte {
+	b := make([]byte, 0, seenRecordLen)
+	b = append(b, seenRecordVersion)
+	b = append(b, r.key[:]...)
+	b = append(b, r.entry.id[:]...)
+	b = append(b, r.entry.content[:]...)
+	return binary.BigEndian.AppendUint64(b, uint64(r.t))
+}
+
+func decodeSeen(b []byte) (seenRecord, error) {
+	var r seenRecord
+	if len(b) != seenRecordLen || b[0] != seenRecordVersion {
+		return r, fmt.Errorf("record of %d bytes is torn or foreign", len(b))
+	}
+	copy(r.key[:], b[1:])
+	copy(r.entry.id[:], b[17:])
+	copy(r.entry.content[:], b[33:])
+	r.t = schemas.Millis(binary.BigEndian.Uint64(b[49:]))
+	return r, nil
+}

@@ -1,0 +1,210 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Config is what admission needs to run.
+type Config struct {
+	Stream          stream.Config // brokers, transactional id, logger; topics and group are set here
+	Read            stream.ReadConfig
+	Names           topics.Names
+	Partitions      int32 // N
+	DelayPartitions int32 // of each delay topic
+	DLQPartitions   int32
+	CommitEvery     time.Duration // under load; default 100 ms. Idle, it commits at once.
+	RestoreDeadline time.Duration // for what a restore waits for beside the log; default 30 s
+	Now             func() time.Time
+	Logger          *slog.Logger
+	Metrics         prometheus.Registerer
+}
+
+// Group is the consumer group of admission under a prefix.
+func Group(names topics.Names) string { return names.Requests() + ".admission" }
+
+// Run decides until ctx ends.
+func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
+	cfg.CommitEvery = cmp.Or(cfg.CommitEvery, 100*time.Millisecond)
+	cfg.RestoreDeadline = cmp.Or(cfg.RestoreDeadline, 30*time.Second)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Stream.Group = Group(cfg.Names)
+	cfg.Stream.Topics = []string{cfg.Names.Requests(), cfg.Names.Readmit()}
+	cfg.Stream.Logger = cfg.Logger
+	metrics := newMetrics(cfg.Metrics)
+	started := cfg.Now()
+	if err := stream.Run(ctx, cfg.Stream, nil, func(stream.Fetching) stream.Stage {
+		return &stage{
+			cfg:     cfg,
+			policy:  pol,
+			metrics: metrics,
+			env:     environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions},
+			parts:   make(map[int32]*partition),
+			touched: make(map[int32]bool),
+			// Elapsed time is monotonic: a step of the wall clock while this
+			// runs moves no decision.
+			now: func() schemas.Millis { return schemas.MillisOf(started.Add(cfg.Now().Sub(started))) },
+		}
+	}); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	return nil
+}
+
+// stage is admission as one stream.Stage: the transaction around decisions.
+type stage struct {
+	cfg     Config
+	policy  *policy.Watcher
+	metrics *metrics
+	env     environment
+	parts   map[int32]*partition
+	touched map[int32]bool // partitions of the open transaction
+	now     func() schemas.Millis
+	began   time.Time
+}
+
+func (s *stage) requests(n int32) stream.Partition {
+	return stream.Partition{Topic: s.env.names.Requests(), Partition: n}
+}
+
+func (s *stage) readmit(n int32) stream.Partition {
+	return stream.Partition{Topic: s.env.names.Readmit(), Partition: n}
+}
+
+// Revoke keeps the state: most partitions come back with the next assignment,
+// at the same position, and Assign checks it.
+func (s *stage) Revoke() {}
+
+// Wait is long: what admission does is always caused by a record.
+func (s *stage) Wait() time.Duration { return time.Second }
+
+// Step decides what was polled and, as long as more is there, goes on until it
+// is time to commit.
+func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+	if len(polled) == 0 {
+		return nil
+	}
+	s.began = time.Now()
+	for len(polled) > 0 {
+		for _, r := range polled {
+			if err := s.take(tx, r); err != nil {
+				return err
+			}
+		}
+		if time.Since(s.began) >= s.cfg.CommitEvery {
+			break
+		}
+		polled = tx.More()
+	}
+	for n := range s.touched {
+		if err := s.finish(tx, s.parts[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take decides one record.
+func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
+	p := s.parts[r.Partition]
+	if p == nil {
+		return fmt.Errorf("record of %s/%d, which was not assigned", r.Topic, r.Partition)
+	}
+	readmit := r.Topic == s.env.names.Readmit()
+	p.begin()
+	s.touched[p.num] = true
+	next := &p.cur.meta.Requests
+	if readmit {
+		next = &p.cur.meta.Readmit
+	}
+	if r.Offset < *next {
+		return stream.Fatal(fmt.Errorf("%s/%d: offset %d came after %d", r.Topic, r.Partition, r.Offset, *next-1))
+	}
+	p.advance(s.now())
+	if rev := s.policy.Latest(); rev.Revision > p.cur.meta.Marker.Revision {
+		e, err := p.switchTo(rev)
+		if err != nil {
+			return stream.Fatal(err)
+		}
+		s.status(tx, p.num, &e)
+	}
+	in, err := readInput(r, readmit)
+	if err != nil {
+		return stream.Fatal(err)
+	}
+	o, err := p.decide(in)
+	if err != nil {
+		return stream.Fatal(fmt.Errorf("%s: %w", in.source, err))
+	}
+	*next = r.Offset + 1
+	s.status(tx, p.num, &o.event)
+	for i := range o.send {
+		tx.Produce(o.send[i].record(r))
+	}
+	s.metrics.decided(&o.event, p.cur.pol)
+	return nil
+}
+
+// finish writes what the transaction changed in a partition: its places, the
+// keys it learnt, and the meta record with the positions that the group
+// commits.
+func (s *stage) finish(tx *stream.Tx, p *partition) error {
+	p.table.Sweep(p.cur.rules, p.cur.meta.T, sweepSlots)
+	ledger, seen := s.env.names.Ledger(), s.env.names.Seen()
+	p.table.Dirty(func(key [16]byte, value []byte) {
+		tx.Produce(&kgo.Record{Topic: ledger, Partition: p.num, Key: key[:], Value: value})
+	})
+	for _, r := range p.seen.overlay {
+		tx.Produce(&kgo.Record{Topic: seen, Partition: p.num, Key: r.key[:], Value: r.encode()})
+	}
+	b, err := p.cur.meta.encode()
+	if err != nil {
+		return err
+	}
+	tx.Produce(&kgo.Record{Topic: ledger, Partition: p.num, Key: []byte(metaKey), Value: b})
+	tx.Stand(s.requests(p.num), stream.Position{Offset: p.cur.meta.Requests})
+	tx.Stand(s.readmit(p.num), stream.Position{Offset: p.cur.meta.Readmit})
+	return nil
+}
+
+// sweepSlots bounds what a commit spends on places that no window can see.
+const sweepSlots = 64
+
+// Ended makes the overlay permanent, or drops it.
+func (s *stage) Ended(committed bool) {
+	for n := range s.touched {
+		if committed {
+			s.parts[n].commit()
+		} else {
+			s.parts[n].rollback()
+		}
+	}
+	clear(s.touched)
+	if committed {
+		s.metrics.commit.Observe(time.Since(s.began).Seconds())
+	}
+}
+
+func (s *stage) status(tx *stream.Tx, partition int32, e *schemas.Event) {
+	key := e.To
+	if key == "" {
+		key = e.MessageID
+	}
+	tx.Produce(&kgo.Record{Topic: s.env.names.Status(), Partition: partition, Key: []byte(key), Value: schemas.AppendEvent(nil, e)})
+}

@@ -1,0 +1,123 @@
+package delay_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+const partitions = 4
+
+// TestReturnsExactlyOnceAndNeverEarly writes messages with different waits,
+// runs the stage, kills and starts it twice meanwhile, and looks at when each
+// came back.
+func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
+	names := topics.Names{}
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ConsumeTopics(names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	adm := kadm.NewClient(cl)
+	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := topics.Apply(t.Context(), adm, diff, nil); err != nil {
+		t.Fatal(err)
+	}
+
+	start := time.Now()
+	waits := []time.Duration{0, 300 * time.Millisecond, time.Second, 1700 * time.Millisecond, 2500 * time.Millisecond}
+	due := make(map[string]time.Time)
+	for i := range 200 {
+		key := fmt.Sprintf("+8613800%06d", i)
+		at := start.Add(waits[i%len(waits)]).Truncate(time.Millisecond)
+		env := schemas.Envelope{ID: key, Key: key, Reason: schemas.ReadmitRetry, DueAt: schemas.MillisOf(at), Return: names.Readmit()}
+		rec := &kgo.Record{Topic: names.Delay("1s"), Partition: schemas.PartitionOf(key, partitions), Key: []byte(key), Value: []byte("bytes of " + key)}
+		env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		due[key] = at
+		if err := cl.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	run := func(life time.Duration) chan error {
+		ctx, cancel := context.WithTimeout(t.Context(), life)
+		done := make(chan error, 1)
+		go func() {
+			defer cancel()
+			done <- delay.Run(ctx, delay.Config{
+				Stream:     stream.Config{Brokers: c.ListenAddrs(), TransactionalID: "delay-0", SessionTimeout: 6 * time.Second},
+				Names:      names,
+				Partitions: partitions, DelayPartitions: partitions,
+			})
+		}()
+		return done
+	}
+	lives := make(chan error, 1)
+	go func() {
+		for _, life := range []time.Duration{700 * time.Millisecond, 900 * time.Millisecond} {
+			if err := <-run(life); err != nil {
+				lives <- err
+				return
+			}
+		}
+		lives <- <-run(5 * time.Second)
+	}()
+
+	got := make(map[string]int)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for len(got) < len(due) {
+		fetches := cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			select {
+			case err := <-lives:
+				t.Logf("the stage ended: %v", err)
+			default:
+			}
+			for k, at := range due {
+				if got[k] == 0 {
+					t.Logf("missing %s, due after %v", k, at.Sub(start))
+				}
+			}
+			t.Fatalf("%d of %d returned", len(got), len(due))
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			now := time.Now()
+			key := string(r.Key)
+			got[key]++
+			if string(r.Value) != "bytes of "+key || r.Partition != schemas.PartitionOf(key, partitions) {
+				t.Errorf("%s came back as %q in partition %d", key, r.Value, r.Partition)
+			}
+			if now.Before(due[key]) {
+				t.Errorf("%s came back %v early", key, due[key].Sub(now))
+			}
+		})
+	}
+	if err := <-lives; err != nil {
+		t.Fatal(err)
+	}
+	for key, n := range got {
+		if n != 1 {
+			t.Errorf("%s came back %d times", key, n)
+		}
+	}
+}
