@@ -2,8 +2,8 @@ package admission
 
 import (
 	"errors"
+	"time"
 
-	"github.com/weirhq/weir/processor/content"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -49,7 +49,6 @@ type message struct {
 	*input
 	req   schemas.Request
 	class schemas.Class
-	text  content.Content
 	to    recipient.Recipient
 	env   schemas.Envelope // as it will travel on
 	event schemas.Event    // what every status of it says
@@ -71,12 +70,16 @@ func (p *partition) decide(in *input) (outcome, error) {
 	m := p.read(in)
 	req, err := schemas.DecodeRequest(in.value, in.header)
 	if err != nil {
+		if bad, ok := errors.AsType[*schemas.RequestError](err); ok && bad.Partial != nil {
+			m.req = *bad.Partial
+			m.describe(p.cur.pol)
+		}
 		return p.reject(m, err), nil
 	}
 	m.req = *req
 	m.describe(p.cur.pol)
 	if in.readmit {
-		m.to = recipient.Of(req.Channel, in.env.Key)
+		m.to = trusted(req.Channel, in.env.Key)
 		if schemas.PartitionOf(m.to.Key, p.env.partitions) != p.num {
 			return outcome{}, errMisrouted
 		}
@@ -91,7 +94,8 @@ func (p *partition) decide(in *input) (outcome, error) {
 		if req.Action != schemas.ActionSend {
 			return p.reject(m, &refusal{"not_yet_in_force", "the action " + string(req.Action) + " is not yet in force"}), nil
 		}
-		m.to, err = recipient.Canonical(req.Channel, req.To, p.cur.pol.Tenant(req.Tenant).DefaultRegion)
+		tenant, _ := p.cur.pol.Tenant(m.req.Tenant)
+		m.to, err = recipient.Canonical(req.Channel, req.To, tenant.DefaultRegion)
 		if err != nil {
 			return p.reject(m, err), nil
 		}
@@ -150,11 +154,23 @@ func (m *message) describe(pol *schemas.Policy) {
 	if m.env.ExpiresAt == 0 {
 		m.env.ExpiresAt = m.req.ExpiresAt
 		if m.env.ExpiresAt == 0 {
-			m.env.ExpiresAt = max(m.env.AcceptedAt, m.req.SendAt).Add(m.class.ExpiresAfter.Duration())
+			m.env.ExpiresAt = max(m.env.AcceptedAt, m.req.SendAt).Add(time.Duration(m.class.ExpiresAfter))
 		}
 	}
 	m.event.Tenant, m.event.Channel, m.event.Class, m.event.Template = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template
 	if m.event.To == "" {
 		m.event.To = m.req.To
 	}
+}
+
+// trusted is the recipient of a record of readmit: the key is as the partition
+// found it that read the request, whatever this process's phone library would
+// make of it today.
+func trusted(channel schemas.Channel, key string) recipient.Recipient {
+	to, err := recipient.Canonical(channel, key, "")
+	if err != nil {
+		to = recipient.Recipient{}
+	}
+	to.Key = key
+	return to
 }

@@ -164,7 +164,7 @@ func pick(id string) uint64 {
 func (m *message) route(pol *schemas.Policy) error {
 	provider, err := route.Choose(pol, route.Message{
 		Tenant: m.req.Tenant, Channel: m.req.Channel, Class: m.req.Class, Template: m.req.Template,
-		Recipient: m.to.Key, Country: m.to.Country, Metadata: m.req.Metadata, Pinned: m.req.Provider,
+		Key: m.to.Key, Country: m.to.Country, Metadata: m.req.Metadata, Pinned: m.req.Provider,
 	}, pick(m.env.ID), nil)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (p *partition) endAgain(m *message, s schemas.Status, v schemas.Verdict, wh
 		s = schemas.StatusUnknown
 	case schemas.TaintReceived:
 	case schemas.TaintNone:
-		returned, missing = p.table.GiveBack(m.env.Place, p.cur.meta.T)
+		returned, missing = p.table.GiveBack(p.cur.rules, m.env.Place, p.cur.meta.T)
 	}
 	o := p.end(m, s, v, why)
 	o.event.Decision.Returned, o.event.Decision.Missing = returned, missing
@@ -268,7 +268,7 @@ func (p *partition) giveBack(in *input) outcome {
 	m := p.read(in)
 	m.event.Kind, m.event.Tenant, m.event.Provider = schemas.KindDecision, in.env.Tenant, in.env.Provider
 	d := p.stamp(schemas.VerdictGiveBack, &m.source)
-	d.Returned, d.Missing = p.table.GiveBack(in.env.Place, p.cur.meta.T)
+	d.Returned, d.Missing = p.table.GiveBack(p.cur.rules, in.env.Place, p.cur.meta.T)
 	m.event.Decision = d
 	return outcome{event: m.event}
 }
@@ -294,17 +294,20 @@ func refuse(e *schemas.Event, r *limit.Result) {
 // refusal is an error with a stable reason.
 type refusal struct{ code, text string }
 
-func (r *refusal) Error() string  { return r.text }
-func (r *refusal) Reason() string { return r.code }
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Code() string  { return r.code }
 
 // reasonOf returns the stable reason of an error; every package that judges
 // input gives its errors one.
 func reasonOf(err error) string {
+	if bad, ok := errors.AsType[*schemas.RequestError](err); ok {
+		return bad.Reason()
+	}
 	if r, ok := errors.AsType[interface {
 		error
-		Reason() string
+		Code() string
 	}](err); ok {
-		return r.Reason()
+		return r.Code()
 	}
 	return "invalid"
 }

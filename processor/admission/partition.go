@@ -29,7 +29,7 @@ type standing struct {
 
 func newPartition(num int32, env environment) (*partition, error) {
 	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen()}
-	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion()}
+	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion}
 	return p, p.adopt(&schemas.Revision{})
 }
 
@@ -101,5 +101,7 @@ func (p *partition) switchTo(rev *schemas.Revision) (schemas.Event, error) {
 	p.cur.meta.Marker.Seq = d.Seq
 	marker := p.cur.meta.Marker
 	d.Marker = &marker
+	// A window that begins at the marker counts what comes after it.
+	p.cur.meta.T++
 	return schemas.Event{Kind: schemas.KindDecision, At: t, Decision: d}, nil
 }

@@ -1,0 +1,271 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/presets"
+	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+const partitions = 4
+
+var discard = slog.New(slog.DiscardHandler)
+
+// world is a fake broker with Weir's topics and the policy of weir dev.
+type world struct {
+	t     *testing.T
+	seeds []string
+	names topics.Names
+	cl    *kgo.Client // produces, and reads status
+	pol   *policy.Watcher
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	w := &world{t: t, seeds: c.ListenAddrs()}
+	doc, err := schemas.ParsePolicy("dev.yaml", presets.Dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cl, err = kgo.NewClient(kgo.SeedBrokers(w.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ConsumeTopics(w.names.Status()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.cl.Close)
+	adm := kadm.NewClient(w.cl)
+	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1}, &doc.Policy))
+	if err == nil {
+		err = topics.Apply(t.Context(), adm, diff, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pol, err = policy.Watch(t.Context(), w.names.Config(), discard, kgo.SeedBrokers(w.seeds...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go w.pol.Run(t.Context())
+	if _, err := w.pol.Publish(t.Context(), w.cl, 0, "test", doc.Policy); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// admit runs an admission worker; stop waits for its orderly end.
+func (w *world) admit(slot string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- admission.Run(ctx, admission.Config{
+			Stream:     stream.Config{Brokers: w.seeds, TransactionalID: "admission-" + slot, SessionTimeout: 6 * time.Second},
+			Read:       stream.ReadConfig{Brokers: w.seeds},
+			Names:      w.names,
+			Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions,
+		}, w.pol)
+	}()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("admission: %v", err)
+		}
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// request writes one request to a partition of the caller's choice.
+func (w *world) request(partition int32, format string, args ...any) {
+	w.t.Helper()
+	if err := w.cl.ProduceSync(w.t.Context(), &kgo.Record{Topic: w.names.Requests(), Partition: partition, Value: fmt.Appendf(nil, format, args...)}).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// statuses reads until n statuses of messages were seen, and returns them with
+// all decisions.
+func (w *world) statuses(n int) (events []*schemas.Event) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
+	defer cancel()
+	seen := 0
+	for seen < n {
+		fetches := w.cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			w.t.Fatalf("saw %d of %d statuses: %s", seen, n, text(events))
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			e, err := schemas.DecodeEvent(r.Value)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			events = append(events, e)
+			if e.Kind == schemas.KindStatus {
+				seen++
+			}
+		})
+	}
+	return events
+}
+
+func text(events []*schemas.Event) (s string) {
+	for _, e := range events {
+		s += "\n" + string(schemas.AppendEvent(nil, e))
+	}
+	return s
+}
+
+func only(events []*schemas.Event, s schemas.Status) (out []*schemas.Event) {
+	for _, e := range events {
+		if e.Status == s {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// TestOneRecipientManySpellings: however a number is written and wherever its
+// request lands, it is one recipient with one place a minute.
+func TestOneRecipientManySpellings(t *testing.T) {
+	w := newWorld(t)
+	stop := w.admit("0")
+	spellings := []string{"+8613800000000", "138 0000 0000", "+86 138-0000-0000", "0138 0000 0000", "+86 0 138 0000 0000"}
+	for i, to := range spellings {
+		w.request(int32(i%partitions), `{"channel":"sms","to":%q,"class":"verify","body":"code 1"}`, to)
+	}
+	events := w.statuses(len(spellings))
+	if q, l := only(events, schemas.StatusQueued), only(events, schemas.StatusLimited); len(q) != 1 || len(l) != len(spellings)-1 {
+		t.Fatalf("%d queued, %d limited: %s", len(q), len(l), text(events))
+	}
+	for _, e := range only(events, schemas.StatusLimited) {
+		if e.Limit != "verify" || e.Window != "1/60s" || e.RetryAt == 0 || len(e.Decision.Evidence) == 0 {
+			t.Errorf("limited without saying why: %s", text([]*schemas.Event{e}))
+		}
+	}
+	// A new owner knows what stands.
+	stop()
+	w.admit("1")
+	w.request(0, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"code 2"}`)
+	if more := w.statuses(1); more[len(more)-1].Status != schemas.StatusLimited {
+		t.Fatalf("after a restart: %s", text(more))
+	} else {
+		dense(t, append(events, more...))
+	}
+}
+
+// dense checks the decision log: no number missing, none twice, time never back.
+func dense(t *testing.T, events []*schemas.Event) {
+	t.Helper()
+	byPartition := make(map[int32]map[int64]*schemas.Decision)
+	for _, e := range events {
+		if d := e.Decision; d != nil {
+			if byPartition[d.Partition] == nil {
+				byPartition[d.Partition] = make(map[int64]*schemas.Decision)
+			}
+			if byPartition[d.Partition][d.Seq] != nil {
+				t.Errorf("partition %d: two decisions have seq %d", d.Partition, d.Seq)
+			}
+			byPartition[d.Partition][d.Seq] = d
+		}
+	}
+	for p, ds := range byPartition {
+		last := schemas.Millis(0)
+		for seq := range int64(len(ds)) {
+			d := ds[seq+1]
+			if d == nil {
+				t.Errorf("partition %d: seq %d is missing of %d", p, seq+1, len(ds))
+				continue
+			}
+			if d.T < last {
+				t.Errorf("partition %d: time goes back at seq %d", p, d.Seq)
+			}
+			last = d.T
+		}
+	}
+}
+
+// TestBadInput sends what no producer should; each gets one end with a stable
+// reason, and the message after it is decided as if nothing had been.
+func TestBadInput(t *testing.T) {
+	w := newWorld(t)
+	w.admit("0")
+	id := func(i int) string { return fmt.Sprintf("0b6f0e7e-0000-4000-8000-%012d", i) }
+	cases := []struct {
+		name, value, status, reason string
+	}{
+		{"not json", `hello`, "rejected", "not_json"},
+		{"no object", `[1]`, "rejected", "not_object"},
+		{"missing to", `{"channel":"sms","body":"x"}`, "rejected", "required"},
+		{"missing channel", `{"to":"+8613800000001","body":"x"}`, "rejected", "required"},
+		{"impossible number", `{"channel":"sms","to":"+86138","body":"x"}`, "rejected", "bad_recipient_phone"},
+		{"send_at in 1970", `{"channel":"sms","to":"+8613800000001","body":"x","send_at":"1970-01-01T00:00:00Z"}`, "rejected", "send_at_out_of_range"},
+		{"template without its variable", `{"channel":"sms","to":"+8613800000001","template":"login-code"}`, "rejected", "missing_variable"},
+		{"template nobody declared", `{"channel":"sms","to":"+8613800000001","template":"nope"}`, "rejected", "unknown_template"},
+		{"provider that does not exist", `{"channel":"sms","to":"+8613800000001","body":"x","provider":"nope"}`, "rejected", "unknown_provider"},
+		{"broken schema registry prefix", "\x00\x01", "rejected", "bad_schema_registry_prefix"},
+		{"too large", `{"channel":"sms","to":"+8613800000001","body":"` + string(make([]byte, 300<<10)) + `"}`, "rejected", "too_large"},
+		{"class nobody declared", `{"channel":"sms","to":"+8613800000002","class":"nobody","body":"x"}`, "queued", ""},
+		{"expired", `{"channel":"sms","to":"+8613800000003","body":"x","expires_at":"2020-01-01T00:00:00Z"}`, "expired", "expired"},
+		{"an action not in force", `{"action":"suppress","to":"+8613800000003"}`, "rejected", "not_yet_in_force"},
+		{"first of an id", `{"id":"` + id(1) + `","channel":"sms","to":"+8613800000004","body":"x"}`, "queued", ""},
+		{"first of a key", `{"idempotency_key":"k","channel":"sms","to":"+8613800000005","body":"x"}`, "queued", ""},
+		{"key again", `{"idempotency_key":"k","channel":"sms","to":"+86 138 0000 0005","body":"x"}`, "duplicate", "duplicate"},
+		{"key with other content", `{"idempotency_key":"k","channel":"sms","to":"+8613800000005","body":"y"}`, "rejected", "key_reused"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w.t = t
+			if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.names.Requests(), Partition: 1, Value: []byte(c.value)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			events := w.statuses(1)
+			e := events[len(events)-1]
+			if string(e.Status) != c.status || e.Reason != c.reason {
+				t.Errorf("got %s %q, want %s %q: %.400s", e.Status, e.Reason, c.status, c.reason, text(events))
+			}
+		})
+	}
+	// A repeat of an id is a decision and no second status.
+	w.t = t
+	w.request(2, `{"id":%q,"channel":"sms","to":"+8613800000004","body":"x"}`, id(1))
+	w.request(2, `{"channel":"sms","to":"+8613800000006","body":"x"}`)
+	repeats := 0
+	for _, e := range w.statuses(1) {
+		if e.Reason == "repeated" && e.Kind == schemas.KindDecision {
+			repeats++
+		}
+	}
+	// It may still be on its way to its owner while the other was decided.
+	for repeats == 0 {
+		fetches := w.cl.PollFetches(t.Context())
+		fetches.EachRecord(func(r *kgo.Record) {
+			if e, err := schemas.DecodeEvent(r.Value); err != nil || e.Kind == schemas.KindStatus {
+				t.Fatalf("unexpected %s", r.Value)
+			} else if e.Reason == "repeated" {
+				repeats++
+			}
+		})
+	}
+}
