@@ -1,0 +1,78 @@
+package provider
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Call is one attempt to send one message. The deadline is the context's.
+type Call struct {
+	ID       string // the message's id: the idempotency key, the same at every attempt
+	Attempt  int    // from 1
+	To       string // canonical recipient
+	From     string // empty is the provider's own
+	ReplyTo  string
+	Channel  schemas.Channel
+	Tenant   string
+	Class    string
+	Content  content.Content
+	Data     map[string]string
+	Template string
+	Vars     map[string]string
+	Metadata map[string]string
+}
+
+// Kind is what came of a call.
+type Kind string
+
+const (
+	Accepted  Kind = "accepted"  // the provider took it
+	Throttled Kind = "throttled" // not now: too fast
+	Transient Kind = "transient" // not now: try again
+	Permanent Kind = "permanent" // never
+	Unknown   Kind = "unknown"   // it may or may not have been taken
+)
+
+// Kinds lists every kind.
+var Kinds = []Kind{Accepted, Throttled, Transient, Permanent, Unknown}
+
+// Outcome is what came of a call. Code and Text stand in status events: they
+// hold no recipient, body or secret.
+type Outcome struct {
+	Kind Kind
+	// MayBeReceived says that the recipient may have received it although the
+	// call failed. It decides whether the message's place is given back.
+	// Unknown implies it.
+	MayBeReceived     bool
+	ProviderMessageID string
+	Code              string        // snake_case, stable
+	Text              string        // for people
+	RetryAfter        time.Duration // what the provider asked for; 0 when it did not
+}
+
+// Provider makes calls. Send is called from many goroutines at once. It returns
+// when ctx ends, if not before; Close is called after the last Send returned.
+type Provider interface {
+	Send(ctx context.Context, c *Call) Outcome
+	Close() error
+}
+
+// Receipt is what a provider tells later about a message that it took.
+type Receipt struct {
+	Provider          string
+	MessageID         string
+	ProviderMessageID string
+	To                string // canonical recipient
+	Tenant            string
+	Channel           schemas.Channel
+	Class             string
+	Template          string
+	Attempt           int
+	Status            schemas.Status // delivered or undelivered
+	At                time.Time
+	Code              string // why not, snake_case
+	Text              string
+}
