@@ -148,12 +148,12 @@ func (t *Table) Peek(r *Rules, s *Subject, now schemas.Millis) []Remaining {
 	return res.Remaining
 }
 
-// GiveBack removes exactly these places and says which of them stood. Places
-// that a rolling window of their limit still sees must be there by time and
-// cost. An older one, that only a calendar window counts, is taken at its word
-// and lowers the count of the period it belongs to, if that period still runs:
-// of it only the count is kept. Places in limits that count attempts are never
-// given back, and are in neither list.
+// GiveBack removes exactly these places, by limit, scope, time and cost, and
+// says which of them stood. One of a former calendar period leaves the count of
+// the running one as it is. Only a place that no rolling window sees any more
+// and that a calendar window of more than 100 counts is taken at its word: of
+// those the count is kept, not the places. Places in limits that count attempts
+// are never given back, and are in neither list.
 func (t *Table) GiveBack(r *Rules, charges []schemas.Charge, now schemas.Millis) (returned, missing []schemas.Charge) {
 	now = t.advance(now)
 	t.use(r)
@@ -247,9 +247,9 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 		t.touch(s)
 	}
 	s.limit = l.hash
-	unseen := l.unseen(now)
+	unseen := t.unseen(l, now)
 	t.dropOldest(s, t.after(s, unseen))
-	ringed := at > unseen // where no rolling window sees it, only counters do
+	ringed := at > unseen // else only a counter may see it
 	if s.flags&flagUnits != l.units || !s.fits(now+1) || ringed && !t.room(s, cost) {
 		st := t.open(s)
 		for u := range unitCount {
@@ -299,8 +299,7 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 			break
 		}
 	}
-	seen := l == nil || c.T > l.unseen(now)
-	if seen && index < 0 {
+	if index < 0 && (l == nil || c.T > rolledOut(l, now)) {
 		return false
 	}
 	counted := uint8(0)
@@ -309,15 +308,17 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 		if !ok || l != nil && l.units&(1<<u) == 0 {
 			continue
 		}
-		from := s.origin() + schemas.Millis(s.w[k])
+		from, count := s.origin()+schemas.Millis(s.w[k]), int64(s.w[k+1])
 		if l != nil && from < t.from(l, u, now) {
 			continue // of a former period
 		}
-		if c.T >= from && int64(s.w[k+1]) >= c.Cost {
+		// Where all that is counted is here by name, it would have been found.
+		stands := index >= 0 || t.sum(s, t.after(s, from-1)) < count
+		if stands && c.T >= from && count >= c.Cost {
 			counted |= 1 << u
 		}
 	}
-	if !seen && counted == 0 {
+	if index < 0 && counted == 0 {
 		return false
 	}
 	t.touch(s)

@@ -20,7 +20,7 @@
 //
 // It has no clock, no IO, no goroutine and no lock. It knows neither messages
 // nor their ids: that a place is given back only once, and only by the message
-// that took it, is the caller's to ensure for places older than the limit's
-// rolling windows (see Table.GiveBack). Token buckets, observe mode and limits
+// that took it, is the caller's to ensure where only a count is kept (see
+// Table.GiveBack). Token buckets, observe mode and limits
 // that are not per recipient are refused by Compile until they are built.
 package limit

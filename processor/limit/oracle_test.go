@@ -224,8 +224,8 @@ func (o *oracle) find(charges []schemas.Charge) []int {
 }
 
 // seen reports whether any window of the limit, of whichever recipient, counts
-// a place of time p at t; and whether a rolling one does.
-func (o *oracle) seen(limits []oracleLimit, limit string, p, t int64) (any, rolling bool) {
+// a place of time p at t.
+func (o *oracle) seen(limits []oracleLimit, limit string, p, t int64) bool {
 	for i := range limits {
 		l := &limits[i]
 		if l.Name != limit {
@@ -237,10 +237,9 @@ func (o *oracle) seen(limits []oracleLimit, limit string, p, t int64) (any, roll
 		}
 		for _, w := range all {
 			if o.sees(l, w, p, t) {
-				any = true
-				rolling = rolling || w.Kind == schemas.WindowRolling
+				return true
 			}
 		}
 	}
-	return any, rolling
+	return false
 }

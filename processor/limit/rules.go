@@ -16,6 +16,11 @@ import (
 // policy's bound.
 const MaxRolling = 100_000
 
+// maxNamed is the n up to which a calendar window's places are kept beside its
+// count, so that a give-back must name one of them. Of a larger one only the
+// count is kept.
+const maxNamed = 100
+
 // Errors of Compile, for errors.Is.
 var (
 	ErrNotInForce = errors.New("not yet in force")                                                           // valid policy that this package cannot decide yet
@@ -48,6 +53,7 @@ type rule struct {
 	// at the next revision and its recipient then has the limit's own windows.
 	rolling  []window
 	units    uint8 // calendar units, a bit each
+	named    uint8 // those of them whose places are kept: n is at most maxNamed
 	calSince [unitCount]schemas.Millis
 }
 
@@ -168,6 +174,9 @@ func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.M
 			}
 			w.calendar, w.unit = true, uint8(unit)
 			c.units |= 1 << unit
+			if a.N <= maxNamed {
+				c.named |= 1 << unit
+			}
 			c.calSince[unit] = w.since
 		default:
 			return nil, fmt.Errorf("%s: %w", w.text, ErrNotInForce)
@@ -227,17 +236,6 @@ func (c *rule) cost(s *Subject) int64 {
 		return max(s.Segments, 1)
 	}
 	return 1
-}
-
-// unseen returns the moment up to which, that moment included, no rolling
-// window of the limit sees any place, now or later, whatever policy follows:
-// a longer window has a later since.
-func (c *rule) unseen(now schemas.Millis) schemas.Millis {
-	at := now
-	for i := range c.rolling {
-		at = min(at, c.rolling[i].opens(now))
-	}
-	return at
 }
 
 // opens returns the moment after which a rolling window counts places.

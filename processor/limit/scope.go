@@ -134,23 +134,33 @@ func appendScope(b []byte, dims []dimension, s *Subject) []byte {
 	return b
 }
 
+// plain has the bytes that stand for themselves in a scope's text.
+var plain = func() (p [256]bool) {
+	for c := 0x20; c < 0x7f; c++ {
+		p[c] = c != '%' && c != ',' && c != '='
+	}
+	return p
+}()
+
 func appendEscaped(b []byte, v string) []byte {
 	const hex = "0123456789ABCDEF"
-	for i := 0; i < len(v); {
-		c := v[i]
-		if c >= utf8.RuneSelf {
-			if r, size := utf8.DecodeRuneInString(v[i:]); r != utf8.RuneError || size > 1 {
-				b = append(b, v[i:i+size]...)
-				i += size
-				continue
+	for len(v) > 0 {
+		run := 0
+		for run < len(v) && plain[v[run]] {
+			run++
+		}
+		if run == 0 {
+			if _, size := utf8.DecodeRuneInString(v); size > 1 { // 1 is a broken byte, or ASCII
+				run = size
 			}
-		} else if c >= 0x20 && c != 0x7f && c != '%' && c != ',' && c != '=' {
-			b = append(b, c)
-			i++
+		}
+		if run == 0 {
+			b = append(b, '%', hex[v[0]>>4], hex[v[0]&15])
+			v = v[1:]
 			continue
 		}
-		b = append(b, '%', hex[c>>4], hex[c&15])
-		i++
+		b = append(b, v[:run]...)
+		v = v[run:]
 	}
 	return b
 }

@@ -287,3 +287,26 @@ func (t *Table) from(l *rule, unit int, now schemas.Millis) schemas.Millis {
 	}
 	return from
 }
+
+// unseen returns the moment up to which, that moment included, no window of the
+// limit needs a place, now or later, whatever policy follows: a longer window
+// has a later since.
+func (t *Table) unseen(l *rule, now schemas.Millis) schemas.Millis {
+	at := rolledOut(l, now)
+	for u := range unitCount {
+		if l.named&(1<<u) != 0 {
+			at = min(at, t.from(l, u, now)-1)
+		}
+	}
+	return at
+}
+
+// rolledOut is unseen of the rolling windows alone: every later place that
+// stands is in its slot, whatever policies were before.
+func rolledOut(l *rule, now schemas.Millis) schemas.Millis {
+	at := now
+	for i := range l.rolling {
+		at = min(at, l.rolling[i].opens(now))
+	}
+	return at
+}
