@@ -3,16 +3,29 @@ package topics
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func cluster(t *testing.T, brokers int) *kadm.Client {
+// cluster returns an embedded cluster, or the one that KAFKA_BROKERS names, and a
+// prefix of the test's own on it.
+func cluster(t *testing.T, brokers int) (*kadm.Client, string) {
 	t.Helper()
+	if seeds := os.Getenv("KAFKA_BROKERS"); seeds != "" {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(cl.Close)
+		return kadm.NewClient(cl), "t" + strconv.FormatInt(time.Now().UnixNano(), 36) + "."
+	}
 	c, err := kfake.NewCluster(kfake.NumBrokers(brokers), kfake.AllowAutoTopicCreation())
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +36,7 @@ func cluster(t *testing.T, brokers int) *kadm.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
-	return kadm.NewClient(cl)
+	return kadm.NewClient(cl), DefaultPrefix
 }
 
 func apply(t *testing.T, adm *kadm.Client, want []Spec) []string {
@@ -40,12 +53,12 @@ func apply(t *testing.T, adm *kadm.Client, want []Spec) []string {
 }
 
 func TestApplyIsIdempotent(t *testing.T) {
-	adm := cluster(t, 3)
+	adm, prefix := cluster(t, 3)
 	rf, err := ClusterReplication(t.Context(), adm)
-	if err != nil || rf != 3 {
+	if err != nil || rf < 1 || rf > 3 {
 		t.Fatalf("replication %d, %v", rf, err)
 	}
-	cfg := Config{Partitions: 4, Replication: rf}
+	cfg := Config{Prefix: prefix, Partitions: 4, Replication: rf}
 	want := Catalogue(cfg, policy())
 
 	d, err := Plan(t.Context(), adm, want)
@@ -59,8 +72,14 @@ func TestApplyIsIdempotent(t *testing.T) {
 	if err := Check(t.Context(), adm, want); !errors.As(err, &notReady) || len(notReady.Missing) != len(want) || !strings.Contains(err.Error(), "weir topics apply") {
 		t.Fatalf("Check on an empty cluster: %v", err)
 	}
-	if topics, err := adm.ListTopics(kadm.WithAuthorizedOps(t.Context())); err != nil || len(topics) != 0 {
-		t.Fatalf("Plan and Check created %v, %v", topics.Names(), err)
+	topics, err := adm.ListTopics(kadm.WithAuthorizedOps(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range topics.Names() {
+		if strings.HasPrefix(name, prefix) {
+			t.Fatalf("Plan and Check created %s", name)
+		}
 	}
 
 	if lines := apply(t, adm, want); len(lines) != len(want) {
@@ -83,9 +102,9 @@ func TestApplyIsIdempotent(t *testing.T) {
 }
 
 func TestChangedNIsRefused(t *testing.T) {
-	adm := cluster(t, 1)
-	apply(t, adm, Catalogue(Config{Partitions: 4, Replication: 1}, nil))
-	want := Catalogue(Config{Partitions: 6, Replication: 1}, nil)
+	adm, prefix := cluster(t, 1)
+	apply(t, adm, Catalogue(Config{Prefix: prefix, Partitions: 4, Replication: 1}, nil))
+	want := Catalogue(Config{Prefix: prefix, Partitions: 6, Replication: 1}, nil)
 	d, err := Plan(t.Context(), adm, want)
 	var changed *PartitionsChangedError
 	if !errors.As(err, &changed) {
@@ -110,8 +129,8 @@ func TestChangedNIsRefused(t *testing.T) {
 }
 
 func TestLanesGrowAndNeverShrink(t *testing.T) {
-	adm := cluster(t, 1)
-	cfg := Config{Partitions: 2, Replication: 1}
+	adm, prefix := cluster(t, 1)
+	cfg := Config{Prefix: prefix, Partitions: 2, Replication: 1}
 	p := policy()
 	apply(t, adm, Catalogue(cfg, p))
 
@@ -125,7 +144,7 @@ func TestLanesGrowAndNeverShrink(t *testing.T) {
 	if err := Check(t.Context(), adm, want); err != nil {
 		t.Fatal(err)
 	}
-	td, err := adm.ListTopics(kadm.WithAuthorizedOps(t.Context()), "weir.journal.aliyun", "weir.dispatch.aliyun.again")
+	td, err := adm.ListTopics(kadm.WithAuthorizedOps(t.Context()), cfg.Names().Journal("aliyun"), cfg.Names().Dispatch("aliyun", QueueAgain))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,22 +167,22 @@ func TestLanesGrowAndNeverShrink(t *testing.T) {
 }
 
 func TestSettingsAreMended(t *testing.T) {
-	adm := cluster(t, 1)
-	want := Catalogue(Config{Partitions: 2, Replication: 1}, nil)
+	adm, prefix := cluster(t, 1)
+	want := Catalogue(Config{Prefix: prefix, Partitions: 2, Replication: 1}, nil)
 	apply(t, adm, want)
 	set := func(topic, k, v string) {
 		t.Helper()
-		rs, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: k, Value: &v}}, topic)
+		rs, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: k, Value: &v}}, prefix+topic)
 		if err != nil || rs[0].Err != nil {
 			t.Fatal(err, rs)
 		}
 	}
-	set("weir.status", "retention.ms", "1000")
-	set("weir.requests", "message.timestamp.type", "CreateTime")
-	set("weir.ledger", "cleanup.policy", "delete")
-	set("weir.dlq", "retention.ms", "-1")            // an operator keeps more: fine
-	set("weir.seen", "retention.ms", "999999999999") // likewise
-	set("weir.config", "retention.ms", "999999999999")
+	set("status", "retention.ms", "1000")
+	set("requests", "message.timestamp.type", "CreateTime")
+	set("ledger", "cleanup.policy", "delete")
+	set("dlq", "retention.ms", "-1")            // an operator keeps more: fine
+	set("seen", "retention.ms", "999999999999") // likewise
+	set("config", "retention.ms", "999999999999")
 
 	d, err := Plan(t.Context(), adm, want)
 	if err != nil {
@@ -171,9 +190,9 @@ func TestSettingsAreMended(t *testing.T) {
 	}
 	var got []string
 	for _, c := range d.Alter {
-		got = append(got, c.Topic+" "+c.Config)
+		got = append(got, strings.TrimPrefix(c.Topic, prefix)+" "+c.Config)
 	}
-	if s := strings.Join(got, ", "); s != "weir.requests message.timestamp.type, weir.ledger cleanup.policy, weir.status retention.ms, weir.config retention.ms" {
+	if s := strings.Join(got, ", "); s != "requests message.timestamp.type, ledger cleanup.policy, status retention.ms, config retention.ms" {
 		t.Errorf("to alter: %s", s)
 	}
 	var notReady *NotReadyError
