@@ -19,18 +19,18 @@ var PolicySchema []byte
 
 // policyField is what ExplainField reads of a JSON Schema.
 type policyField struct {
-	Ref         string                 `json:"$ref"`
-	Description string                 `json:"description"`
-	Type        string                 `json:"type"`
-	Enum        []any                  `json:"enum"`
-	Default     json.RawMessage        `json:"default"`
-	Examples    []json.RawMessage      `json:"examples"`
-	Minimum     *json.Number           `json:"minimum"`
-	Maximum     *json.Number           `json:"maximum"`
-	Pattern     string                 `json:"pattern"`
+	Ref         string                  `json:"$ref"`
+	Description string                  `json:"description"`
+	Type        string                  `json:"type"`
+	Enum        []any                   `json:"enum"`
+	Default     json.RawMessage         `json:"default"`
+	Examples    []json.RawMessage       `json:"examples"`
+	Minimum     *json.Number            `json:"minimum"`
+	Maximum     *json.Number            `json:"maximum"`
+	Pattern     string                  `json:"pattern"`
 	Properties  map[string]*policyField `json:"properties"`
 	Patterns    map[string]*policyField `json:"patternProperties"`
-	Required    []string               `json:"required"`
+	Required    []string                `json:"required"`
 	Items       *policyField            `json:"items"`
 	AnyOf       []*policyField          `json:"anyOf"`
 	OneOf       []*policyField          `json:"oneOf"`
