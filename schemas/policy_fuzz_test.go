@@ -264,6 +264,10 @@ func TestValidateJSON(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.text, err, c.want)
 		}
 	}
+	var p Policy
+	if err := json.Unmarshal([]byte(`{"routes":[{"to":[{"provider":"a"},{"provider":"b","weight":0}]}]}`), &p); err != nil || p.Routes[0].To[0].Weight != DefaultWeight || p.Routes[0].To[1].Weight != 0 {
+		t.Errorf("weights are %+v, %v; want 1 where absent and 0 where written", p.Routes, err)
+	}
 	for _, text := range []string{
 		`{"limits":[{"name":"a","match":{"klass":"verify"}}]}`, // to ignore it would match all
 		`{"limits":[{"name":"a","match":{"class":5}}]}`,

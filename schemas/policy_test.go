@@ -161,3 +161,30 @@ func TestNotYetInForce(t *testing.T) {
 		t.Errorf("without positions it reports otherwise:\n%v", bare)
 	}
 }
+
+// A value is found at itself, a block at its key, what is absent at what is
+// around it.
+func TestPositions(t *testing.T) {
+	doc, err := ParsePolicy("p.yaml", []byte("classes:\n  - name: a\n    retries:\n      - 5s\n      - 30s\n    expires_after: 5m\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]Position{
+		"":                         {1, 1},
+		"classes":                  {1, 1},
+		"classes[0]":               {2, 5},
+		"classes[0].name":          {2, 11},
+		"classes[0].retries":       {3, 5},
+		"classes[0].retries[1]":    {5, 9},
+		"classes[0].expires_after": {6, 20},
+		"classes[0].stale_after":   {2, 5},
+		"classes[7].name":          {1, 1},
+	} {
+		if got := doc.Position(path); got != want {
+			t.Errorf("%q is at %v, want %v", path, got, want)
+		}
+	}
+	if err := doc.ErrorAt("classes[0].retries[1]", "no topic"); err.Error() != "p.yaml:5:9: classes[0].retries[1]: no topic" {
+		t.Error(err)
+	}
+}
