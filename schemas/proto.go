@@ -58,6 +58,14 @@ func RequestToProto(q *Request) (*weirpb.SendRequest, error) {
 // RequestFromProto is the way back. The error is a *RequestError: a number that
 // is none of the contract's, or a time outside the years 1 to 9999.
 func RequestFromProto(p *weirpb.SendRequest) (*Request, error) {
+	q, fault := requestFromProto(p)
+	if fault != nil {
+		return nil, fault
+	}
+	return q, nil
+}
+
+func requestFromProto(p *weirpb.SendRequest) (*Request, *RequestError) {
 	var ps requestProblems
 	q := &Request{
 		Tenant:         p.GetTenant(),
@@ -110,13 +118,13 @@ func RequestProto(q *Request) ([]byte, error) {
 	return b, nil
 }
 
-func decodeRequestProto(value []byte) (*Request, error) {
+func decodeRequestProto(value []byte) (*Request, *RequestError) {
 	var p weirpb.SendRequest
 	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(value, &p); err != nil {
 		// The library's own words may differ from run to run, and are no help.
 		return nil, requestFault("", ReasonBadProtobuf, "is not a weir.v1.SendRequest in protobuf")
 	}
-	return RequestFromProto(&p)
+	return requestFromProto(&p)
 }
 
 // enumNumber returns the number of v in an enum whose 0 means absent and whose

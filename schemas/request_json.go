@@ -16,15 +16,18 @@ import (
 // It looks at form only; Validate looks at values. The error is a
 // *RequestError with every problem found. Nothing of body is kept.
 func DecodeRequestStrict(body []byte) (*Request, error) {
-	return decodeRequestJSON(body, true)
+	q, fault := decodeRequestJSON(body, true)
+	if fault != nil {
+		return nil, fault
+	}
+	return q, nil
 }
 
 // DecodeHTTPRequest is DecodeRequestStrict and ValidateHTTP in one, so that a
 // client learns of everything that is wrong at once.
 func DecodeHTTPRequest(body []byte, now Millis) (*Request, error) {
-	q, err := decodeRequestJSON(body, true)
-	if err != nil {
-		fault := err.(*RequestError) // decodeRequestJSON returns no other
+	q, fault := decodeRequestJSON(body, true)
+	if fault != nil {
 		if fault.Partial != nil {
 			ps := requestProblems(fault.Problems)
 			fault.Partial.problems(&ps, now, true)
@@ -47,7 +50,7 @@ type requestDecoder struct {
 	problems requestProblems
 }
 
-func decodeRequestJSON(value []byte, strict bool) (*Request, error) {
+func decodeRequestJSON(value []byte, strict bool) (*Request, *RequestError) {
 	if len(value) > MaxRequestBytes {
 		return nil, requestFault("", ReasonTooLarge, "is larger than 256 KiB")
 	}

@@ -65,14 +65,14 @@ func DecodeRequest(value []byte, headers func(key string) (string, bool)) (*Requ
 	}
 
 	var q *Request
-	var err error
+	var fault *RequestError
 	if protobuf {
-		q, err = decodeRequestProto(value)
+		q, fault = decodeRequestProto(value)
 	} else {
-		q, err = decodeRequestJSON(value, false)
+		q, fault = decodeRequestJSON(value, false)
 	}
-	if err != nil {
-		return nil, err
+	if fault != nil {
+		return nil, fault
 	}
 	if version != "" && q.ID == "" && (q.Action == ActionSend || q.Action == ActionRecord) {
 		if id := header("ce_id"); len(id) == 36 && uuid.Validate(id) == nil {

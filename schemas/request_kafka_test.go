@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 
@@ -66,6 +67,9 @@ func TestDecodeRequestFromKafka(t *testing.T) {
 	}{
 		{name: "plain", value: plainRequest, want: plain},
 		{name: "unknown fields are ignored", value: strings.Replace(plainRequest, "{", `{"new":[{"a":null}],"new":1,"Body":2,`, 1), want: plain},
+		{name: "unknown fields nest up to a bound", value: strings.Replace(plainRequest, "{", `{"x":`+strings.Repeat("[", 199)+strings.Repeat("]", 199)+`,`, 1), want: plain},
+		{name: "and no further", value: strings.Replace(plainRequest, "{", `{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`,`, 1), problem: " not_json"},
+		{name: "objects too", value: strings.Repeat(`{"x":`, 201) + `1` + strings.Repeat("}", 201), problem: " not_json"},
 		{name: "known fields are not", value: strings.Replace(plainRequest, "{", `{"to":"b",`, 1), problem: "/to duplicate_field"},
 		{name: "wrong type", value: `{"to":8613812345678}`, problem: "/to wrong_type"},
 		{name: "null record", value: "", problem: " empty"},
@@ -85,6 +89,7 @@ func TestDecodeRequestFromKafka(t *testing.T) {
 		{name: "registry, indexes cut short", value: registered([]byte{4}, ""), problem: " bad_schema_registry_prefix"},
 		{name: "registry, negative count", value: registered(varints(-1), string(pb)), headers: protobuf, problem: " bad_schema_registry_prefix"},
 		{name: "registry, negative index", value: registered(varints(1, -1), string(pb)), headers: protobuf, problem: " bad_schema_registry_prefix"},
+		{name: "registry, deeper than any schema", value: registered(append(varints(33), make([]byte, 33)...), string(pb)), headers: protobuf, problem: " bad_schema_registry_prefix"},
 		{name: "registry, endless varint", value: registered([]byte(strings.Repeat("\xff", 20)), ""), headers: protobuf, problem: " bad_schema_registry_prefix"},
 		{name: "registry, huge count", value: registered(varints(1<<40), string(pb)), headers: protobuf, problem: " bad_schema_registry_prefix"},
 
@@ -133,8 +138,8 @@ func TestDecodeRequestFromKafka(t *testing.T) {
 // A rejected status can name the tenant and the recipient.
 func TestRequestErrorKeepsWhatCouldBeRead(t *testing.T) {
 	_, err := DecodeRequest([]byte(`{"vars":[],"tenant":"acme","to":"+8613812345678"}`), nil)
-	fault := err.(*RequestError)
-	if fault.Reason() != ReasonWrongType || fault.Partial == nil || fault.Partial.Tenant != "acme" || fault.Partial.To != "+8613812345678" {
+	fault, ok := errors.AsType[*RequestError](err)
+	if !ok || fault.Reason() != ReasonWrongType || fault.Partial == nil || fault.Partial.Tenant != "acme" || fault.Partial.To != "+8613812345678" {
 		t.Errorf("%+v", fault)
 	}
 }

@@ -54,6 +54,7 @@ func TestValidate(t *testing.T) {
 		{"line separator in from", sms(func(q *Request) { q.From = "a\u2028b" }), []string{"/from control_character"}},
 		{"to too long", sms(func(q *Request) { q.To = strings.Repeat("1", 2049) }), []string{"/to too_long"}},
 		{"lines in the body", sms(func(q *Request) { q.Body = "a\r\n\tb\f" }), nil},
+		{"DEL in the body", sms(func(q *Request) { q.Body = "a\x7f" }), []string{"/body control_character"}},
 		{"NUL in the body", sms(func(q *Request) { q.Body = "a\x00" }), []string{"/body control_character"}},
 
 		{"template and content", sms(func(q *Request) { q.Template = "a" }), []string{"/body template_and_content"}},
