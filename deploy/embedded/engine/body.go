@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bufio"
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
@@ -53,6 +52,7 @@ type frames struct {
 	raw    *counter
 	blocks *compress.Reader
 	whole  int64 // bytes of raw that were consumed by whole blocks
+	err    error // stays: after an error, blocks would give its last block again
 }
 
 type counter struct {
@@ -72,6 +72,9 @@ func newFrames(r io.Reader) *frames {
 }
 
 func (f *frames) Read(p []byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
 	n, err := f.blocks.Read(p)
 	switch {
 	case err == nil:
@@ -81,6 +84,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = io.ErrUnexpectedEOF
 	}
+	f.err = err
 	return n, err
 }
 
@@ -124,19 +128,20 @@ func readStatement(query string, body io.Reader) (sql string, into insert, data 
 	if query != "" {
 		query += "\n"
 	}
-	head, err := io.ReadAll(io.LimitReader(body, maxText-int64(min(len(query), maxText))))
+	head, err := io.ReadAll(io.LimitReader(body, maxText+1))
 	if err != nil {
 		return "", insert{}, nil, err
 	}
+	// Past its end a body is not read again: not every decoder bears that.
+	more := len(head) > maxText
 	sql = query + string(head)
-	rest := bufio.NewReader(body)
-	if i, ok := splitInsert(sql); ok {
-		return sql, i, io.MultiReader(strings.NewReader(i.data), rest), nil
-	}
-	if _, err := rest.ReadByte(); err == nil {
+	switch i, ok := splitInsert(sql); {
+	case ok && more:
+		return sql, i, io.MultiReader(strings.NewReader(i.data), body), nil
+	case ok:
+		return sql, i, strings.NewReader(i.data), nil
+	case more:
 		return "", insert{}, nil, raise(codeQueryTooLarge, "QUERY_IS_TOO_LARGE", "The statement is longer than %d bytes", maxText)
-	} else if !errors.Is(err, io.EOF) {
-		return "", insert{}, nil, err
 	}
 	return sql, insert{}, nil, nil
 }

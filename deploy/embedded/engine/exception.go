@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -22,7 +23,7 @@ const (
 	codeSyntaxError        = 62
 	codeUnknownSetting     = 115
 	codeReadonly           = 164
-	codeQueryTooLarge      = 223
+	codeQueryTooLarge      = 229
 	codeCannotDecompress   = 271
 	codeUnknownCompression = 89
 	codeEngine             = 1002 // UNKNOWN_EXCEPTION
@@ -46,30 +47,60 @@ func parseException(text string) *exception {
 	return raise(codeEngine, "UNKNOWN_EXCEPTION", "%s", text)
 }
 
-// httpStatus is the status that ClickHouse's HTTP handler answers with
-// (exceptionCodeToHTTPStatus in src/Server/HTTP).
+// httpStatuses are what ClickHouse's HTTP interface answers with, where it is
+// not 500 (exceptionCodeToHTTPStatus.cpp).
+var httpStatuses = map[int]int{
+	192: http.StatusForbidden,             // UNKNOWN_USER
+	193: http.StatusForbidden,             // WRONG_PASSWORD
+	497: http.StatusForbidden,             // ACCESS_DENIED
+	512: http.StatusForbidden,             // SET_NON_GRANTED_ROLE
+	516: http.StatusForbidden,             // AUTHENTICATION_FAILED
+	6:   http.StatusBadRequest,            // CANNOT_PARSE_TEXT
+	8:   http.StatusBadRequest,            // THERE_IS_NO_COLUMN
+	15:  http.StatusBadRequest,            // DUPLICATE_COLUMN
+	25:  http.StatusBadRequest,            // CANNOT_PARSE_ESCAPE_SEQUENCE
+	26:  http.StatusBadRequest,            // CANNOT_PARSE_QUOTED_STRING
+	27:  http.StatusBadRequest,            // CANNOT_PARSE_INPUT_ASSERTION_FAILED
+	36:  http.StatusBadRequest,            // BAD_ARGUMENTS
+	37:  http.StatusBadRequest,            // UNKNOWN_ELEMENT_IN_AST
+	38:  http.StatusBadRequest,            // CANNOT_PARSE_DATE
+	41:  http.StatusBadRequest,            // CANNOT_PARSE_DATETIME
+	44:  http.StatusBadRequest,            // ILLEGAL_COLUMN
+	53:  http.StatusBadRequest,            // TYPE_MISMATCH
+	62:  http.StatusBadRequest,            // SYNTAX_ERROR
+	72:  http.StatusBadRequest,            // CANNOT_PARSE_NUMBER
+	117: http.StatusBadRequest,            // INCORRECT_DATA
+	123: http.StatusBadRequest,            // UNKNOWN_TYPE_OF_AST_NODE
+	167: http.StatusBadRequest,            // TOO_DEEP_AST
+	168: http.StatusBadRequest,            // TOO_BIG_AST
+	223: http.StatusBadRequest,            // UNEXPECTED_AST_STRUCTURE
+	321: http.StatusBadRequest,            // VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
+	376: http.StatusBadRequest,            // CANNOT_PARSE_UUID
+	427: http.StatusBadRequest,            // CANNOT_COMPILE_REGEXP
+	441: http.StatusBadRequest,            // CANNOT_PARSE_DOMAIN_VALUE_FROM_STRING
+	675: http.StatusBadRequest,            // CANNOT_PARSE_IPV4
+	676: http.StatusBadRequest,            // CANNOT_PARSE_IPV6
+	46:  http.StatusNotFound,              // UNKNOWN_FUNCTION
+	47:  http.StatusNotFound,              // UNKNOWN_IDENTIFIER
+	50:  http.StatusNotFound,              // UNKNOWN_TYPE
+	56:  http.StatusNotFound,              // UNKNOWN_STORAGE
+	60:  http.StatusNotFound,              // UNKNOWN_TABLE
+	63:  http.StatusNotFound,              // UNKNOWN_AGGREGATE_FUNCTION
+	73:  http.StatusNotFound,              // UNKNOWN_FORMAT
+	78:  http.StatusNotFound,              // UNKNOWN_TYPE_OF_QUERY
+	81:  http.StatusNotFound,              // UNKNOWN_DATABASE
+	115: http.StatusNotFound,              // UNKNOWN_SETTING
+	152: http.StatusNotFound,              // UNKNOWN_DIRECTION_OF_SORTING
+	336: http.StatusNotFound,              // UNKNOWN_DATABASE_ENGINE
+	511: http.StatusNotFound,              // UNKNOWN_ROLE
+	229: http.StatusRequestEntityTooLarge, // QUERY_IS_TOO_LARGE
+	48:  http.StatusNotImplemented,        // NOT_IMPLEMENTED
+	76:  http.StatusServiceUnavailable,    // CANNOT_OPEN_FILE
+	209: http.StatusServiceUnavailable,    // SOCKET_TIMEOUT
+	439: http.StatusServiceUnavailable,    // CANNOT_SCHEDULE_TASK
+	159: http.StatusRequestTimeout,        // TIMEOUT_EXCEEDED
+}
+
 func (e *exception) httpStatus() int {
-	switch e.code {
-	case 194: // REQUIRED_PASSWORD
-		return http.StatusUnauthorized
-	case 192, 193, 195, 291, 497, 516: // users, addresses, DATABASE_ACCESS_DENIED, ACCESS_DENIED, AUTHENTICATION_FAILED
-		return http.StatusForbidden
-	case 36, 427, 99, 97, 62, 117, 53, 26, 27, 41, 38, 72, 6, 457, 20, 35, 42, 43, 44, 69, 70, 130, 168, 349, 131, 386, 179, 184, 215:
-		// BAD_ARGUMENTS, regular expressions, SYNTAX_ERROR, INCORRECT_DATA, TYPE_MISMATCH, CANNOT_PARSE_*, BAD_QUERY_PARAMETER, arguments, aggregates
-		return http.StatusBadRequest
-	case 60, 46, 47, 50, 56, 81, 115, 67, 63, 73, 16, 10, 78, 75, 24, 110, 87:
-		// UNKNOWN_*: table, function, identifier, type, storage, database, setting …, NO_SUCH_COLUMN_IN_TABLE
-		return http.StatusNotFound
-	case 159: // TIMEOUT_EXCEEDED
-		return http.StatusRequestTimeout
-	case codeQueryTooLarge:
-		return http.StatusRequestEntityTooLarge
-	case codeNotImplemented:
-		return http.StatusNotImplemented
-	case 209, 76: // SOCKET_TIMEOUT, CANNOT_OPEN_FILE
-		return http.StatusServiceUnavailable
-	case 381: // HTTP_LENGTH_REQUIRED
-		return http.StatusLengthRequired
-	}
-	return http.StatusInternalServerError
+	return cmp.Or(httpStatuses[e.code], http.StatusInternalServerError)
 }

@@ -92,6 +92,8 @@ func (s *sessions) run(ctx context.Context, w work) (*result, error) {
 func check(c *connection, w work) error {
 	class, statements := c.classify(w.sql)
 	switch {
+	case statements == 0 && !(&tokens{sql: w.sql}).next():
+		return raise(codeSyntaxError, "SYNTAX_ERROR", "Syntax error: the query is empty")
 	case statements > 1 && strings.Contains(w.sql, ";"):
 		return raise(codeSyntaxError, "SYNTAX_ERROR", "Syntax error (Multi-statements are not allowed)")
 	case w.readonly && statements > 0 && class != classReadOnly:

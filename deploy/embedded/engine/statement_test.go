@@ -110,7 +110,7 @@ func TestReadStatement(t *testing.T) {
 
 func TestReadStatementTooLong(t *testing.T) {
 	long := "SELECT " + strings.Repeat("1", maxText)
-	if _, _, _, err := readStatement("", strings.NewReader(long)); err == nil || err.(*exception).code != codeQueryTooLarge {
+	if _, _, _, err := readStatement("", strings.NewReader(long)); err == nil || err.(*exception).httpStatus() != 413 {
 		t.Errorf("got %v", err)
 	}
 	_, _, data, err := readStatement("", strings.NewReader("INSERT INTO t FORMAT CSV\n"+long))
