@@ -1,0 +1,80 @@
+package local
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// node is one broker, which is a controller too.
+type node struct {
+	ID         int    `json:"id"`
+	Port       int    `json:"port"`       // for clients and brokers
+	Controller int    `json:"controller"` // for the quorum
+	Directory  string `json:"directory"`  // Kafka's id of the log directory
+}
+
+// plan is what a cluster's directory keeps, so that a later start finds the same
+// brokers at the same addresses.
+type plan struct {
+	Cluster string `json:"cluster"` // Kafka's id
+	Nodes   []node `json:"nodes"`
+}
+
+func (p plan) addrs() []string {
+	var out []string
+	for _, n := range p.Nodes {
+		out = append(out, fmt.Sprintf("127.0.0.1:%d", n.Port))
+	}
+	return out
+}
+
+// initialControllers is the argument of that name for the format of more than one
+// node: id@host:port:directory, joined by commas (KIP-853).
+func (p plan) initialControllers() string {
+	var out []string
+	for _, n := range p.Nodes {
+		out = append(out, fmt.Sprintf("%d@127.0.0.1:%d:%s", n.ID, n.Controller, n.Directory))
+	}
+	return strings.Join(out, ",")
+}
+
+// properties is the server.properties of node i below dir.
+func (p plan) properties(i int, dir string) string {
+	n, copies := p.Nodes[i], len(p.Nodes)
+	inSync := copies/2 + 1
+	var quorum []string
+	for _, n := range p.Nodes {
+		quorum = append(quorum, fmt.Sprintf("127.0.0.1:%d", n.Controller))
+	}
+	lines := []string{
+		"process.roles=broker,controller",
+		fmt.Sprintf("node.id=%d", n.ID),
+		fmt.Sprintf("listeners=CLIENT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", n.Port, n.Controller),
+		"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name=CLIENT",
+		"controller.listener.names=CONTROLLER",
+		// Not controller.quorum.voters: a directory formatted as below refuses it.
+		"controller.quorum.bootstrap.servers=" + strings.Join(quorum, ","),
+		"log.dirs=" + filepath.Join(dir, "data"),
+		"auto.create.topics.enable=false",
+		"group.initial.rebalance.delay.ms=0",
+		fmt.Sprintf("default.replication.factor=%d", copies),
+		fmt.Sprintf("min.insync.replicas=%d", inSync),
+		// A killed broker's registration stands in the way of its own restart, and
+		// of a new leader, until its session ends: 9 s by default.
+		"broker.session.timeout.ms=3000",
+		"broker.heartbeat.interval.ms=500",
+		// Fewer than Kafka's 50: the first transaction and group wait for them.
+		"offsets.topic.num.partitions=8",
+		"transaction.state.log.num.partitions=8",
+		"share.coordinator.state.topic.num.partitions=4",
+	}
+	for _, topic := range []string{"offsets.topic", "transaction.state.log", "share.coordinator.state.topic"} {
+		lines = append(lines, fmt.Sprintf("%s.replication.factor=%d", topic, copies))
+		if topic != "offsets.topic" {
+			lines = append(lines, fmt.Sprintf("%s.min.isr=%d", topic, inSync))
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
