@@ -74,6 +74,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
+// Close ends a watcher that Run was never called for.
+func (w *Watcher) Close() { w.cl.Close() }
+
 func (w *Watcher) position() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

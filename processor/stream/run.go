@@ -248,14 +248,24 @@ func (w *worker) turn(ctx context.Context) error {
 	return nil
 }
 
-// poll returns what is there, waiting for it until ctx ends; a nil context does
-// not wait. Once a poll with a context has returned, no rebalance begins until
-// AllowRebalance, whether or not there were records.
+// poll returns what is there, waiting for it until ctx ends. Once it has
+// returned, no rebalance begins until AllowRebalance, whether or not there were
+// records.
 func (w *worker) poll(ctx context.Context) ([]*kgo.Record, error) {
-	fetches := w.session.PollRecords(nil, w.cfg.MaxPoll) //nolint:staticcheck // nil is the client's way to say: do not wait
-	if fetches.Empty() && ctx != nil {
-		fetches = w.session.PollRecords(ctx, w.cfg.MaxPoll)
+	if recs, err := w.drain(); len(recs) > 0 || err != nil {
+		return recs, err
 	}
+	return w.judge(w.session.PollRecords(ctx, w.cfg.MaxPoll))
+}
+
+// drain returns what has been fetched already.
+func (w *worker) drain() ([]*kgo.Record, error) {
+	//lint:ignore SA1012 a nil context is the client's way to say: do not wait
+	return w.judge(w.session.PollRecords(nil, w.cfg.MaxPoll))
+}
+
+// judge tells the errors that end the worker from those that the client mends.
+func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 	var errs []error
 	fetches.EachError(func(topic string, p int32, err error) {
 		switch {

@@ -52,7 +52,7 @@ func (tx *Tx) Stand(p Partition, at Position) {
 // More returns what has been fetched meanwhile, without waiting: what a stage
 // takes into the same transaction under load. Empty means idle.
 func (tx *Tx) More() []*kgo.Record {
-	recs, err := tx.w.poll(nil)
+	recs, err := tx.w.drain()
 	if err != nil {
 		tx.fail(err)
 	}

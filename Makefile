@@ -1,0 +1,74 @@
+# Weir. `make help` lists what there is.
+
+SHELL       := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+GO          ?= go
+BIN         := bin/weir
+VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# Pinned tools; `go run` fetches and checks them.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.17.1
+BENCHSTAT   := golang.org/x/perf/cmd/benchstat@latest
+
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test unit e2e race chaos fuzz lint fmt bench clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/weir
+	@command -v $(GO) >/dev/null || { echo "go is missing: install Go 1.26 or later"; exit 1; }
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/weir
+
+run: build ## start all of Weir here, with an embedded broker and engine
+	$(BIN) dev
+
+test: unit e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
+
+unit: ## tests that need nothing but Go (and npm for the engine)
+	$(GO) vet ./...
+	$(GO) test -timeout 15m ./...
+
+# Apache Kafka comes from Maven and needs a JDK. Without them this says so; in
+# CI it fails.
+e2e: ## end to end on Apache Kafka
+	@missing=""; command -v java >/dev/null || missing="$$missing java (a JDK, 17 or later)"; \
+	command -v mvn >/dev/null || missing="$$missing mvn (Apache Maven, 3.8 or later)"; \
+	if [ -n "$$missing" ] && [ -z "$${KAFKA_BROKERS:-}" ]; then \
+		echo "NOT RUN: the end-to-end tests on Apache Kafka. Missing:$$missing. Or name a cluster in KAFKA_BROKERS."; \
+		[ -z "$${CI:-}" ] || exit 1; \
+	else \
+		$(GO) test -tags e2e -timeout 20m -p 1 -count 1 -v -run 'E2E|Apache' ./... 2>&1 | grep -Ev '^(=== |\?   |ok .*no tests to run|testing: warning: no tests to run)'; \
+	fi
+
+race: ## unit tests under the race detector
+	$(GO) test -race -p 1 -timeout 30m ./...
+
+chaos: ## long runs: kills, pauses and restarts on Apache Kafka
+	WEIR_CHAOS=1 $(GO) test -tags e2e -timeout 60m -p 1 -count 1 -v -run 'E2E|Apache' ./cmd/weir/e2e
+
+fuzz: ## fuzz each target for FUZZTIME (30s)
+	@$(GO) list ./... | while read -r pkg; do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
+		done; \
+	done
+
+lint: ## formatting, vet, staticcheck, exhaustive switches, tidy modules
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt these:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./... && $(GO) vet -tags e2e ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(EXHAUSTIVE) -default-signifies-exhaustive ./...
+	$(GO) mod tidy -diff
+
+fmt: ## format the code
+	gofmt -w $$(git ls-files '*.go')
+
+bench: ## admission beside the bare exactly-once copy, on Apache Kafka
+	$(GO) run ./bench/admission
+
+clean: ## remove what was built (not .weir, which has data)
+	rm -rf bin
