@@ -9,7 +9,6 @@ VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # Pinned tools; `go run` fetches and checks them.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.17.1
-BENCHSTAT   := golang.org/x/perf/cmd/benchstat@latest
 
 FUZZTIME ?= 30s
 
