@@ -1,0 +1,35 @@
+// Package sink loads weir.status into ClickHouse, every record exactly once.
+//
+// How, for each partition of the topic by itself:
+//
+//	          commit: confirmed up to a,        insert [a,b) in one        commit: confirmed up to b,
+//	          about to insert [a,b)             statement with a token     about to insert [b,c)
+//	gathering ─────────────────────► planning ─────────────────────► gathering …
+//
+// A range is planned before it is inserted, in the metadata of the group's
+// offset commit. Whoever owns the partition next, after a crash or a rebalance,
+// finds the plan, reads exactly [a,b) again and sends it with the same token:
+// ClickHouse keeps the block if it has not got it, in every table by itself.
+// Two owners that insert at once do no harm: their plan is the same.
+//
+// A token is remembered for a number of inserts only, so a plan expires. After
+// that, and where there is no plan although rows may exist (the group's offsets
+// were lost, or set by hand), the sink asks ClickHouse which offsets of the
+// range it has, plans anew, and inserts the others.
+//
+// It does not do this: it writes nothing to Kafka but its group's offsets, so it
+// needs no transactions; it changes no event (what cannot be decoded becomes a
+// row of kind poison); bodies and variables are not in weir.status and so never
+// get here; it promises nothing about tables that an operator's own views fill,
+// but refuses to start where such a table could not deduplicate.
+//
+// # Non-obvious
+//
+//   - Offsets have gaps, left by transactions: a range is of offsets, not of
+//     records. Its last offset is always that of a record.
+//   - A plan that expired is waited out before ClickHouse is asked what it has:
+//     an insert that is under way elsewhere would land after the answer.
+//   - Group commits carry the generation. A partition's plan and confirmation
+//     are committed only between a poll and AllowRebalance, so never for a
+//     partition that the group has given to somebody else.
+package sink

@@ -1,0 +1,262 @@
+package sink
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/schemas/clickhouse"
+)
+
+// Record is one record of weir.status, as it stands in Kafka.
+type Record struct {
+	Partition int32
+	Offset    int64
+	Appended  schemas.Millis // the broker's time
+	Value     []byte
+}
+
+// How far at may be from the record's append time before the append time stands
+// in for it. at chooses the day's partition, which must exist in reason: a
+// backlog may be old, but nothing is from the future.
+const (
+	maxBehind = 400 * 24 * time.Hour
+	maxAhead  = 24 * time.Hour
+)
+
+// kindPoison is the kind of a row whose record could not be decoded.
+const kindPoison = "poison"
+
+// Block is rows as columns, in the order of clickhouse.Columns. The rows depend
+// on the records, the key and EncoderVersion alone. Not for concurrent use.
+type Block struct {
+	countries countries
+	hash      hash.Hash
+	sum       [sha256.Size]byte
+
+	rows int
+	// Decisions are the offsets of rows that are no status: they stand in
+	// decisions and not in status_events.
+	kind, messageID, tenant, channel, class, template, to, country, status []string
+	recipientHash                                                          []uint64
+	at                                                                     []int64
+	reason, provider, providerMessageID, errorCode, errorText              []string
+	attempt, segments                                                      []uint16
+	limit, window                                                          []string
+	retryAt, acceptedAt                                                    []int64
+	price, currency, duplicateOf, redriveOf                                []string
+	observed                                                               []bool
+	sourceTopic                                                            []string
+	sourcePartition                                                        []int32
+	sourceOffset                                                           []int64
+	verdict                                                                []string
+	decisionPartition                                                      []int32
+	decisionSeq, decisionT, revision                                       []int64
+	inputTopic                                                             []string
+	inputPartition                                                         []int32
+	inputOffset                                                            []int64
+	chargeLimit, chargeScope                                               [][]string
+	chargeT                                                                [][]time.Time
+	chargeCost                                                             [][]int64
+	returned, missing, evidence, marker                                    []string
+	bytes                                                                  []uint32
+	statusPartition                                                        []int32
+	statusOffset                                                           []int64
+}
+
+// NewBlock returns an empty block. key keys recipient_hash: whoever lacks it
+// cannot test a guess.
+func NewBlock(key []byte) *Block {
+	return &Block{hash: hmac.New(sha256.New, key)}
+}
+
+// Rows is the number of rows.
+func (b *Block) Rows() int { return b.rows }
+
+// Columns returns the columns in the order of clickhouse.Columns.
+func (b *Block) Columns() []any {
+	return []any{
+		b.kind, b.messageID, b.tenant, b.channel, b.class, b.template, b.to, b.recipientHash, b.country, b.status,
+		b.at, b.reason, b.attempt, b.provider, b.providerMessageID, b.errorCode, b.errorText, b.limit, b.window,
+		b.retryAt, b.acceptedAt, b.segments, b.price, b.currency, b.duplicateOf, b.redriveOf, b.observed,
+		b.sourceTopic, b.sourcePartition, b.sourceOffset,
+		b.verdict, b.decisionPartition, b.decisionSeq, b.decisionT, b.revision,
+		b.inputTopic, b.inputPartition, b.inputOffset,
+		b.chargeLimit, b.chargeScope, b.chargeT, b.chargeCost,
+		b.returned, b.missing, b.evidence, b.marker,
+		b.bytes, b.statusPartition, b.statusOffset,
+	}
+}
+
+var _ = clickhouse.Columns // the order above; a test holds the two together
+
+// Append adds a record's row. A record that cannot be decoded gives a row of
+// kind poison, with the reason and its size, and none of its bytes.
+func (b *Block) Append(r Record) {
+	e, err := decode(r.Value)
+	kind := string(e.Kind)
+	if err != nil {
+		e = schemas.Event{Error: err.Error()}
+		kind = kindPoison
+	}
+	at := e.At
+	if at == 0 || at < r.Appended.Add(-maxBehind) || at > r.Appended.Add(maxAhead) {
+		at = r.Appended
+	}
+	b.rows++
+	b.kind = append(b.kind, kind)
+	b.messageID = append(b.messageID, e.MessageID)
+	b.tenant = append(b.tenant, e.Tenant)
+	b.channel = append(b.channel, e.Channel)
+	b.class = append(b.class, e.Class)
+	b.template = append(b.template, e.Template)
+	b.to = append(b.to, e.To)
+	b.recipientHash = append(b.recipientHash, b.hashOf(e.To))
+	b.country = append(b.country, b.countries.of(e.To))
+	b.status = append(b.status, string(e.Status))
+	b.at = append(b.at, int64(at))
+	b.reason = append(b.reason, e.Reason)
+	b.attempt = append(b.attempt, small(e.Attempt))
+	b.provider = append(b.provider, e.Provider)
+	b.providerMessageID = append(b.providerMessageID, e.ProviderMessageID)
+	b.errorCode = append(b.errorCode, e.ErrorCode)
+	b.errorText = append(b.errorText, e.Error)
+	b.limit = append(b.limit, e.Limit)
+	b.window = append(b.window, e.Window)
+	b.retryAt = append(b.retryAt, instant(e.RetryAt))
+	b.acceptedAt = append(b.acceptedAt, instant(e.AcceptedAt))
+	b.segments = append(b.segments, small(e.Segments))
+	b.price = append(b.price, e.Price)
+	b.currency = append(b.currency, e.Currency)
+	b.duplicateOf = append(b.duplicateOf, e.DuplicateOf)
+	b.redriveOf = append(b.redriveOf, e.RedriveOf)
+	b.observed = append(b.observed, e.Observed)
+	src := value(e.Source)
+	b.sourceTopic = append(b.sourceTopic, src.Topic)
+	b.sourcePartition = append(b.sourcePartition, src.Partition)
+	b.sourceOffset = append(b.sourceOffset, src.Offset)
+	b.decision(value(e.Decision))
+	b.bytes = append(b.bytes, uint32(min(len(r.Value), math.MaxUint32)))
+	b.statusPartition = append(b.statusPartition, r.Partition)
+	b.statusOffset = append(b.statusOffset, r.Offset)
+}
+
+func (b *Block) decision(d schemas.Decision) {
+	b.verdict = append(b.verdict, string(d.Verdict))
+	b.decisionPartition = append(b.decisionPartition, d.Partition)
+	b.decisionSeq = append(b.decisionSeq, d.Seq)
+	b.decisionT = append(b.decisionT, instant(d.T))
+	b.revision = append(b.revision, d.Revision)
+	in := value(d.Input)
+	b.inputTopic = append(b.inputTopic, in.Topic)
+	b.inputPartition = append(b.inputPartition, in.Partition)
+	b.inputOffset = append(b.inputOffset, in.Offset)
+	var (
+		limits, scopes []string
+		ts             []time.Time
+		costs          []int64
+	)
+	for _, c := range d.Charges {
+		limits = append(limits, c.Limit)
+		scopes = append(scopes, c.Scope)
+		ts = append(ts, time.UnixMilli(instant(c.T)))
+		costs = append(costs, c.Cost)
+	}
+	b.chargeLimit = append(b.chargeLimit, limits)
+	b.chargeScope = append(b.chargeScope, scopes)
+	b.chargeT = append(b.chargeT, ts)
+	b.chargeCost = append(b.chargeCost, costs)
+	b.returned = append(b.returned, text(d.Returned))
+	b.missing = append(b.missing, text(d.Missing))
+	b.evidence = append(b.evidence, text(d.Evidence))
+	marker := ""
+	if d.Marker != nil {
+		marker = text([]*schemas.Marker{d.Marker})
+		marker = marker[1 : len(marker)-1]
+	}
+	b.marker = append(b.marker, marker)
+}
+
+// hashOf is the first 64 bits of HMAC-SHA256(key, recipient), so that rows of
+// one recipient join where the recipient itself may not be shown. 0 is none.
+func (b *Block) hashOf(to string) uint64 {
+	if to == "" {
+		return 0
+	}
+	b.hash.Reset()
+	b.hash.Write([]byte(to))
+	return binary.BigEndian.Uint64(b.hash.Sum(b.sum[:0]))
+}
+
+// decode reads an event. Its errors contain nothing of the value.
+func decode(v []byte) (schemas.Event, error) {
+	var e schemas.Event
+	if len(v) == 0 {
+		return e, errors.New("the record has no value")
+	}
+	if err := json.Unmarshal(v, &e); err != nil {
+		var syntax *json.SyntaxError
+		var typ *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &syntax):
+			return e, fmt.Errorf("not JSON at byte %d", syntax.Offset)
+		case errors.As(err, &typ):
+			return e, fmt.Errorf("field %s has the wrong type", typ.Field)
+		}
+		return e, errors.New("a field has an impossible value")
+	}
+	switch e.Kind {
+	case schemas.KindDecision:
+		if e.Decision == nil {
+			return e, errors.New("a decision without its decision")
+		}
+	case schemas.KindStatus:
+		if !slices.Contains(schemas.Statuses, e.Status) {
+			return e, errors.New("unknown status")
+		}
+		return e, nil
+	default:
+		return e, errors.New("unknown kind")
+	}
+	if e.Status != "" && !slices.Contains(schemas.Statuses, e.Status) {
+		return e, errors.New("unknown status")
+	}
+	return e, nil
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// text is a list as JSON, and the empty list as nothing.
+func text[T any](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		// Numbers, strings and times always encode.
+		panic(fmt.Sprintf("encode part of a decision: %v", err))
+	}
+	return string(raw)
+}
+
+func small(n int) uint16 { return uint16(max(0, min(n, math.MaxUint16))) }
+
+// latest is the end of what DateTime64 holds, nearly: 2261-12-31.
+const latest = 9_214_560_000_000
+
+// instant bounds a time to what DateTime64 holds; absent is 0.
+func instant(m schemas.Millis) int64 { return max(0, min(int64(m), latest)) }

@@ -1,0 +1,31 @@
+package sink
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are what the sink shows of itself.
+type metrics struct {
+	rows       prometheus.Counter
+	lag        prometheus.Gauge
+	difference prometheus.Gauge
+	failures   prometheus.Counter
+	skipped    prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		rows: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_status_rows_total",
+			Help: "Records of weir.status that are confirmed to be in ClickHouse."}),
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_status_lag_seconds",
+			Help: "Age of the oldest record that was read and is not yet confirmed."}),
+		difference: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_difference",
+			Help: "Rows that are missing in ClickHouse or stand there twice, among those loaded lately. Must be 0."}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_insert_failures_total",
+			Help: "Inserts that failed or whose outcome is unknown; each is tried again."}),
+		skipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_skipped_offsets_total",
+			Help: "Offsets of weir.status that Kafka deleted before they were loaded."}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped)
+	}
+	return m
+}

@@ -1,0 +1,285 @@
+package sink_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/processor/sink"
+	"github.com/weirhq/weir/processor/sink/warehouse"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+func TestMain(m *testing.M) {
+	child.Main(map[string]child.Role{engine.RoleName: engine.Role, "sink": runSink})
+	os.Exit(m.Run())
+}
+
+// order is what a sink process of a test is started with.
+type order struct {
+	Brokers  []string
+	URL      string
+	Rows     int
+	Every    time.Duration
+	Instance string
+	Memory   int
+}
+
+// runSink is a sink in a process of its own, which a test may kill.
+func runSink(ctx context.Context, args []string, ready func(string)) error {
+	var o order
+	if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
+		return err
+	}
+	ready("")
+	return sink.Run(ctx, sink.Config{
+		Brokers: o.Brokers, URL: o.URL, Rows: o.Rows, Every: o.Every, InstanceID: o.Instance, Memory: o.Memory,
+		HashKey: []byte("test"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+}
+
+func startSink(t *testing.T, o order) *child.Process {
+	t.Helper()
+	raw, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := child.Start(t.Context(), child.Spec{Role: "sink", Args: []string{string(raw)}, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		_ = p.Stop(ctx)
+	})
+	return p
+}
+
+// startEngine runs a ClickHouse engine until the test ends.
+func startEngine(t *testing.T, dir, addr string) *child.Process {
+	t.Helper()
+	lib, err := engine.Ensure(t.Context(), "", os.Stderr)
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED, NOT TESTED: the ClickHouse engine cannot be had: %v", err)
+	}
+	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, Addr: addr, LibPath: lib, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		_ = p.Stop(ctx)
+	})
+	return p
+}
+
+const parts = 4
+
+func startKafka(t *testing.T) []string {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(parts, topics.Names{}.Status()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c.ListenAddrs()
+}
+
+func open(t *testing.T, url string) driver.Conn {
+	t.Helper()
+	conn, err := warehouse.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func ask[T any](t *testing.T, conn driver.Conn, query string) T {
+	t.Helper()
+	var v T
+	if err := conn.QueryRow(t.Context(), query).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// until waits for ok, bounded.
+func until(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// began is when the first message of the tests was accepted.
+var began = schemas.MillisOf(time.Now().Add(-time.Hour).Truncate(time.Minute))
+
+// event is the ith of a stream: messages of three statuses, and every fifth a
+// decision that is no status.
+func event(i int) schemas.Event {
+	n := i / 5
+	e := schemas.Event{
+		Kind: schemas.KindStatus, MessageID: fmt.Sprintf("m-%09d", n), Tenant: "acme", Channel: "sms",
+		Class: []string{"verify", "notice"}[n%2], To: fmt.Sprintf("+86138%08d", n%1000),
+		AcceptedAt: began.Add(time.Duration(n) * time.Millisecond), Source: &schemas.Source{Topic: "weir.requests", Partition: 1, Offset: int64(n)},
+	}
+	e.At = e.AcceptedAt.Add(time.Duration(i%5) * 10 * time.Millisecond)
+	switch i % 5 {
+	case 0:
+		e.Status = schemas.StatusQueued
+		e.Decision = &schemas.Decision{Verdict: schemas.VerdictAdmit, Seq: int64(2 * n), T: e.At, Revision: 1,
+			Charges: []schemas.Charge{{Limit: e.Class, Scope: e.To, T: e.At, Cost: 1}}}
+	case 1:
+		e.Status, e.Attempt, e.Provider = schemas.StatusSending, 1, "sim"
+	case 2:
+		e.Status, e.Attempt, e.Provider, e.Price, e.Currency = schemas.StatusSent, 1, "sim", "0.045", "CNY"
+	case 3:
+		e.Status, e.Provider = schemas.StatusDelivered, "sim"
+	case 4:
+		return schemas.Event{Kind: schemas.KindDecision, At: e.At, Decision: &schemas.Decision{Verdict: schemas.VerdictNothing, Seq: int64(2*n + 1), T: e.At, Revision: 1}}
+	}
+	return e
+}
+
+// produce writes events [from, to) in transactions, and between them some that
+// are aborted and must never be seen.
+func produce(ctx context.Context, seeds []string, from, to, perTx int, abort bool) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.TransactionalID("producer"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.DefaultProduceTopic(topics.Names{}.Status()), kgo.MaxBufferedRecords(100_000))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	write := func(from, to int, commit kgo.TransactionEndTry, mark string) error {
+		if err := cl.BeginTransaction(); err != nil {
+			return err
+		}
+		var (
+			mu   sync.Mutex
+			errs []error
+		)
+		for i := from; i < to; i++ {
+			e := event(i)
+			e.Reason = mark
+			raw, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			cl.Produce(ctx, &kgo.Record{Partition: int32(i / 5 % parts), Key: []byte(e.To), Value: raw}, func(_ *kgo.Record, err error) {
+				if err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			})
+		}
+		if err := cl.Flush(ctx); err != nil {
+			return err
+		}
+		return errors.Join(append(errs, cl.EndTransaction(ctx, commit))...)
+	}
+	for i := from; i < to; i += perTx {
+		if abort && rand.N(5) == 0 {
+			if err := write(i, min(i+50, to), kgo.TryAbort, "aborted"); err != nil {
+				return err
+			}
+		}
+		if err := write(i, min(i+perTx, to), kgo.TryCommit, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holds checks that exactly the first n events are there, in every table.
+func holds(t *testing.T, conn driver.Conn, n int) {
+	t.Helper()
+	n64 := uint64(n)
+	for _, c := range []struct {
+		name, query string
+		want        uint64
+	}{
+		{"status rows", "SELECT count() FROM status_events", n64 / 5 * 4},
+		{"different status rows", "SELECT uniqExact(status_partition, status_offset) FROM status_events", n64 / 5 * 4},
+		{"nothing aborted", "SELECT count() FROM status_events WHERE reason != ''", 0},
+		{"decisions", "SELECT count() FROM decisions", n64 / 5 * 2},
+		{"different decisions", "SELECT uniqExact(seq) FROM decisions", n64 / 5 * 2},
+		{"messages", "SELECT count() FROM messages", n64 / 5},
+		{"messages delivered", "SELECT count() FROM messages WHERE status = 'delivered' AND attempts = 1 AND provider = 'sim' AND price = 0.045", n64 / 5},
+		{"events by minute", "SELECT sum(events) FROM status_by_minute", n64 / 5 * 4},
+		{"sent by minute", "SELECT sum(events) FROM status_by_minute WHERE status = 'sent'", n64 / 5},
+		{"places by minute", "SELECT sum(places) FROM limits_by_minute", n64 / 5},
+	} {
+		if got := ask[uint64](t, conn, c.query); got != c.want {
+			t.Errorf("%s: %d, want %d (%+d)", c.name, got, c.want, int64(got)-int64(c.want))
+		}
+	}
+}
+
+// killed runs the test of exactly once: n events, and the sink killed at random
+// moments while it works.
+func killed(t *testing.T, n, kills, rows, perTx int) {
+	seeds := startKafka(t)
+	url := "http://" + startEngine(t, t.TempDir(), "").Addr() + "/weir"
+	o := order{Brokers: seeds, URL: url, Rows: rows, Every: 20 * time.Millisecond, Instance: "one"}
+	if err := warehouse.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	conn := open(t, url)
+	produced := make(chan error, 1)
+	go func() { produced <- produce(t.Context(), seeds, 0, n, perTx, true) }()
+	rowsThere := func() int {
+		return int(ask[uint64](t, conn, "SELECT (SELECT count() FROM status_events) + (SELECT count() FROM decisions WHERE kind = 'decision')"))
+	}
+	for k := range kills {
+		p := startSink(t, o)
+		// A moment at random, but in the middle of work: after this share of
+		// the rows, and a little.
+		until(t, 30*time.Second, "rows arrive", func() bool { return rowsThere() > n*k/(kills+1) })
+		time.Sleep(rand.N(60 * time.Millisecond)) // the moment at random; nothing waits for it
+		p.Kill()
+		<-p.Done()
+		t.Logf("killed with %d of %d rows there", rowsThere(), n)
+	}
+	startSink(t, o)
+	if err := <-produced; err != nil {
+		t.Fatal(err)
+	}
+	until(t, 60*time.Second, "all rows arrive", func() bool { return rowsThere() >= n })
+	// Whatever could come twice would come now.
+	until(t, 30*time.Second, "the sink is idle", func() bool { return committed(t, seeds) })
+	holds(t, conn, n)
+}
+
+func TestKilled(t *testing.T) { killed(t, 20_000, 3, 400, 500) }
+
+var _ = strings.ToLower

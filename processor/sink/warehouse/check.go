@@ -1,0 +1,182 @@
+package warehouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	schema "github.com/weirhq/weir/schemas/clickhouse"
+)
+
+// Window is the deduplication window that Weir's tables have, in blocks.
+// MinWindow is the least with which a plan's token is sure to be remembered
+// while the plan holds.
+const (
+	Window    = 10_000
+	MinWindow = 1_000
+)
+
+// ErrUnfit means that this database would lose or double rows. It is fatal, and
+// its text says what to run.
+var ErrUnfit = errors.New("ClickHouse cannot keep rows exactly once")
+
+// needed are the settings that every insert sets.
+var needed = []string{"async_insert", "insert_deduplicate", "insert_deduplication_token", "deduplicate_blocks_in_dependent_materialized_views"}
+
+// Check refuses a database in which a block sent twice could be two: a table
+// that a view fills from status_log, directly or through others, without a
+// deduplication window, or a server that lacks a setting. Every reason is named.
+func Check(ctx context.Context, conn driver.Conn) error {
+	known, err := column(ctx, conn, "SELECT name FROM system.settings WHERE name IN ('"+strings.Join(needed, "', '")+"')")
+	if err != nil {
+		return fmt.Errorf("read the server's settings: %w", err)
+	}
+	var errs []error
+	for _, name := range needed {
+		if !slices.Contains(known, name) {
+			errs = append(errs, fmt.Errorf("%w: this server has no setting %s: ClickHouse 24.8 or newer is needed", ErrUnfit, name))
+		}
+	}
+	tables, err := catalogue(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if _, ok := tables[schema.StatusLog]; !ok {
+		return fmt.Errorf("%w: there is no table %s: migrate first", ErrUnfit, schema.StatusLog)
+	}
+	columns, err := column(ctx, conn, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+schema.StatusLog+"'")
+	if err != nil {
+		return fmt.Errorf("read the columns of %s: %w", schema.StatusLog, err)
+	}
+	for _, c := range schema.Columns {
+		if !slices.Contains(columns, c) {
+			errs = append(errs, fmt.Errorf("%w: table %s has no column %s: migrate first", ErrUnfit, schema.StatusLog, c))
+		}
+	}
+	return errors.Join(append(errs, unfit(tables)...)...)
+}
+
+// table is what Check looks at of one.
+type table struct {
+	name   string
+	engine string
+	full   string   // the engine's clause with its settings
+	create string   // the whole statement
+	views  []string // materialized views that read it
+}
+
+// unfit walks from status_log through the views and names every target that
+// could not deduplicate.
+func unfit(tables map[string]table) []error {
+	var (
+		errs []error
+		seen = map[string]bool{}
+		todo = []string{schema.StatusLog}
+	)
+	for len(todo) > 0 {
+		t, ok := tables[todo[0]]
+		todo = todo[1:]
+		if !ok || seen[t.name] {
+			continue
+		}
+		seen[t.name] = true
+		for _, v := range t.views {
+			view := tables[v]
+			todo = append(todo, target(view))
+		}
+		if err := fit(t); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, name := range []string{"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state"} {
+		if !seen[name] {
+			errs = append(errs, fmt.Errorf("%w: nothing fills table %s: a view from %s is missing: migrate first", ErrUnfit, name, schema.StatusLog))
+		}
+	}
+	return errs
+}
+
+var (
+	windowPattern = regexp.MustCompile(`\b(non_replicated_deduplication_window|replicated_deduplication_window)\s*=\s*'?(\d+)`)
+	targetPattern = regexp.MustCompile("(?s)^CREATE MATERIALIZED VIEW .*? TO (`[^`]+`|[^\\s.(]+)(?:\\.(`[^`]+`|[^\\s(]+))?[\\s(]")
+)
+
+// target is the table that a materialized view fills.
+func target(view table) string {
+	m := targetPattern.FindStringSubmatch(view.create)
+	if m == nil {
+		return ""
+	}
+	name := strings.Trim(m[1], "`")
+	if m[2] != "" {
+		name = strings.Trim(m[2], "`")
+	}
+	return name
+}
+
+// fit says whether a table remembers the tokens of enough blocks.
+func fit(t table) error {
+	if !strings.HasSuffix(t.engine, "MergeTree") {
+		return nil // Null keeps nothing, and so doubles nothing
+	}
+	// Replicated tables, and ClickHouse Cloud's shared ones, deduplicate by
+	// themselves; the others only if told to.
+	setting, window := "non_replicated_deduplication_window", 0
+	if strings.HasPrefix(t.engine, "Replicated") || strings.HasPrefix(t.engine, "Shared") {
+		setting, window = "replicated_deduplication_window", Window
+	}
+	for _, m := range windowPattern.FindAllStringSubmatch(t.full, -1) {
+		if m[1] == setting {
+			window, _ = strconv.Atoi(m[2])
+		}
+	}
+	if window >= MinWindow {
+		return nil
+	}
+	return fmt.Errorf("%w: table %s remembers the last %d blocks, so one sent again after a crash could stand twice; run: ALTER TABLE %s MODIFY SETTING %s = %d",
+		ErrUnfit, t.name, window, t.name, setting, Window)
+}
+
+// catalogue reads the database's tables.
+func catalogue(ctx context.Context, conn driver.Conn) (map[string]table, error) {
+	rows, err := conn.Query(ctx, `SELECT name, engine, engine_full, create_table_query, dependencies_table FROM system.tables WHERE database = currentDatabase()`)
+	if err != nil {
+		return nil, fmt.Errorf("read the tables: %w", err)
+	}
+	defer rows.Close()
+	tables := make(map[string]table)
+	for rows.Next() {
+		var t table
+		if err := rows.Scan(&t.name, &t.engine, &t.full, &t.create, &t.views); err != nil {
+			return nil, fmt.Errorf("read the tables: %w", err)
+		}
+		tables[t.name] = t
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the tables: %w", err)
+	}
+	return tables, nil
+}
+
+func column(ctx context.Context, conn driver.Conn, query string) ([]string, error) {
+	rows, err := conn.Query(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, rows.Err()
+}

@@ -1,0 +1,160 @@
+// Package warehouse opens Weir's database in ClickHouse, brings its tables to
+// this version, and checks that it can hold what is loaded exactly once.
+//
+// It speaks ClickHouse's HTTP interface only. It inserts and queries nothing of
+// Weir's data: the sink and ingest do.
+package warehouse
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/pressly/goose/v3"
+
+	schema "github.com/weirhq/weir/schemas/clickhouse"
+)
+
+// DefaultDatabase is used where the URL names none.
+const DefaultDatabase = "weir"
+
+// Parse reads http://[user[:password]@]host[:port][/database][?setting=value…].
+// The port is 8123, or 8443 for https; the user is default. An error never
+// contains the password.
+func Parse(raw string) (*clickhouse.Options, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("the ClickHouse URL cannot be read: it looks like http://user:password@127.0.0.1:8123/weir")
+	}
+	o := &clickhouse.Options{
+		Protocol:    clickhouse.HTTP,
+		Auth:        clickhouse.Auth{Database: DefaultDatabase, Username: "default"},
+		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+		Settings:    clickhouse.Settings{},
+		DialTimeout: 5 * time.Second,
+		// No answer for so long means that the connection is dead, or the
+		// server overwhelmed; either way it is asked again.
+		ReadTimeout:     2 * time.Minute,
+		MaxOpenConns:    16,
+		MaxIdleConns:    8,
+		ConnMaxLifetime: 10 * time.Minute,
+		ClientInfo: clickhouse.ClientInfo{Products: []struct{ Name, Version string }{
+			{Name: "weir", Version: "1"},
+		}},
+	}
+	port := "8123"
+	switch u.Scheme {
+	case "http":
+	case "https":
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
+		port = "8443"
+	default:
+		return nil, fmt.Errorf("the ClickHouse URL begins with %q: Weir speaks the HTTP interface, such as http://127.0.0.1:8123", u.Scheme+"://")
+	}
+	if u.Hostname() == "" {
+		return nil, errors.New("the ClickHouse URL names no host")
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	o.Addr = []string{net.JoinHostPort(u.Hostname(), port)}
+	if db := strings.Trim(u.Path, "/"); db != "" {
+		if strings.ContainsAny(db, "/`'\"\\") {
+			return nil, fmt.Errorf("the ClickHouse URL's path %q is not one database name", u.Path)
+		}
+		o.Auth.Database = db
+	}
+	if u.User != nil {
+		if name := u.User.Username(); name != "" {
+			o.Auth.Username = name
+		}
+		o.Auth.Password, _ = u.User.Password()
+	}
+	for k, v := range u.Query() {
+		o.Settings[k] = v[len(v)-1]
+	}
+	return o, nil
+}
+
+// Open returns connections to the database that the URL names and asks the
+// server for its version once. The database need not exist yet.
+func Open(ctx context.Context, rawURL string) (driver.Conn, error) {
+	o, err := Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := clickhouse.Open(o)
+	if err != nil {
+		return nil, fmt.Errorf("open ClickHouse at %s: %w", o.Addr[0], err)
+	}
+	if err := ping(ctx, o); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// ping asks without naming the database, which may be missing.
+func ping(ctx context.Context, o *clickhouse.Options) error {
+	plain := *o
+	plain.Auth.Database = "default"
+	conn, err := clickhouse.Open(&plain)
+	if err != nil {
+		return fmt.Errorf("open ClickHouse at %s: %w", o.Addr[0], err)
+	}
+	defer conn.Close()
+	if err := conn.Ping(ctx); err != nil {
+		return fmt.Errorf("ClickHouse at %s does not answer: %w", o.Addr[0], err)
+	}
+	return nil
+}
+
+// Migrate makes the database and brings its tables to this version. It may be
+// called again at any time, also after it was interrupted.
+func Migrate(ctx context.Context, rawURL string) error {
+	o, err := Parse(rawURL)
+	if err != nil {
+		return err
+	}
+	plain := *o
+	plain.Auth.Database = "default"
+	conn, err := clickhouse.Open(&plain)
+	if err != nil {
+		return fmt.Errorf("open ClickHouse at %s: %w", o.Addr[0], err)
+	}
+	defer conn.Close()
+	if err := conn.Exec(ctx, "CREATE DATABASE IF NOT EXISTS `"+o.Auth.Database+"`"); err != nil {
+		return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
+	}
+	provider, err := provider(o)
+	if err != nil {
+		return err
+	}
+	defer provider.Close()
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate database %s: %w", o.Auth.Database, err)
+	}
+	return nil
+}
+
+func provider(o *clickhouse.Options) (*goose.Provider, error) {
+	dir, err := fs.Sub(schema.Migrations(), "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectClickHouse, clickhouse.OpenDB(&clickhouse.Options{
+		Protocol: o.Protocol, Addr: o.Addr, Auth: o.Auth, TLS: o.TLS, Settings: o.Settings, Compression: o.Compression,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
+	}), dir)
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	return p, nil
+}
