@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -281,5 +280,3 @@ func killed(t *testing.T, n, kills, rows, perTx int) {
 }
 
 func TestKilled(t *testing.T) { killed(t, 20_000, 3, 400, 500) }
-
-var _ = strings.ToLower
