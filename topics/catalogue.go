@@ -23,9 +23,10 @@ const (
 
 // Sizes that are part of the catalogue. A batch is bounded by the first, which
 // is Kafka's own default and well over MaxRequestBytes; a whole policy is one
-// record, bounded by the second.
+// record, bounded by the last.
 const (
 	MaxMessageBytes       = 1<<20 + 12
+	MaxDLQMessageBytes    = 2 << 20 // the largest record of any other topic, and why it is here
 	MaxConfigMessageBytes = 8 << 20
 )
 
@@ -98,6 +99,17 @@ type Spec struct {
 	Holds        string            `json:"holds"`
 }
 
+// BatchBytes returns how large a batch a topic takes, for producers.
+func (n Names) BatchBytes(topic string) int32 {
+	switch topic {
+	case n.DLQ():
+		return MaxDLQMessageBytes
+	case n.Config():
+		return MaxConfigMessageBytes
+	}
+	return MaxMessageBytes
+}
+
 // Catalogue returns every topic that Weir needs under a policy, in a fixed
 // order. p may be nil: no providers and no limits. The policy decides which
 // providers have topics, how many lanes they have, and how long the decision
@@ -137,7 +149,7 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 	for _, t := range Tiers {
 		add(n.Delay(t.Name), spread, PartitionsFloor, "messages and callbacks that wait "+t.Name, keep(t.Wait+Outage))
 	}
-	add(n.DLQ(), spread, PartitionsFloor, "messages given up on, with why", keep(DLQRetention))
+	add(n.DLQ(), spread, PartitionsFloor, "messages given up on, with why", keep(DLQRetention), map[string]string{"max.message.bytes": strconv.Itoa(MaxDLQMessageBytes)})
 	add(n.Config(), 1, PartitionsFixed, "the policy's revisions, whole", forever(), map[string]string{"max.message.bytes": strconv.Itoa(MaxConfigMessageBytes)})
 	add(n.Health(), 1, PartitionsFloor, "breakers and success rates of providers", compact())
 	add(n.Replies(), cmp.Or(cfg.Replies, defaultReplies), PartitionsFloor, "decisions that waiting HTTP requests asked for", keep(ReplyRetention))

@@ -75,7 +75,7 @@ func (w *world) admit(slot string) (stop func()) {
 	done := make(chan error, 1)
 	go func() {
 		done <- admission.Run(ctx, admission.Config{
-			Stream:     stream.Config{Brokers: w.seeds, TransactionalID: "admission-" + slot, SessionTimeout: 6 * time.Second},
+			Stream:     stream.Config{Brokers: w.seeds, TransactionalID: "admission-" + slot, SessionTimeout: 6 * time.Second, BatchBytes: w.names.BatchBytes},
 			Read:       stream.ReadConfig{Brokers: w.seeds},
 			Names:      w.names,
 			Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions,
@@ -235,6 +235,7 @@ func TestBadInput(t *testing.T) {
 		{"provider that does not exist", `{"channel":"sms","to":"+8613800000001","body":"x","provider":"nope"}`, "rejected", "unknown_provider"},
 		{"broken schema registry prefix", "\x00\x01", "rejected", "bad_schema_registry_prefix"},
 		{"too large", `{"channel":"sms","to":"+8613800000001","body":"` + string(make([]byte, 300<<10)) + `"}`, "rejected", "too_large"},
+		{"as large as Kafka takes", string(make([]byte, 999_000)), "rejected", "too_large"},
 		{"class nobody declared", `{"channel":"sms","to":"+8613800000002","class":"nobody","body":"x"}`, "queued", ""},
 		{"expired", `{"channel":"sms","to":"+8613800000003","body":"x","expires_at":"2020-01-01T00:00:00Z"}`, "expired", "expired"},
 		{"an action not in force", `{"action":"suppress","to":"+8613800000003"}`, "rejected", "not_yet_in_force"},

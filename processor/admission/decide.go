@@ -25,6 +25,7 @@ type input struct {
 	header   func(key string) (string, bool) // headers that are not Weir's
 	env      schemas.Envelope                // Weir's headers; empty on requests, where nobody is trusted
 	appended schemas.Millis
+	foreign  bool // on readmit, but not of Weir's making
 }
 
 // outcome is what one decision does: exactly one event, and what it sends on.
@@ -58,13 +59,16 @@ type message struct {
 // policy in force in it, and the time it stands at; it changes the state's
 // overlay and nothing else.
 func (p *partition) decide(in *input) (outcome, error) {
+	if in.foreign {
+		return p.foreign(in), nil
+	}
 	if in.readmit {
 		switch in.env.Reason {
 		case schemas.ReadmitGiveBack:
 			return p.giveBack(in), nil
 		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale:
 		default:
-			return p.nothing(in, "unknown_reason"), nil
+			return p.foreign(in), nil
 		}
 	}
 	m := p.read(in)

@@ -273,13 +273,13 @@ func (p *partition) giveBack(in *input) outcome {
 	return outcome{event: m.event}
 }
 
-// nothing records that an input changed nothing, so that every offset has its
-// decision.
-func (p *partition) nothing(in *input, why string) outcome {
+// foreign records that a record of readmit is not of Weir's making: it changes
+// nothing, and its bytes go to the DLQ.
+func (p *partition) foreign(in *input) outcome {
 	m := p.read(in)
-	m.event.Kind, m.event.Reason = schemas.KindDecision, why
+	m.event.Kind, m.event.Reason = schemas.KindDecision, "foreign_record"
 	m.event.Decision = p.stamp(schemas.VerdictNothing, &m.source)
-	return outcome{event: m.event}
+	return outcome{event: m.event, send: []send{p.deadLetter(m, "foreign_record", "a record of "+in.source.Topic+" that Weir did not write")}}
 }
 
 // refuse says in an event which limit refused, by the window that opens last.

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,9 +16,9 @@ func isWeirHeader(key string) bool {
 	return len(key) >= len(weirHeader) && strings.EqualFold(key[:len(weirHeader)], weirHeader)
 }
 
-// readInput turns a record into an input. Only a readmit record with broken
-// headers is an error: Weir alone writes there.
-func readInput(r *kgo.Record, readmit bool) (*input, error) {
+// readInput turns a record into an input. A readmit record whose headers are no
+// envelope is foreign: Weir alone writes there.
+func readInput(r *kgo.Record, readmit bool) *input {
 	in := &input{
 		source:   schemas.Source{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset},
 		readmit:  readmit,
@@ -37,11 +36,11 @@ func readInput(r *kgo.Record, readmit bool) (*input, error) {
 	if readmit {
 		for _, h := range r.Headers {
 			if err := in.env.Set(h.Key, string(h.Value)); err != nil {
-				return nil, fmt.Errorf("%s: %w", in.source, err)
+				in.foreign = true
 			}
 		}
 	}
-	return in, nil
+	return in
 }
 
 // record makes the Kafka record of a send: the input's bytes and foreign

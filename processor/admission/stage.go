@@ -144,10 +144,7 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
 		}
 		s.status(tx, p.num, &e)
 	}
-	in, err := readInput(r, readmit)
-	if err != nil {
-		return stream.Fatal(err)
-	}
+	in := readInput(r, readmit)
 	o, err := p.decide(in)
 	if err != nil {
 		return stream.Fatal(fmt.Errorf("%s: %w", in.source, err))

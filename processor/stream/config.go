@@ -38,6 +38,9 @@ type Config struct {
 	// nothing. New records end it at once; a partition that is resumed does
 	// not, it joins the next fetch. Default 250 ms.
 	FetchMaxWait time.Duration
+	// BatchBytes is how large a batch each topic takes (max.message.bytes);
+	// nil is the client's default for all.
+	BatchBytes func(topic string) int32
 	// Linger is how long the producer waits to fill a batch. Default 0: a
 	// commit flushes anyway.
 	Linger time.Duration

@@ -56,6 +56,10 @@ func (k *Waker) disarm() {
 // pause of this one: after a pause, one new client is enough.
 const fencedAgain = time.Minute
 
+// maxFailures is how often in a row a stage may fail for a reason that a new
+// start may mend, such as a restore from a broker that went away.
+const maxFailures = 5
+
 // Run reads cfg.Topics and drives the stage that newStage makes, until ctx ends
 // (then it finishes the transaction under way and returns nil) or something
 // fatal happens. After an unknown outcome or a lost session it closes the
@@ -72,6 +76,7 @@ func Run(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) 
 		waker = &Waker{}
 	}
 	var lastFenced time.Time
+	failures := 0
 	backoff := 100 * time.Millisecond
 	for {
 		started := time.Now()
@@ -84,11 +89,14 @@ func Run(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) 
 				return fmt.Errorf("stream %s: %w", cfg.Group, err)
 			}
 			lastFenced = time.Now()
-		case !errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, errFatal) || failures >= maxFailures:
 			return fmt.Errorf("stream %s: %w", cfg.Group, err)
+		default:
+			failures++
 		}
-		if time.Since(started) > 30*time.Second {
-			backoff = 100 * time.Millisecond
+		if time.Since(started) > time.Minute {
+			backoff, failures = 100*time.Millisecond, 0
 		}
 		cfg.Logger.Warn("stream restarts from its log", "group", cfg.Group, "error", err, "in", backoff)
 		select {
@@ -170,6 +178,9 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) { w.setRevoked() }),
 		kgo.OnOffsetsFetched(w.offsetsFetched),
 		kgo.AdjustFetchOffsetsFn(w.assign),
+	}
+	if cfg.BatchBytes != nil {
+		opts = append(opts, kgo.ProducerBatchMaxBytesFn(cfg.BatchBytes))
 	}
 	w.session, err = kgo.NewGroupTransactSession(append(opts, cfg.Options...)...)
 	if err != nil {
