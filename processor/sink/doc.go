@@ -15,7 +15,7 @@
 // A token is remembered for a number of inserts only, so a plan expires. After
 // that, and where there is no plan although rows may exist (the group's offsets
 // were lost, or set by hand), the sink asks ClickHouse which offsets of the
-// range it has, plans anew, and inserts the others.
+// range it has, and plans each run of the others under a token of its own.
 //
 // It does not do this: it writes nothing to Kafka but its group's offsets, so it
 // needs no transactions; it changes no event (what cannot be decoded becomes a

@@ -17,40 +17,20 @@ import (
 // whole of a plan's life.
 const tryWithin = time.Minute
 
-// loaded is what became of a plan.
-type loaded struct {
-	clear bool // ClickHouse has nothing of the partition at or above the plan's end
-}
-
-// load makes the plan true: on nil every one of its rows is in ClickHouse, once.
-// On an error nothing is known, and the same call may be made again until the
-// plan expires.
-func load(ctx context.Context, conn driver.Conn, key []byte, p Plan, recs []*kgo.Record) (loaded, error) {
+// load makes the plan true: on nil every one of its records is a row, once. On
+// an error nothing is known, and the same call may be made again until the plan
+// expires.
+func load(ctx context.Context, conn driver.Conn, key []byte, p Plan, recs []*kgo.Record) error {
 	// Nobody inserts under a token that may have been forgotten.
 	ctx, cancel := context.WithDeadline(ctx, p.Expires.Time())
 	defer cancel()
 	ctx, cancelTry := context.WithTimeout(ctx, tryWithin)
 	defer cancelTry()
-	var (
-		out     loaded
-		present map[int64]struct{}
-	)
-	if p.Try > 0 {
-		var err error
-		if present, out.clear, err = presentOffsets(ctx, conn, p); err != nil {
-			return out, err
-		}
-	}
 	b := NewBlock(key)
 	for _, r := range recs {
-		if _, ok := present[r.Offset]; !ok {
-			b.Append(Record{Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp), Value: r.Value})
-		}
+		b.Append(Record{Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp), Value: r.Value})
 	}
-	if b.Rows() == 0 {
-		return out, nil
-	}
-	return out, insert(ctx, conn, p, b)
+	return insert(ctx, conn, p, b)
 }
 
 // insert sends the block in one statement. Each of its settings is one without
@@ -90,15 +70,17 @@ func insert(ctx context.Context, conn driver.Conn, p Plan, b *Block) error {
 	return nil
 }
 
-// presentOffsets asks which offsets of the plan's range ClickHouse has, and
-// whether it has none at or above the range's end.
-func presentOffsets(ctx context.Context, conn driver.Conn, p Plan) (map[int64]struct{}, bool, error) {
-	present := make(map[int64]struct{})
+// present asks which offsets of a partition in [from, to) ClickHouse has, and
+// whether it has none at or above to.
+func present(ctx context.Context, conn driver.Conn, partition int32, from, to int64) (offsets map[int64]struct{}, none bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tryWithin)
+	defer cancel()
+	offsets = make(map[int64]struct{})
 	rows, err := conn.Query(ctx, `
 		SELECT status_offset FROM status_events WHERE status_partition = $1 AND status_offset >= $2 AND status_offset < $3
 		UNION ALL
 		SELECT status_offset FROM decisions WHERE kind = 'decision' AND status_partition = $1 AND status_offset >= $2 AND status_offset < $3`,
-		p.Partition, p.From, p.To)
+		partition, from, to)
 	if err != nil {
 		return nil, false, fmt.Errorf("ask which rows are there: %w", err)
 	}
@@ -108,7 +90,7 @@ func presentOffsets(ctx context.Context, conn driver.Conn, p Plan) (map[int64]st
 		if err := rows.Scan(&at); err != nil {
 			return nil, false, fmt.Errorf("ask which rows are there: %w", err)
 		}
-		present[at] = struct{}{}
+		offsets[at] = struct{}{}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, false, fmt.Errorf("ask which rows are there: %w", err)
@@ -117,9 +99,9 @@ func presentOffsets(ctx context.Context, conn driver.Conn, p Plan) (map[int64]st
 	err = conn.QueryRow(ctx, `
 		SELECT (SELECT count() FROM status_events WHERE status_partition = $1 AND status_offset >= $2)
 		     + (SELECT count() FROM decisions WHERE kind = 'decision' AND status_partition = $1 AND status_offset >= $2)`,
-		p.Partition, p.To).Scan(&above)
+		partition, to).Scan(&above)
 	if err != nil {
-		return nil, false, fmt.Errorf("ask for rows beyond the plan: %w", err)
+		return nil, false, fmt.Errorf("ask for rows beyond the range: %w", err)
 	}
-	return present, above == 0, nil
+	return offsets, above == 0, nil
 }

@@ -14,6 +14,7 @@ type phase string
 const (
 	gathering phase = "gathering" // nothing is planned
 	rereading phase = "rereading" // a former owner's plan is known, and its records are being read again
+	looking   phase = "looking"   // rows of a range may be in ClickHouse though no token would say so: it is asked
 	planning  phase = "planning"  // a plan is made and not yet committed: nothing may be inserted
 	inserting phase = "inserting" // the plan is committed, the insert is under way or will be tried again
 )
@@ -38,7 +39,7 @@ type partition struct {
 	phase phase
 	from  int64 // everything below is in ClickHouse
 	dirty bool  // from is not committed yet
-	doubt bool  // rows at or above from may be in ClickHouse though no plan says so
+	doubt int64 // rows below it may be in ClickHouse already: look before planning
 
 	plan Plan
 	rows []*kgo.Record // of the plan
@@ -57,11 +58,11 @@ type partition struct {
 }
 
 // newPartition is a partition just assigned. A plan without a range is a
-// confirmation; doubt says that the group did not know where it stood.
-func newPartition(topic string, plan Plan, doubt bool, lim limits) *partition {
+// confirmation.
+func newPartition(topic string, plan Plan, lim limits) *partition {
 	p := &partition{
 		id: plan.Partition, topic: topic, lim: lim, phase: gathering,
-		from: plan.From, read: plan.From, doubt: doubt,
+		from: plan.From, read: plan.From, doubt: plan.Doubt,
 	}
 	if plan.planned() {
 		p.plan, p.phase = plan, rereading
@@ -93,9 +94,9 @@ func (p *partition) reread(now time.Time) {
 	}
 	p.take(n, now)
 	p.phase = inserting
-	if p.plan.Encoder != EncoderVersion {
+	if p.plan.Encoder != EncoderVersion || n == 0 {
 		// The same token must not carry other rows.
-		p.replan(schemas.MillisOf(now))
+		p.look()
 	}
 }
 
@@ -131,15 +132,22 @@ func (p *partition) makePlan(now time.Time, pressed bool) {
 		bytes += size(p.next[n])
 		n++
 	}
-	p.plan = Plan{
-		Topic: p.topic, Partition: p.id, From: p.from, To: p.next[n-1].Offset + 1,
-		Encoder: EncoderVersion, Expires: schemas.MillisOf(now.Add(p.lim.life)),
-	}
-	if p.doubt {
-		p.plan.Try = 1
-	}
+	to := p.next[n-1].Offset + 1
 	p.take(n, now)
 	p.cut = now
+	if p.from < p.doubt {
+		p.look()
+		return
+	}
+	p.planTo(to, 0, now)
+}
+
+// planTo plans the rows taken. With a try of its own a token is another one.
+func (p *partition) planTo(to, try int64, now time.Time) {
+	p.plan = Plan{
+		Topic: p.topic, Partition: p.id, From: p.from, To: to, Encoder: EncoderVersion,
+		Expires: schemas.MillisOf(now.Add(p.lim.life)), Try: try, Doubt: p.doubt,
+	}
 	p.phase = planning
 }
 
@@ -155,19 +163,65 @@ func (p *partition) take(n int, now time.Time) {
 	p.arrived = now
 }
 
-// replan makes the plan's next try, which inserts only what ClickHouse lacks.
-func (p *partition) replan(now schemas.Millis) {
-	p.plan.Try++
-	p.plan.Encoder = EncoderVersion
-	p.plan.Expires = now.Add(p.lim.life)
-	p.phase = planning
+// look asks ClickHouse before anything is planned. What is committed stays: a
+// new owner comes to the same question.
+func (p *partition) look() {
+	p.doubt = max(p.doubt, p.plan.To)
+	p.plan = Plan{}
+	p.phase = looking
+	p.failures, p.retryAt = 0, time.Time{}
 }
 
-// expire replaces a plan whose token may have been forgotten, once no insert of
-// it can be under way.
+// looked is told which offsets of the rows taken ClickHouse has, and whether it
+// has none above them. Leading rows that are there are confirmed; a leading run
+// of rows that are not becomes a plan, so that a token always stands for every
+// record of its range; the rest is looked at again. It returns how many records
+// were confirmed.
+func (p *partition) looked(present map[int64]struct{}, none bool, now time.Time) int {
+	there := func(i int) bool { _, ok := present[p.rows[i].Offset]; return ok }
+	n := 0
+	for n < len(p.rows) && there(n) == there(0) {
+		n++
+	}
+	if none {
+		p.doubt = p.from
+		if len(p.rows) > 0 {
+			p.doubt = p.rows[len(p.rows)-1].Offset + 1
+		}
+	}
+	p.failures, p.retryAt = 0, time.Time{}
+	p.giveBack(n)
+	if n == 0 || there(0) {
+		if n > 0 {
+			p.from = p.rows[n-1].Offset + 1
+		}
+		p.rows, p.rowsBytes = nil, 0
+		p.phase, p.dirty = gathering, true
+		p.cut = time.Time{}
+		return n
+	}
+	// The time makes the token a new one. It is part of the plan, so whoever
+	// goes on with the plan has the same.
+	p.planTo(p.rows[n-1].Offset+1, now.UnixMilli(), now)
+	return 0
+}
+
+// giveBack returns all rows taken but the first n to those that are not planned.
+func (p *partition) giveBack(n int) {
+	back := p.rows[n:]
+	p.next = append(append(make([]*kgo.Record, 0, len(back)+len(p.next)), back...), p.next...)
+	p.rows = p.rows[:n:n]
+	for _, r := range back {
+		p.rowsBytes -= size(r)
+		p.nextBytes += size(r)
+	}
+}
+
+// expire leaves a plan whose token may have been forgotten, once no insert of it
+// can be under way.
 func (p *partition) expire(now time.Time) {
 	if p.phase == inserting && !p.running && schemas.MillisOf(now) >= p.plan.Expires.Add(p.lim.grace) {
-		p.replan(schemas.MillisOf(now))
+		p.look()
 	}
 }
 
@@ -177,8 +231,8 @@ func (p *partition) position() (Plan, bool) {
 	case planning:
 		return p.plan, true
 	case gathering:
-		return Plan{Topic: p.topic, Partition: p.id, From: p.from, To: p.from}, p.dirty
-	case rereading, inserting:
+		return Plan{Topic: p.topic, Partition: p.id, From: p.from, To: p.from, Doubt: p.doubt}, p.dirty
+	case rereading, looking, inserting:
 		return Plan{}, false
 	}
 	return Plan{}, false
@@ -192,8 +246,12 @@ func (p *partition) committed() {
 	}
 }
 
-// wants is when the next insert is to be tried; false when there is none to try.
+// wants is when ClickHouse is to be asked, or sent the plan's rows, next; false
+// when it is not.
 func (p *partition) wants(now time.Time) (time.Time, bool) {
+	if p.phase == looking && !p.running {
+		return p.retryAt, true
+	}
 	if p.phase != inserting || p.running {
 		return time.Time{}, false
 	}
@@ -216,19 +274,15 @@ func (p *partition) wakes(now time.Time) (time.Time, bool) {
 	return p.due()
 }
 
-// inserted is told that every row of the plan is in ClickHouse. clear says that
-// ClickHouse has nothing at or above the plan's end.
-func (p *partition) inserted(clear bool) {
+// inserted is told that every row of the plan is in ClickHouse.
+func (p *partition) inserted() {
 	p.from = p.plan.To
 	p.rows, p.rowsBytes, p.plan = nil, 0, Plan{}
 	p.phase, p.dirty = gathering, true
 	p.failures, p.retryAt = 0, time.Time{}
-	if clear {
-		p.doubt = false
-	}
 }
 
-// failed is told that an insert failed, or may have.
+// failed is told that an insert failed, or may have, or that there was no answer.
 func (p *partition) failed(retryAt time.Time) {
 	p.failures++
 	p.retryAt = retryAt

@@ -27,7 +27,8 @@ type Plan struct {
 	From, To  int64
 	Encoder   int            // EncoderVersion of the rows
 	Expires   schemas.Millis // until then the token is sure to be remembered, and nobody inserts after it
-	Try       int            // 0: insert all. Above: the plan before expired; insert what ClickHouse lacks
+	Try       int64          // 0, or what makes the token another one than that of an expired plan
+	Doubt     int64          // rows below it may be in ClickHouse though no plan says so; 0 is none
 }
 
 // planned reports whether p is more than a confirmation.
@@ -37,8 +38,7 @@ func (p Plan) planned() bool { return p.To > p.From }
 func (p Plan) Token() string {
 	t := fmt.Sprintf("%s/%d/%d-%d", p.Topic, p.Partition, p.From, p.To)
 	if p.Try > 0 {
-		// What is missing may be other rows than those of the try before.
-		t += "/" + strconv.Itoa(p.Try)
+		t += "/" + strconv.FormatInt(p.Try, 10)
 	}
 	return t
 }
@@ -52,11 +52,14 @@ const (
 // Metadata is the plan as an offset commit's metadata. The offset committed with
 // it is From.
 func (p Plan) Metadata() string {
-	if !p.planned() {
-		return metadataMark + " " + metadataVersion + " topic=" + p.Topic
+	m := metadataMark + " " + metadataVersion + " topic=" + p.Topic
+	if p.planned() {
+		m += fmt.Sprintf(" to=%d encoder=%d expires=%d try=%d", p.To, p.Encoder, int64(p.Expires), p.Try)
 	}
-	return fmt.Sprintf("%s %s topic=%s to=%d encoder=%d expires=%d try=%d",
-		metadataMark, metadataVersion, p.Topic, p.To, p.Encoder, int64(p.Expires), p.Try)
+	if p.Doubt > p.From {
+		m += " doubt=" + strconv.FormatInt(p.Doubt, 10)
+	}
+	return m
 }
 
 var (
@@ -97,10 +100,12 @@ func ParseMetadata(partition int32, offset int64, metadata string) (Plan, error)
 		case "expires":
 			p.Expires = schemas.Millis(n)
 		case "try":
-			p.Try = int(n)
+			p.Try = n
+		case "doubt":
+			p.Doubt = n
 		}
 	}
-	if p.To < p.From || p.Try < 0 || p.Topic == "" || len(metadata) > maxMetadata {
+	if p.To < p.From || p.Try < 0 || p.Doubt < 0 || p.Topic == "" || len(metadata) > maxMetadata {
 		return Plan{}, ErrForeignMetadata
 	}
 	return p, nil

@@ -137,12 +137,13 @@ type position struct {
 	metadata string
 }
 
-// result is the end of one try of an insert.
+// result is the end of one try of an insert, or of a look.
 type result struct {
-	p    *partition
-	plan Plan
-	out  loaded
-	err  error
+	p       *partition
+	looked  bool
+	present map[int64]struct{}
+	none    bool
+	err     error
 }
 
 func (s *sink) run(ctx context.Context) (err error) {
@@ -334,11 +335,11 @@ func (s *sink) rebalance() error {
 		s.dropAll()
 	}
 	for id, at := range assigned {
-		plan, doubt, err := s.standing(id, at)
+		plan, err := s.standing(id, at)
 		if err != nil {
 			return err
 		}
-		s.parts[id] = newPartition(s.topic, plan, doubt, s.cfg.limits())
+		s.parts[id] = newPartition(s.topic, plan, s.cfg.limits())
 		s.ledger.start(id)
 		if plan.planned() {
 			s.cfg.Logger.Info("a planned insert is taken over", "partition", id, "from", plan.From, "to", plan.To, "try", plan.Try)
@@ -347,24 +348,23 @@ func (s *sink) rebalance() error {
 	return nil
 }
 
-// standing reads where the group stands in a partition, and whether rows beyond
-// it may be in ClickHouse.
-func (s *sink) standing(id int32, at position) (plan Plan, doubt bool, err error) {
-	plan, err = ParseMetadata(id, at.offset, at.metadata)
+// standing reads where the group stands in a partition.
+func (s *sink) standing(id int32, at position) (Plan, error) {
+	plan, err := ParseMetadata(id, at.offset, at.metadata)
 	switch {
 	case errors.Is(err, ErrForeignMetadata):
 		if at.offset >= 0 {
 			s.cfg.Logger.Warn("the group's offset was not set by a sink: rows that are there already are left out", "partition", id, "offset", at.offset)
 		}
 		start := max(at.offset, 0)
-		return Plan{Topic: s.topic, Partition: id, From: start, To: start}, true, nil
+		return Plan{Topic: s.topic, Partition: id, From: start, To: start, Doubt: math.MaxInt64}, nil
 	case err != nil:
-		return Plan{}, false, fmt.Errorf("partition %d: %w", id, err)
+		return Plan{}, fmt.Errorf("partition %d: %w", id, err)
 	case plan.Topic != s.topic:
-		return Plan{}, false, fmt.Errorf("%w: group %s stands in topic %s and %s is now %s: delete the group, and the old topic's rows or the database",
+		return Plan{}, fmt.Errorf("%w: group %s stands in topic %s and %s is now %s: delete the group, and the old topic's rows or the database",
 			ErrTopicAnew, Group(s.cfg.Names), plan.Topic, s.name, s.topic)
 	}
-	return plan, false, nil
+	return plan, nil
 }
 
 func (s *sink) dropAll() {
@@ -390,17 +390,23 @@ func (s *sink) collect(now time.Time) {
 			if s.parts[r.p.id] != r.p {
 				continue // not ours any more
 			}
+			p := r.p
 			if r.err != nil {
-				wait := backoff(r.p.failures)
-				r.p.failed(now.Add(wait))
+				wait := backoff(p.failures)
+				p.failed(now.Add(wait))
 				s.metrics.failures.Inc()
-				s.cfg.Logger.Warn("insert into ClickHouse failed; it will be sent again", "partition", r.p.id,
-					"from", r.plan.From, "to", r.plan.To, "try", r.plan.Try, "failures", r.p.failures, "error", r.err, "retry_in", wait)
+				s.cfg.Logger.Warn("ClickHouse did not take or tell what it was asked; it is tried again", "partition", p.id, "phase", p.phase,
+					"from", p.from, "to", p.plan.To, "try", p.plan.Try, "failures", p.failures, "error", r.err, "retry_in", wait)
 				continue
 			}
-			s.ledger.loaded(r.p.id, r.plan.To, r.p.rows, now)
-			s.metrics.rows.Add(float64(len(r.p.rows)))
-			r.p.inserted(r.out.clear)
+			confirmed := p.rows
+			if r.looked {
+				confirmed = confirmed[:p.looked(r.present, r.none, now)]
+			} else {
+				p.inserted()
+			}
+			s.ledger.loaded(p.id, p.from, confirmed, now)
+			s.metrics.rows.Add(float64(len(confirmed)))
 		default:
 			return
 		}
@@ -471,11 +477,18 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 		p.running = true
 		insertCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		s.cancels[p] = cancel
-		plan, rows := p.plan, p.rows
-		plan.Partition = id
+		plan, rows, r := p.plan, p.rows, result{p: p, looked: p.phase == looking}
+		from, to := p.from, p.from
+		if len(rows) > 0 {
+			to = rows[len(rows)-1].Offset + 1
+		}
 		s.inserts.Go(func() {
-			out, err := load(insertCtx, s.conn, s.cfg.HashKey, plan, rows)
-			s.results <- result{p: p, plan: plan, out: out, err: err} // has room for all that run
+			if r.looked {
+				r.present, r.none, r.err = present(insertCtx, s.conn, id, from, to)
+			} else {
+				r.err = load(insertCtx, s.conn, s.cfg.HashKey, plan, rows)
+			}
+			s.results <- r // has room for all that run
 			s.wakeUp()
 		})
 	}
