@@ -1,0 +1,139 @@
+package lane
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// callKey names a permit: a dispatch record, and the time of the permit on it.
+type callKey struct {
+	topic     string
+	partition int32
+	offset    int64
+	permit    schemas.Millis
+}
+
+// flight is a call that this process made and whose outcome is not known to be
+// committed.
+type flight struct {
+	answered bool
+	answer   answer
+	at       time.Time // when it was answered
+}
+
+// landed is a call's outcome on its way to the owner of the state.
+type landed struct {
+	key    callKey
+	answer answer
+	took   time.Duration
+}
+
+// calls are the calls of one Run. They outlive a stage: when a client is
+// rebuilt, outcomes in hand and calls under way are found again by their
+// permit. All fields belong to the stream's goroutine, but for those that say
+// otherwise.
+type calls struct {
+	provider provider.Provider
+	waker    *stream.Waker
+	ctx      context.Context // ends when calls must
+	wg       sync.WaitGroup
+	landed   chan landed // never blocks: as large as concurrency can be
+
+	flights map[callKey]*flight
+	flying  int
+	// open are the permits of the open transaction. If a stage is thrown away
+	// with them, the transaction's end is unknown, but that they were never
+	// called is certain.
+	open     []callKey
+	uncalled map[callKey]bool
+
+	stopping atomic.Bool // any goroutine
+}
+
+// keepAnswered is how long an outcome is kept whose lane went elsewhere.
+const keepAnswered = 2 * time.Minute
+
+func newCalls(ctx context.Context, p provider.Provider, w *stream.Waker) *calls {
+	return &calls{
+		provider: p, waker: w, ctx: ctx,
+		landed:  make(chan landed, schemas.MaxConcurrency),
+		flights: make(map[callKey]*flight), uncalled: make(map[callKey]bool),
+	}
+}
+
+// start makes the call unless its permit has expired: a process that was
+// paused must not call on a lane that may be another's by now.
+func (c *calls) start(it *item, expires time.Time, timeout time.Duration, now func() time.Time) {
+	c.flights[it.key] = &flight{}
+	c.flying++
+	key, call := it.key, it.call
+	c.wg.Go(func() {
+		began := now()
+		if !began.Before(expires) {
+			c.landed <- landed{key: key, answer: answer{uncalled: true}}
+			c.waker.Wake()
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, timeout)
+		o := c.provider.Send(ctx, &call)
+		cancel()
+		c.landed <- landed{key: key, answer: answer{outcome: o}, took: now().Sub(began)}
+		c.waker.Wake()
+	})
+}
+
+// collect takes the outcomes that have arrived and hands each to fn.
+func (c *calls) collect(now time.Time, fn func(landed)) {
+	for {
+		select {
+		case l := <-c.landed:
+			if f := c.flights[l.key]; f != nil && !f.answered {
+				f.answered, f.answer, f.at = true, l.answer, now
+				c.flying--
+			}
+			fn(l)
+		default:
+			return
+		}
+	}
+}
+
+// abandon takes note that a stage was thrown away.
+func (c *calls) abandon() {
+	for _, k := range c.open {
+		c.uncalled[k] = true
+	}
+	c.open = c.open[:0]
+}
+
+// forget drops what is settled for a permit.
+func (c *calls) forget(key callKey) {
+	if f := c.flights[key]; f != nil && !f.answered {
+		c.flying--
+	}
+	delete(c.flights, key)
+	delete(c.uncalled, key)
+}
+
+// sweep drops outcomes that nobody came for.
+func (c *calls) sweep(now time.Time) {
+	for k, f := range c.flights {
+		if f.answered && now.Sub(f.at) > keepAnswered {
+			delete(c.flights, k)
+		}
+	}
+}
+
+// forgetAnswered drops a call whose outcome stands in the journal.
+func (c *calls) forgetAnswered(key callKey) {
+	if f := c.flights[key]; f != nil && f.answered {
+		delete(c.flights, key)
+	}
+	delete(c.uncalled, key)
+}

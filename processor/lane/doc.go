@@ -1,0 +1,32 @@
+// Package lane calls providers: every call paced, permitted in the journal
+// before it is made, and accounted for after.
+//
+// One loop a provider (package stream) reads its four dispatch topics and
+// writes, in one transaction, permits and outcomes to the provider's journal,
+// statuses to weir.status, retries to the delay topics, what is given up on to
+// weir.dlq, and what admission must judge again to weir.readmit. Calls start
+// when the transaction with their permit has committed, and at no other time.
+//
+// The journal is the whole state. From it a new owner knows the pace (times of
+// permits), what is in doubt (permits without outcome) and what is finished
+// beyond the position of the group, which is the low-water mark: everything
+// below it is finished.
+//
+// The rooms:
+//
+//	pace.go       PURE when the next permit may be given
+//	choose.go     PURE which queue is next
+//	settle.go     PURE what becomes of a message after a call
+//	journal.go    the journal's records, and the text beside the group's positions
+//	queue.go      one dispatch partition: what waits, and the low-water mark
+//	stage.go      the transaction: permits and outcomes
+//	restore.go    from the journal back to state
+//	calls.go      calls under way: they outlive a stage
+//	write.go      Kafka records out
+//	lane.go       Run: one provider
+//	supervise.go  one Run for each provider of the policy
+//
+// It decides about no limit and no route, keeps no timer of a message, and
+// does not create topics. A provider that is taken out of the policy stops; it
+// does not drain yet.
+package lane

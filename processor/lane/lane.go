@@ -1,0 +1,144 @@
+package lane
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Config is what lanes need to run.
+type Config struct {
+	Stream          stream.Config // brokers, transactional id, client; topics and group are set here
+	Read            stream.ReadConfig
+	Names           topics.Names
+	Provider        string // its name; Supervise sets it
+	Partitions      int32  // N of status and readmit
+	DelayPartitions int32  // of each delay topic
+	DLQPartitions   int32
+	Policy          *policy.Watcher
+	Open            func(schemas.Provider) (provider.Provider, error)
+	// PermitLife is how long after its permit a call may start. It must be
+	// shorter than the group's session: half of it when 0.
+	PermitLife time.Duration
+	// Grace is how long calls under way may take to end when ctx does; then
+	// they are cut off, and are in doubt. Default 5 s.
+	Grace   time.Duration
+	Now     func() time.Time
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Validate reports what is missing.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Provider == "" || c.Policy == nil || c.Open == nil {
+		errs = append(errs, errors.New("provider, policy and open are required"))
+	}
+	if c.Partitions < 1 || c.DelayPartitions < 1 || c.DLQPartitions < 1 {
+		errs = append(errs, errors.New("partition counts of status, delay and dlq are required"))
+	}
+	if c.PermitLife >= c.Stream.SessionTimeout {
+		errs = append(errs, fmt.Errorf("permits live %v: that must be less than the session, %v", c.PermitLife, c.Stream.SessionTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	c.Stream.SessionTimeout = cmp.Or(c.Stream.SessionTimeout, 10*time.Second)
+	c.PermitLife = cmp.Or(c.PermitLife, c.Stream.SessionTimeout/2)
+	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Group is the consumer group of a provider's lanes under a prefix.
+func Group(names topics.Names, provider string) string { return names.Journal(provider) + ".lane" }
+
+// ErrOpen means that the provider's adapter could not be opened: its settings
+// are wrong, or refer to what is not there.
+var ErrOpen = errors.New("cannot open the provider")
+
+// Run runs one provider's lanes in this process, those that its group assigns
+// here, until ctx ends. Then no permit is given any more, calls under way may
+// take cfg.Grace to end, and their outcomes are committed.
+func Run(ctx context.Context, cfg Config) (err error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("lane %s: %w", cfg.Provider, err)
+	}
+	spec, ok := cfg.Policy.Latest().Policy.Provider(cfg.Provider)
+	if !ok {
+		return fmt.Errorf("lane %s: %w: it is not in the policy", cfg.Provider, ErrOpen)
+	}
+	adapter, err := cfg.Open(spec)
+	if err != nil {
+		return fmt.Errorf("lane %s: %w: %w", cfg.Provider, ErrOpen, err)
+	}
+	defer func() {
+		if cerr := adapter.Close(); cerr != nil {
+			err = errors.Join(err, fmt.Errorf("close provider %s: %w", cfg.Provider, cerr))
+		}
+	}()
+
+	cfg.Stream.Group = Group(cfg.Names, cfg.Provider)
+	cfg.Stream.Logger = cfg.Logger
+	cfg.Stream.MaxPoll = cmp.Or(cfg.Stream.MaxPoll, 1000)
+	cfg.Stream.Topics = nil
+	index := make(map[string]int)
+	for i, q := range queueNames {
+		topic := cfg.Names.Dispatch(cfg.Provider, q)
+		cfg.Stream.Topics = append(cfg.Stream.Topics, topic)
+		index[topic] = i
+	}
+	by := make([]byte, 8)
+	_, _ = rand.Read(by) // never fails
+
+	// The stream outlives ctx: outcomes of calls under way are still to be
+	// committed.
+	streamCtx, quit := context.WithCancel(context.WithoutCancel(ctx))
+	defer quit()
+	callCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
+	waker := &stream.Waker{}
+	c := newCalls(callCtx, adapter, waker)
+	defer c.wg.Wait()
+	defer cut()
+	defer context.AfterFunc(ctx, func() {
+		c.stopping.Store(true)
+		waker.Wake()
+		select {
+		case <-time.After(cfg.Grace):
+			cfg.Logger.Warn("calls under way are cut off", "provider", cfg.Provider, "grace", cfg.Grace)
+			quit()
+		case <-streamCtx.Done():
+		}
+	})()
+
+	m := newMetrics(cfg.Metrics)
+	started := cfg.Now()
+	return stream.Run(streamCtx, cfg.Stream, waker, func(f stream.Fetching) stream.Stage {
+		c.abandon()
+		return &stage{
+			cfg: &cfg, calls: c, metrics: m, fetch: f, quit: quit, by: hex.EncodeToString(by),
+			lanes: make(map[int32]*lanePart), index: index,
+			// Elapsed time is monotonic: a step of the wall clock while this
+			// runs moves no permit.
+			now: func() time.Time { return started.Add(cfg.Now().Sub(started)) },
+		}
+	})
+}

@@ -1,0 +1,578 @@
+package lane_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirhq/weir/processor/lane"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+func always(o provider.Outcome) func(context.Context, provider.Call) provider.Outcome {
+	return func(context.Context, provider.Call) provider.Outcome { return o }
+}
+
+func TestSent(t *testing.T) {
+	r := newRig(t, oneProvider(nil))
+	stop := r.run(r.config("a"))
+	r.dispatch(message{id: "m1", queue: topics.QueueUrgent})
+	got := r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
+	if e := got[1]; e.ProviderMessageID != "pm-m1" || e.Attempt != 1 || e.Provider != "p" || e.Class != "notice" || e.Channel != "sms" ||
+		e.Segments != 1 || e.To != "+8613800000000" || e.Source == nil || e.Source.Partition != 1 || e.AcceptedAt == 0 || e.Tenant != "default" {
+		t.Errorf("%+v", e)
+	}
+	if calls := r.fake.made(); len(calls) != 1 || calls[0].Content.Body != "hello" || calls[0].To != "+8613800000000" || calls[0].Attempt != 1 {
+		t.Errorf("%+v", calls)
+	}
+	j := r.journal()
+	if len(j) != 2 || j[0].Kind != "permit" || j[1].Kind != "outcome" || j[1].Outcome != "accepted" || j[0].Topic != r.names.Dispatch("p", "urgent") {
+		t.Errorf("%+v", j)
+	}
+	r.eventually("the position moves", func() bool { return r.position(topics.QueueUrgent) == 1 })
+	stop()
+	if r.fake.closed != 1 {
+		t.Errorf("closed %d times", r.fake.closed)
+	}
+
+	// A member that comes later finds nothing to do, and then works.
+	r.run(r.config("b"))
+	r.dispatch(message{id: "m2", queue: topics.QueueUrgent})
+	r.statuses("m2", schemas.StatusSending, schemas.StatusSent)
+	if ids := r.fake.ids(); !slices.Equal(ids, []string{"m1", "m2"}) {
+		t.Errorf("called %v", ids)
+	}
+}
+
+// TestIdleLatency prints the time from the dispatch record's acknowledgement to
+// the call: one exactly-once hop.
+func TestIdleLatency(t *testing.T) {
+	r := newRig(t, oneProvider(nil))
+	r.run(r.config("a"))
+	r.dispatch(message{id: "warm"})
+	r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
+	var took []time.Duration
+	for i := range 30 {
+		started := time.Now()
+		r.dispatch(message{id: fmt.Sprint(i), queue: topics.QueueUrgent})
+		r.eventually("called", func() bool { return len(r.fake.made()) == i+2 })
+		r.fake.mu.Lock()
+		took = append(took, r.fake.at[i+1].Sub(started))
+		r.fake.mu.Unlock()
+	}
+	slices.Sort(took)
+	t.Logf("produce to call: p50 %v, most %v", took[15], took[29])
+	if took[15] > time.Second {
+		t.Error("an idle lane takes more than a second")
+	}
+}
+
+func TestRetry(t *testing.T) {
+	r := newRig(t, oneProvider(nil))
+	r.fake.respond = always(provider.Outcome{Kind: provider.Transient, MayBeReceived: true, Code: "http_500", Text: "no"})
+	r.run(r.config("a"))
+	r.dispatch(message{id: "m", change: func(e *schemas.Envelope) { e.Attempt = 1 }})
+	got := r.statuses("m", schemas.StatusSending, schemas.StatusRetrying)
+	e := got[1]
+	if e.Attempt != 2 || e.RetryAt.Sub(e.At) != 30*time.Second || e.ErrorCode != "http_500" || e.Reason != "transient" {
+		t.Errorf("%+v", e)
+	}
+	recs := r.read(r.names.Delay("30s"))
+	if len(recs) != 1 {
+		t.Fatalf("%d records wait", len(recs))
+	}
+	env := r.envelope(recs[0])
+	if env.ID != "m" || env.Attempt != 2 || env.Reason != schemas.ReadmitRetry || env.Return != r.names.Readmit() || env.DueAt != e.RetryAt ||
+		len(env.Place) != 1 || env.Taint != schemas.TaintReceived || env.LastError != "http_500" || env.Key != "+8613800000000" {
+		t.Errorf("%+v", env)
+	}
+	if recs[0].Partition != schemas.PartitionOf(env.Key, others) || recs[0].Headers[0].Key != "traceparent" {
+		t.Errorf("partition %d, headers %v", recs[0].Partition, recs[0].Headers)
+	}
+	if len(r.read(r.names.Readmit())) != 0 || len(r.read(r.names.DLQ())) != 0 {
+		t.Error("something was given back or up")
+	}
+}
+
+// TestGivenUp: what ends unsent leaves its bytes in the DLQ and gives its place
+// back, unless it may have been received.
+func TestGivenUp(t *testing.T) {
+	permanent := provider.Outcome{Kind: provider.Permanent, Code: "http_400", Text: "no"}
+	for _, tt := range []struct {
+		name     string
+		respond  provider.Outcome
+		class    string
+		body     string
+		change   func(*schemas.Envelope)
+		statuses []schemas.Status
+		reason   string
+		dead     bool
+		back     bool
+	}{
+		{name: "permanent", respond: permanent, statuses: []schemas.Status{"sending", "failed"}, reason: "permanent", dead: true, back: true},
+		{name: "permanent after perhaps received", respond: permanent, change: func(e *schemas.Envelope) { e.Taint = schemas.TaintReceived }, statuses: []schemas.Status{"sending", "failed"}, reason: "permanent", dead: true},
+		{name: "permanent after unknown", respond: permanent, change: func(e *schemas.Envelope) { e.Taint = schemas.TaintUnknown }, statuses: []schemas.Status{"sending", "unknown"}, reason: "permanent"},
+		{name: "attempts ran out", respond: provider.Outcome{Kind: provider.Transient, Code: "x"}, change: func(e *schemas.Envelope) { e.Attempt = 3 }, statuses: []schemas.Status{"sending", "failed"}, reason: "attempts_exhausted", dead: true, back: true},
+		{name: "unknown, hold", class: "hold", respond: provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout"}, statuses: []schemas.Status{"sending", "unknown"}, reason: "held"},
+		{name: "expired at its turn", change: func(e *schemas.Envelope) { e.ExpiresAt = e.DecidedAt - 1 }, statuses: []schemas.Status{"expired"}, reason: "expired", back: true},
+		{name: "expired after unknown", change: func(e *schemas.Envelope) { e.ExpiresAt = e.DecidedAt - 1; e.Taint = schemas.TaintUnknown }, statuses: []schemas.Status{"unknown"}, reason: "expired"},
+		{name: "a template that is gone", body: `{"to":"+8613800000000","channel":"sms","template":"gone"}`, statuses: []schemas.Status{"failed"}, reason: "bad_content", dead: true, back: true},
+		{name: "not a request", body: `{`, statuses: []schemas.Status{"failed"}, reason: "bad_content", dead: true, back: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
+			r.fake.respond = always(tt.respond)
+			r.run(r.config("a"))
+			r.dispatch(message{id: "m", class: tt.class, body: tt.body, change: tt.change})
+			got := r.statuses("m", tt.statuses...)
+			if e := got[len(got)-1]; e.Reason != tt.reason {
+				t.Errorf("%+v", e)
+			}
+			dead := r.read(r.names.DLQ())
+			if (len(dead) == 1) != tt.dead || len(dead) > 1 {
+				t.Fatalf("%d records in the DLQ", len(dead))
+			}
+			if tt.dead {
+				env := r.envelope(dead[0])
+				if env.Reason != tt.reason || env.ID != "m" || len(dead[0].Value) == 0 || dead[0].Headers[0].Key != "traceparent" || string(dead[0].Key) != "+8613800000000" {
+					t.Errorf("%+v", env)
+				}
+			}
+			back := r.read(r.names.Readmit())
+			if (len(back) == 1) != tt.back || len(back) > 1 {
+				t.Fatalf("%d records given back", len(back))
+			}
+			if tt.back {
+				env := r.envelope(back[0])
+				if env.Reason != schemas.ReadmitGiveBack || env.ID != "m" || len(env.Place) != 1 || env.Key != "+8613800000000" || env.Tenant != "default" || len(back[0].Value) != 0 || back[0].Partition != schemas.PartitionOf(env.Key, parts) {
+					t.Errorf("%+v", env)
+				}
+			}
+			r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == 1 })
+		})
+	}
+}
+
+func TestUnknownIsResent(t *testing.T) {
+	r := newRig(t, oneProvider(nil))
+	r.fake.respond = always(provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout"})
+	r.run(r.config("a"))
+	r.dispatch(message{id: "m"})
+	r.statuses("m", schemas.StatusSending, schemas.StatusRetrying)
+	recs := r.read(r.names.Delay("5s"))
+	if len(recs) != 1 || r.envelope(recs[0]).Taint != schemas.TaintUnknown {
+		t.Fatalf("%v", recs)
+	}
+}
+
+func TestStaleGoesBack(t *testing.T) {
+	r := newRig(t, oneProvider(nil, schemas.Class{Name: "quick", StaleAfter: schemas.Duration(10 * time.Second)}))
+	r.run(r.config("a"))
+	old := func(e *schemas.Envelope) { e.DecidedAt -= 11_000; e.Attempt = 1; e.Taint = schemas.TaintReceived }
+	r.dispatch(message{id: "m", class: "quick", change: old}, message{id: "n", change: old}) // notice has 60 s
+	r.statuses("n", schemas.StatusSending, schemas.StatusSent)
+	recs := r.read(r.names.Readmit())
+	if len(recs) != 1 {
+		t.Fatalf("%d records", len(recs))
+	}
+	env := r.envelope(recs[0])
+	if env.ID != "m" || env.Reason != schemas.ReadmitStale || env.Attempt != 1 || len(env.Place) != 1 || env.Taint != schemas.TaintReceived || len(recs[0].Value) == 0 {
+		t.Errorf("%+v", env)
+	}
+	if ids := r.fake.ids(); !slices.Equal(ids, []string{"n"}) {
+		t.Errorf("called %v", ids)
+	}
+	if j := r.journal(); j[0].Outcome != "stale" || j[0].ID != "m" {
+		t.Errorf("%+v", j)
+	}
+}
+
+// TestStaleNoFasterThanPace: a stale backlog goes back at the pace, and costs
+// no call its turn.
+func TestStaleNoFasterThanPace(t *testing.T) {
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Pace = []schemas.Window{window(5, 300*time.Millisecond)} }))
+	var ms []message
+	for i := range 15 {
+		ms = append(ms, message{id: fmt.Sprint("s", i), change: func(e *schemas.Envelope) { e.DecidedAt -= 100_000 }})
+	}
+	for i := range 15 {
+		ms = append(ms, message{id: fmt.Sprint("u", i), queue: topics.QueueUrgent})
+	}
+	r.dispatch(ms...)
+	started := time.Now()
+	r.run(r.config("a"))
+	r.eventually("all done", func() bool { return len(r.fake.made()) == 15 && len(r.read(r.names.Readmit())) == 15 })
+	if took := time.Since(started); took < 600*time.Millisecond || took > 3*time.Second {
+		t.Errorf("took %v", took)
+	}
+	var back []schemas.Millis
+	for _, e := range r.journal() {
+		if e.Outcome == "stale" {
+			back = append(back, e.T)
+		}
+	}
+	judge(t, back, 5, 300*time.Millisecond)
+}
+
+func window(n int64, d time.Duration) schemas.Window {
+	return schemas.Window{Kind: schemas.WindowRolling, N: n, Length: d}
+}
+
+// judge fails when any window of d holds more than n of the times.
+func judge(t *testing.T, times []schemas.Millis, n int, d time.Duration) {
+	t.Helper()
+	for i, last := range times {
+		in := 0
+		for _, at := range times[:i+1] {
+			if last.Sub(at) < d {
+				in++
+			}
+		}
+		if in > n {
+			t.Errorf("%d in the %v before %v; the pace is %d", in, d, last, n)
+		}
+	}
+}
+
+func TestThrottledLaneIsSilent(t *testing.T) {
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }))
+	r.fake.respond = func(_ context.Context, c provider.Call) provider.Outcome {
+		if c.ID == "m1" {
+			return provider.Outcome{Kind: provider.Throttled, RetryAfter: 700 * time.Millisecond, Code: "http_429"}
+		}
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	r.run(r.config("a"))
+	r.dispatch(message{id: "m1"}, message{id: "m2"})
+	r.statuses("m2", schemas.StatusSending, schemas.StatusSent)
+	r.statuses("m1", schemas.StatusSending, schemas.StatusRetrying)
+	if gap := r.fake.at[1].Sub(r.fake.at[0]); gap < 690*time.Millisecond {
+		t.Errorf("the next call came after %v", gap)
+	}
+}
+
+// TestPaceAcrossRestarts: the permits of two processes, one after the other,
+// keep the pace as one.
+func TestPaceAcrossRestarts(t *testing.T) {
+	r := newRig(t, oneProvider(func(p *schemas.Provider) {
+		p.Pace = []schemas.Window{window(5, 500*time.Millisecond), window(12, 2*time.Second)}
+	}))
+	var ms []message
+	for i := range 30 {
+		ms = append(ms, message{id: fmt.Sprint(i)})
+	}
+	r.dispatch(ms...)
+	for i := range 3 {
+		stop := r.run(r.config(fmt.Sprint("a", i)))
+		r.eventually("some calls", func() bool { return len(r.fake.made()) >= 8*(i+1) })
+		stop()
+	}
+	r.run(r.config("z"))
+	r.eventually("all calls", func() bool { return len(r.fake.made()) == 30 })
+	var permits []schemas.Millis
+	for _, e := range r.journal() {
+		if e.Kind == "permit" {
+			permits = append(permits, e.T)
+		}
+	}
+	if len(permits) != 30 {
+		t.Fatalf("%d permits", len(permits))
+	}
+	judge(t, permits, 5, 500*time.Millisecond)
+	judge(t, permits, 12, 2*time.Second)
+	if took := permits[29].Sub(permits[0]); took > 6*time.Second {
+		t.Errorf("the pace allows them in 4.5 s or so, they took %v", took)
+	}
+}
+
+func TestConcurrencyIsBounded(t *testing.T) {
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 3 }))
+	release := make(chan struct{})
+	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+		<-release
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	r.run(r.config("a"))
+	var ms []message
+	for i := range 20 {
+		ms = append(ms, message{id: fmt.Sprint(i)})
+	}
+	r.dispatch(ms...)
+	r.eventually("three calls", func() bool { return len(r.fake.made()) == 3 })
+	close(release)
+	r.eventually("all calls", func() bool { return len(r.fake.made()) == 20 })
+	if r.fake.most != 3 {
+		t.Errorf("%d calls at once", r.fake.most)
+	}
+}
+
+func TestUrgentBeforeBulk(t *testing.T) {
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }))
+	release := make(chan struct{})
+	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+		<-release
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	r.run(r.config("a"))
+	var ms []message
+	for i := range 40 {
+		ms = append(ms, message{id: fmt.Sprint("bulk", i), queue: topics.QueueBulk})
+	}
+	r.dispatch(ms...)
+	r.eventually("bulk begins", func() bool { return len(r.fake.made()) == 1 })
+	ms = nil
+	for i := range 20 {
+		ms = append(ms, message{id: fmt.Sprint("urgent", i), queue: topics.QueueUrgent})
+	}
+	r.dispatch(ms...)
+	close(release)
+	r.eventually("all calls", func() bool { return len(r.fake.made()) == 60 })
+	ids := r.fake.ids()
+	from := slices.Index(ids, "urgent0")
+	bulk := 0
+	for _, id := range ids[from:slices.Index(ids, "urgent19")] {
+		if id[0] == 'b' {
+			bulk++
+		}
+	}
+	if bulk < 1 || bulk > 3 {
+		t.Errorf("%d bulk calls among 20 urgent ones, want one or two of ten: %v", bulk, ids)
+	}
+}
+
+// TestInDoubt: a permit without outcome, whose process is gone. With hold the
+// message ends unknown and is never called; with resend it is tried again; and
+// a permit of the new owner's waits until no old one can be called on.
+func TestInDoubt(t *testing.T) {
+	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
+	r.dispatch(message{id: "held", class: "hold"}, message{id: "again"}, message{id: "next"})
+	now := time.Now()
+	for i, id := range []string{"held", "again"} {
+		b, err := json.Marshal(map[string]any{"kind": "permit", "id": id, "attempt": 1, "t": schemas.MillisOf(now), "topic": r.names.Dispatch("p", "normal"), "partition": 0, "offset": i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.cl.ProduceSync(t.Context(), &kgo.Record{Topic: r.names.Journal("p"), Value: b}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := r.config("a")
+	cfg.PermitLife = 1500 * time.Millisecond
+	r.run(cfg)
+	got := r.statuses("held", schemas.StatusUnknown)
+	if got[0].Attempt != 1 || got[0].ErrorCode != "in_doubt" {
+		t.Errorf("%+v", got[0])
+	}
+	r.statuses("again", schemas.StatusRetrying)
+	recs := r.read(r.names.Delay("5s"))
+	if len(recs) != 1 || r.envelope(recs[0]).Attempt != 1 || r.envelope(recs[0]).Taint != schemas.TaintUnknown {
+		t.Errorf("%v", recs)
+	}
+	r.statuses("next", schemas.StatusSending, schemas.StatusSent)
+	if ids := r.fake.ids(); !slices.Equal(ids, []string{"next"}) {
+		t.Errorf("called %v", ids)
+	}
+	if waited := r.fake.at[0].Sub(now); waited < 1490*time.Millisecond {
+		t.Errorf("the new owner called %v after a permit that lives 1.5 s", waited)
+	}
+}
+
+// TestKilledDuringCalls: three of four calls are answered, the first is not,
+// and the process ends. The next one calls none of them again: three are
+// finished beyond the low-water mark, one is in doubt.
+func TestKilledDuringCalls(t *testing.T) {
+	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
+	r.fake.respond = func(ctx context.Context, c provider.Call) provider.Outcome {
+		if c.ID == "m0" {
+			<-ctx.Done()
+			return provider.Outcome{Kind: provider.Accepted} // nobody will know
+		}
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	cfg := r.config("a")
+	cfg.Grace = time.Millisecond
+	cfg.PermitLife = 300 * time.Millisecond
+	stop := r.run(cfg)
+	r.dispatch(message{id: "m0", class: "hold"}, message{id: "m1"}, message{id: "m2"}, message{id: "m3"})
+	for _, id := range []string{"m1", "m2", "m3"} {
+		r.statuses(id, schemas.StatusSending, schemas.StatusSent)
+	}
+	if at := r.position(topics.QueueNormal); at != 0 {
+		t.Errorf("the position is %d with the first unfinished", at)
+	}
+	stop()
+	cfg.Stream.TransactionalID = "b"
+	cfg.Grace = time.Second
+	r.run(cfg)
+	r.statuses("m0", schemas.StatusSending, schemas.StatusUnknown)
+	r.dispatch(message{id: "m4"})
+	r.statuses("m4", schemas.StatusSending, schemas.StatusSent)
+	if calls := r.fake.made(); len(calls) != 5 {
+		t.Errorf("%d calls", len(calls))
+	}
+	r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == 5 })
+}
+
+// TestAbortKeepsOutcomes: the group refuses a transaction's offsets once, with
+// an outcome in it. The call is not repeated and its outcome not lost. Refused
+// once more with permits in it, nothing is called on them.
+func TestAbortKeepsOutcomes(t *testing.T) {
+	r := newRig(t, oneProvider(nil))
+	var refuse, refused atomic.Int32
+	r.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		r.cluster.KeepControl()
+		if refuse.Load() == 0 {
+			return nil, nil, false
+		}
+		refuse.Add(-1)
+		refused.Add(1)
+		req := kreq.(*kmsg.TxnOffsetCommitRequest)
+		resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewTxnOffsetCommitResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+		refuse.Store(2)
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	r.run(r.config("a"))
+	for i := range 4 {
+		id := fmt.Sprint("m", i)
+		if i%2 == 1 {
+			refuse.Store(1) // the permit's transaction
+		}
+		r.dispatch(message{id: id})
+		r.statuses(id, schemas.StatusSending, schemas.StatusSent)
+	}
+	if ids := r.fake.ids(); !slices.Equal(ids, []string{"m0", "m1", "m2", "m3"}) {
+		t.Errorf("called %v", ids)
+	}
+	if refused.Load() < 8 {
+		t.Fatalf("%d transactions were refused: the test shows nothing", refused.Load())
+	}
+}
+
+// TestExpiredPermitIsNotCalled: the commit of a permit takes longer than the
+// permit lives. It is not called on; a new one is given.
+func TestExpiredPermitIsNotCalled(t *testing.T) {
+	r := newRig(t, oneProvider(nil))
+	var slow atomic.Bool
+	r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.cluster.KeepControl()
+		if slow.CompareAndSwap(true, false) {
+			time.Sleep(400 * time.Millisecond)
+		}
+		return nil, nil, false
+	})
+	cfg := r.config("a")
+	cfg.PermitLife = 200 * time.Millisecond
+	r.run(cfg)
+	r.dispatch(message{id: "warm"})
+	r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
+	slow.Store(true)
+	r.dispatch(message{id: "m"})
+	r.statuses("m", schemas.StatusSending, schemas.StatusSending, schemas.StatusSent)
+	var kinds []string
+	for _, e := range r.journal()[2:] {
+		kinds = append(kinds, e.Kind+e.Outcome)
+	}
+	if !slices.Equal(kinds, []string{"permit", "outcomeexpired_permit", "permit", "outcomeaccepted"}) {
+		t.Errorf("%v", kinds)
+	}
+	if calls := r.fake.made(); len(calls) != 2 || calls[1].Attempt != 1 {
+		t.Errorf("%+v", calls)
+	}
+}
+
+// TestGracefulStop: calls under way end, and their outcomes are committed;
+// what waits stays.
+func TestGracefulStop(t *testing.T) {
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 2 }))
+	called := make(chan struct{}, 10)
+	release := make(chan struct{})
+	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+		called <- struct{}{}
+		<-release
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	stop := r.run(r.config("a"))
+	r.dispatch(message{id: "m0"}, message{id: "m1"}, message{id: "m2"})
+	<-called
+	<-called
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	time.AfterFunc(200*time.Millisecond, func() { close(release) })
+	<-stopped
+	r.statuses("m0", schemas.StatusSending, schemas.StatusSent)
+	r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
+	if e := r.events()["m2"]; len(e) != 0 || r.position(topics.QueueNormal) != 2 {
+		t.Errorf("%v at %d", e, r.position(topics.QueueNormal))
+	}
+}
+
+func TestSupervise(t *testing.T) {
+	one := oneProvider(nil)
+	r := newRig(t, one)
+	opened := make(chan string, 10)
+	cfg := r.config("slot")
+	cfg.Open = func(p schemas.Provider) (provider.Provider, error) {
+		if p.Settings["broken"] != nil {
+			return nil, fmt.Errorf("broken")
+		}
+		opened <- p.Name
+		return r.fake, nil
+	}
+	r.start(func(ctx context.Context) error { return lane.Supervise(ctx, cfg) })
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-opened:
+			if got != want {
+				t.Fatalf("opened %s, want %s", got, want)
+			}
+		case <-time.After(15 * time.Second):
+			t.Fatalf("%s was not opened", want)
+		}
+	}
+	expect("p")
+	two := oneProvider(nil)
+	two.Providers = append(two.Providers, schemas.Provider{Name: "q", Type: "simulated", Channels: schemas.Channels, Settings: map[string]any{"broken": true}})
+	r.apply(two)
+	r.dispatch(message{id: "m"})
+	r.statuses("m", schemas.StatusSending, schemas.StatusSent) // q disturbs nobody
+	mended := oneProvider(nil)
+	mended.Providers = append(mended.Providers, schemas.Provider{Name: "q", Type: "simulated", Channels: schemas.Channels})
+	r.apply(mended)
+	expect("q")
+	r.dispatch(message{id: "n", provider: "q"})
+	r.statuses("n", schemas.StatusSending, schemas.StatusSent)
+	changed := oneProvider(func(p *schemas.Provider) { p.Settings = map[string]any{"latency": "1ms"} })
+	r.apply(changed) // q is gone, p opens anew
+	expect("p")
+	r.eventually("q and the old p are closed", func() bool {
+		r.fake.mu.Lock()
+		defer r.fake.mu.Unlock()
+		return r.fake.closed == 2
+	})
+	r.dispatch(message{id: "o"})
+	r.statuses("o", schemas.StatusSending, schemas.StatusSent)
+}

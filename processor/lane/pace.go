@@ -1,0 +1,86 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// pace is the times of permits, oldest first, never decreasing: at least those
+// that a window of the pace can see. They are dropped by age only, so that a
+// raised n finds what it must count.
+type pace struct {
+	times []schemas.Millis
+	head  int // times[head:] are kept
+}
+
+// next returns the earliest time, not before now, at which one more permit
+// leaves every rolling window [t-Length, t) of every entry with at most n
+// permits. "n in d" holds if and only if the n-th most recent is at least d
+// old.
+func (p *pace) next(windows []schemas.Window, now schemas.Millis) schemas.Millis {
+	kept := p.times[p.head:]
+	at := now
+	if len(kept) > 0 {
+		at = max(at, kept[len(kept)-1])
+	}
+	for _, w := range windows {
+		if n := int(w.N); n <= len(kept) {
+			at = max(at, kept[len(kept)-n].Add(w.Length))
+		}
+	}
+	return at
+}
+
+// add records a permit at t, or at the last one's time if that is later.
+func (p *pace) add(t schemas.Millis) {
+	if n := len(p.times); n > p.head {
+		t = max(t, p.times[n-1])
+	}
+	p.times = append(p.times, t)
+}
+
+// undo takes back the last n permits: their transaction was aborted.
+func (p *pace) undo(n int) { p.times = p.times[:max(p.head, len(p.times)-n)] }
+
+// trim drops what no window of length longest can see at now.
+func (p *pace) trim(longest time.Duration, now schemas.Millis) {
+	for p.head < len(p.times) && p.times[p.head].Add(longest) <= now {
+		p.head++
+	}
+	if p.head > 1024 && p.head > len(p.times)/2 {
+		p.times = append(p.times[:0], p.times[p.head:]...)
+		p.head = 0
+	}
+}
+
+// longest returns the longest window of a pace; 0 when there is none.
+func longest(windows []schemas.Window) time.Duration {
+	var d time.Duration
+	for _, w := range windows {
+		d = max(d, w.Length)
+	}
+	return d
+}
+
+// share splits a pace over lanes in whole numbers that sum to it: the first
+// lanes get what is left over.
+func share(windows []schemas.Window, lanes, lane int32) []schemas.Window {
+	if lanes <= 1 {
+		return windows
+	}
+	out := make([]schemas.Window, len(windows))
+	for i, w := range windows {
+		w.N = part(w.N, lanes, lane)
+		out[i] = w
+	}
+	return out
+}
+
+func part(n int64, lanes, lane int32) int64 {
+	p := n / int64(lanes)
+	if int64(lane) < n%int64(lanes) {
+		p++
+	}
+	return max(p, 1) // apply refuses lanes that a pace cannot fill
+}

@@ -1,0 +1,163 @@
+package lane
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/schemas"
+)
+
+// TestPaceAgainstBruteForce: every permit is at the earliest millisecond at
+// which no window holds more than n, counted over all permits ever given.
+func TestPaceAgainstBruteForce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func() []schemas.Window {
+			var ws []schemas.Window
+			for range rapid.IntRange(0, 3).Draw(t, "windows") {
+				ws = append(ws, schemas.Window{Kind: schemas.WindowRolling, N: rapid.Int64Range(1, 6).Draw(t, "n"), Length: time.Duration(rapid.IntRange(1, 60).Draw(t, "ms")) * time.Millisecond})
+			}
+			return ws
+		}
+		windows := draw()
+		var p pace
+		var all []schemas.Millis
+		fits := func(at schemas.Millis) bool {
+			for _, w := range windows {
+				n := int64(0)
+				for _, past := range all {
+					if at.Sub(past) < w.Length {
+						n++
+					}
+				}
+				if n >= w.N {
+					return false
+				}
+			}
+			return true
+		}
+		now := schemas.Millis(1000)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now += schemas.Millis(rapid.IntRange(0, 20).Draw(t, "later"))
+			if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
+				windows = draw() // a new policy acts on the next permit
+			}
+			at := p.next(windows, now)
+			if !fits(at) {
+				t.Fatalf("at %d after %v under %v: over the pace", at, all, windows)
+			}
+			earliest := now
+			if len(all) > 0 {
+				earliest = max(earliest, all[len(all)-1])
+			}
+			for ; earliest < at; earliest++ {
+				if fits(earliest) {
+					t.Fatalf("at %d although %d would do, after %v under %v", at, earliest, all, windows)
+				}
+			}
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0: // an aborted transaction
+				p.add(at)
+				p.undo(1)
+			default:
+				p.add(at)
+				all = append(all, at)
+				now = at
+			}
+			p.trim(60*time.Millisecond, now) // the longest that draw makes
+		}
+	})
+}
+
+func TestShareSumsToThePace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lanes := rapid.Int32Range(1, 16).Draw(t, "lanes")
+		n := rapid.Int64Range(int64(lanes), 1000).Draw(t, "n")
+		sum := int64(0)
+		for l := range lanes {
+			sum += share([]schemas.Window{{N: n}}, lanes, l)[0].N
+		}
+		if sum != n {
+			t.Fatalf("%d lanes of %d share %d", lanes, n, sum)
+		}
+	})
+}
+
+func TestChoose(t *testing.T) {
+	count := func(ready [queues]bool) (got [queues]int) {
+		for slot := range uint64(1000) {
+			got[choose(slot, ready)]++
+		}
+		return got
+	}
+	for _, tt := range []struct {
+		name  string
+		ready [queues]bool
+		want  [queues]int
+	}{
+		{"all", [queues]bool{true, true, true, true}, [queues]int{700, 100, 100, 100}},
+		{"urgent and bulk", [queues]bool{urgent: true, bulk: true}, [queues]int{urgent: 900, bulk: 100}},
+		{"again, normal and bulk", [queues]bool{again: true, normal: true, bulk: true}, [queues]int{again: 800, normal: 100, bulk: 100}},
+		{"bulk alone", [queues]bool{bulk: true}, [queues]int{bulk: 1000}},
+	} {
+		if got := count(tt.ready); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if i := choose(9, [queues]bool{}); i != -1 {
+		t.Errorf("chose %d of nothing", i)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	resend := schemas.Class{OnUnknown: schemas.UnknownResend, Retries: []schemas.Duration{schemas.Duration(time.Second), schemas.Duration(5 * time.Second)}}
+	hold := resend
+	hold.OnUnknown = schemas.UnknownHold
+	out := func(k provider.Kind, maybe bool) provider.Outcome {
+		return provider.Outcome{Kind: k, MayBeReceived: maybe}
+	}
+	none, received, unknown := schemas.TaintNone, schemas.TaintReceived, schemas.TaintUnknown
+	for _, tt := range []struct {
+		name    string
+		o       provider.Outcome
+		class   schemas.Class
+		attempt int
+		taint   schemas.Taint
+		want    settlement
+	}{
+		{"accepted", out(provider.Accepted, false), resend, 1, none, settlement{status: schemas.StatusSent}},
+		{"accepted after unknown", out(provider.Accepted, false), resend, 2, unknown, settlement{status: schemas.StatusSent, taint: unknown}},
+		{"permanent", out(provider.Permanent, false), resend, 1, none, settlement{status: schemas.StatusFailed, reason: reasonPermanent, deadLetter: true, giveBack: true}},
+		{"permanent, perhaps received", out(provider.Permanent, true), resend, 1, none, settlement{status: schemas.StatusFailed, reason: reasonPermanent, deadLetter: true, taint: received}},
+		{"permanent after perhaps received", out(provider.Permanent, false), resend, 2, received, settlement{status: schemas.StatusFailed, reason: reasonPermanent, deadLetter: true, taint: received}},
+		{"permanent after unknown", out(provider.Permanent, false), resend, 2, unknown, settlement{status: schemas.StatusUnknown, reason: reasonPermanent, taint: unknown}},
+		{"transient", out(provider.Transient, false), resend, 1, none, settlement{status: schemas.StatusRetrying, reason: "transient", wait: time.Second}},
+		{"transient, perhaps received", out(provider.Transient, true), resend, 2, none, settlement{status: schemas.StatusRetrying, reason: "transient", wait: 5 * time.Second, taint: received}},
+		{"transient for the last time", out(provider.Transient, false), resend, 3, none, settlement{status: schemas.StatusFailed, reason: reasonExhausted, deadLetter: true, giveBack: true}},
+		{"transient for the last time after unknown", out(provider.Transient, false), resend, 3, unknown, settlement{status: schemas.StatusUnknown, reason: reasonExhausted, taint: unknown}},
+		{"throttled, told less", provider.Outcome{Kind: provider.Throttled, RetryAfter: time.Millisecond}, resend, 1, none, settlement{status: schemas.StatusRetrying, reason: "throttled", wait: time.Second}},
+		{"throttled, told more", provider.Outcome{Kind: provider.Throttled, RetryAfter: time.Minute}, resend, 1, none, settlement{status: schemas.StatusRetrying, reason: "throttled", wait: time.Minute}},
+		{"unknown, resend", out(provider.Unknown, true), resend, 1, none, settlement{status: schemas.StatusRetrying, reason: "unknown", wait: time.Second, taint: unknown}},
+		{"unknown for the last time", out(provider.Unknown, true), resend, 3, none, settlement{status: schemas.StatusUnknown, reason: reasonExhausted, taint: unknown}},
+		{"unknown, hold", out(provider.Unknown, true), hold, 1, received, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: unknown}},
+		{"transient under hold", out(provider.Transient, false), hold, 1, none, settlement{status: schemas.StatusRetrying, reason: "transient", wait: time.Second}},
+	} {
+		if got := settle(tt.o, tt.class, tt.attempt, tt.taint); got != tt.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestStanding(t *testing.T) {
+	want := standing{journal: 12, by: "0af3", n: 7}
+	if got, err := parseStanding(want.String()); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "v2 j=1", "v1 j=x by=a n=1", "something"} {
+		if _, err := parseStanding(bad); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package lane
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/schemas"
+)
+
+// state is where a dispatch record stands in its lane:
+//
+//	waiting ─► permitting ─► calling ─► answered ─► ending ─► finished
+//	   ▲            │ abort                │  ▲ abort  │
+//	   ├────────────┘                      │  └────────┤
+//	   └───────────── the permit expired ──┴───────────┘
+//
+// A record that ends without a call goes from waiting to ending.
+type state uint8
+
+const (
+	waiting    state = iota
+	permitting       // its permit is in the open transaction
+	calling          // its permit is committed
+	answered         // its outcome is in hand
+	ending           // its outcome is in the open transaction
+	finished         // its outcome is committed
+)
+
+// item is one dispatch record.
+type item struct {
+	key     callKey // permit is set from permitting on
+	rec     *kgo.Record
+	env     schemas.Envelope
+	state   state
+	attempt int
+	answer  answer
+	journal int64 // the first journal offset that may speak of it, -1 when none does
+
+	revision int64 // the policy's, of the fields below; -1 before they are read
+	bad      error // why there is no content
+	call     provider.Call
+	event    schemas.Event // what every status of it says
+}
+
+// answer is what came of a permit.
+type answer struct {
+	outcome  provider.Outcome
+	uncalled bool // the permit was never used
+}
+
+// mark is what the journal says of a record that has not been read again.
+type mark struct {
+	journal  int64 // the first offset that speaks of it
+	finished bool
+	inDoubt  bool // a permit without outcome
+	attempt  int
+	permit   schemas.Millis
+}
+
+// queue is one partition of one dispatch topic. Items are in the order of
+// offsets, from the low-water mark on.
+type queue struct {
+	topic  string
+	next   int64 // the offset expected next, -1 when not known
+	items  []*item
+	scan   int // no item before it is waiting
+	seen   int // no item from here on has ever been at the head
+	marks  map[int64]mark
+	bytes  int
+	paused bool
+	stood  string // the metadata last committed, and
+	at     int64  // its offset; -1 when none was
+}
+
+func newQueue(topic string) *queue {
+	return &queue{topic: topic, next: -1, at: -1, marks: make(map[int64]mark)}
+}
+
+// push takes a record that was read. One that was read before, as after an
+// abort, returns nil.
+func (q *queue) push(it *item) bool {
+	if it.key.offset < q.next {
+		return false
+	}
+	q.next = it.key.offset + 1
+	q.items = append(q.items, it)
+	if it.rec != nil {
+		q.bytes += len(it.rec.Value)
+	}
+	return true
+}
+
+// head returns the first waiting item; nil when there is none.
+func (q *queue) head() *item {
+	for q.scan < len(q.items) {
+		if it := q.items[q.scan]; it.state == waiting {
+			q.seen = max(q.seen, q.scan+1)
+			return it
+		}
+		q.scan++
+	}
+	return nil
+}
+
+// waits returns how many items may be waiting.
+func (q *queue) waits() int { return len(q.items) - q.scan }
+
+func (q *queue) index(offset int64) int {
+	return sort.Search(len(q.items), func(i int) bool { return q.items[i].key.offset >= offset })
+}
+
+func (q *queue) find(offset int64) *item {
+	if i := q.index(offset); i < len(q.items) && q.items[i].key.offset == offset {
+		return q.items[i]
+	}
+	return nil
+}
+
+// requeue lets an item wait again, at its old place.
+func (q *queue) requeue(it *item) {
+	it.state, it.key.permit, it.answer = waiting, 0, answer{}
+	q.scan = min(q.scan, q.index(it.key.offset))
+}
+
+// finish marks an item finished and lets go of its bytes.
+func (q *queue) finish(it *item) {
+	it.state = finished
+	if it.rec != nil {
+		q.bytes -= len(it.rec.Value)
+	}
+	it.rec, it.call, it.env, it.event = nil, provider.Call{}, schemas.Envelope{}, schemas.Event{}
+}
+
+// trim drops the finished items at the front.
+func (q *queue) trim() {
+	n := 0
+	for n < len(q.items) && q.items[n].state == finished {
+		n++
+	}
+	q.items = slices.Delete(q.items, 0, n)
+	q.scan, q.seen = max(0, q.scan-n), max(0, q.seen-n)
+}
+
+// low returns the position to commit: everything below it is finished when the
+// open transaction commits.
+func (q *queue) low() int64 {
+	for _, it := range q.items {
+		if it.state != finished && it.state != ending || it.answer.uncalled {
+			return it.key.offset
+		}
+	}
+	return q.next
+}
+
+// journal returns the first journal offset that may speak of anything at or
+// above low; end when none does.
+func (q *queue) journal(low, end int64) int64 {
+	for _, it := range q.items[:max(q.seen, q.scan)] {
+		if it.key.offset >= low && it.journal >= 0 {
+			end = min(end, it.journal)
+		}
+	}
+	for offset, m := range q.marks {
+		if offset >= low {
+			end = min(end, m.journal)
+		}
+	}
+	return end
+}

@@ -1,0 +1,69 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/retry"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Reasons in status events and on the DLQ.
+const (
+	reasonPermanent = "permanent"          // the provider refused it for good
+	reasonExhausted = "attempts_exhausted" // after the last retry
+	reasonHeld      = "held"               // its outcome is unknown and the class says hold
+	reasonExpired   = "expired"
+	reasonContent   = "bad_content" // what was admitted cannot be rendered under today's policy
+	codeInDoubt     = "in_doubt"    // a permit whose outcome was lost with its process
+)
+
+// settlement is what becomes of a message.
+type settlement struct {
+	status     schemas.Status // sent, retrying, failed, unknown, expired
+	reason     string
+	wait       time.Duration // retrying: until the next attempt
+	taint      schemas.Taint // with this attempt's
+	deadLetter bool
+	giveBack   bool // its place returns: it surely was not received
+}
+
+// settle decides what becomes of a message after attempt (from 1), whose
+// earlier attempts left taint behind. Once an attempt is unknown only sent or
+// unknown may end the message.
+func settle(o provider.Outcome, class schemas.Class, attempt int, taint schemas.Taint) settlement {
+	switch {
+	case o.Kind == provider.Unknown:
+		taint = taint.Join(schemas.TaintUnknown)
+	case o.Kind != provider.Accepted && o.MayBeReceived:
+		taint = taint.Join(schemas.TaintReceived)
+	}
+	wait, more := retry.Next(class, attempt, o.RetryAfter)
+	switch o.Kind {
+	case provider.Accepted:
+		return settlement{status: schemas.StatusSent, taint: taint}
+	case provider.Permanent:
+		return end(schemas.StatusFailed, reasonPermanent, taint)
+	case provider.Unknown:
+		if class.OnUnknown == schemas.UnknownHold {
+			return end(schemas.StatusUnknown, reasonHeld, taint)
+		}
+	case provider.Throttled, provider.Transient:
+	}
+	if !more {
+		return end(schemas.StatusFailed, reasonExhausted, taint)
+	}
+	return settlement{status: schemas.StatusRetrying, reason: string(o.Kind), wait: wait, taint: taint}
+}
+
+// end closes a message that was not sent.
+func end(s schemas.Status, reason string, taint schemas.Taint) settlement {
+	if taint == schemas.TaintUnknown {
+		s = schemas.StatusUnknown
+	}
+	return settlement{
+		status: s, reason: reason, taint: taint,
+		deadLetter: s == schemas.StatusFailed,
+		giveBack:   taint == schemas.TaintNone,
+	}
+}

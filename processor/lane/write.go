@@ -1,0 +1,139 @@
+package lane
+
+import (
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// weirHeader begins the names of Weir's own headers.
+const weirHeader = "weir-"
+
+func foreign(key string) bool {
+	return len(key) < len(weirHeader) || !strings.EqualFold(key[:len(weirHeader)], weirHeader)
+}
+
+// newItem reads the envelope of a dispatch record. Weir alone writes there, so
+// a broken one is an error.
+func newItem(r *kgo.Record) (*item, error) {
+	it := &item{
+		key: callKey{topic: r.Topic, partition: r.Partition, offset: r.Offset},
+		rec: r, journal: -1, revision: -1,
+	}
+	for _, h := range r.Headers {
+		if err := it.env.Set(h.Key, string(h.Value)); err != nil {
+			return nil, err
+		}
+	}
+	return it, nil
+}
+
+// read fills in what a revision of the policy makes of the item's bytes.
+func (it *item) read(rev *schemas.Revision, provider string) {
+	if it.revision == rev.Revision {
+		return
+	}
+	it.revision = rev.Revision
+	origin := it.env.Origin
+	it.event = schemas.Event{
+		Kind: schemas.KindStatus, MessageID: it.env.ID, Tenant: it.env.Tenant, To: it.env.Key, Provider: provider,
+		AcceptedAt: it.env.AcceptedAt, RedriveOf: it.env.RedriveOf, Source: &origin,
+	}
+	req, err := schemas.DecodeRequest(it.rec.Value, func(key string) (string, bool) {
+		for _, h := range it.rec.Headers {
+			if strings.EqualFold(h.Key, key) && foreign(h.Key) {
+				return string(h.Value), true
+			}
+		}
+		return "", false
+	})
+	if it.bad = err; err != nil {
+		it.event.Class = schemas.DefaultClass
+		return
+	}
+	if req.Class == "" {
+		req.Class = schemas.DefaultClass
+	}
+	if it.event.Tenant == "" {
+		it.event.Tenant = schemas.DefaultTenant
+	}
+	it.event.Channel, it.event.Class, it.event.Template = string(req.Channel), req.Class, req.Template
+	text, err := content.Of(req, &rev.Policy)
+	if it.bad = err; err != nil {
+		return
+	}
+	if req.Channel == schemas.ChannelSMS {
+		it.event.Segments = schemas.Segments(text.Body)
+	}
+	it.setCall(req, text)
+}
+
+func (it *item) setCall(req *schemas.Request, text content.Content) {
+	it.call = provider.Call{
+		ID: it.env.ID, Attempt: it.env.Attempt + 1, To: it.env.Key, From: req.From, ReplyTo: req.ReplyTo,
+		Channel: req.Channel, Tenant: it.event.Tenant, Class: req.Class, Content: text,
+		Data: req.Data, Template: req.Template, Vars: req.Vars, Metadata: req.Metadata,
+	}
+}
+
+// status writes a status event of an item.
+func (s *stage) status(tx *stream.Tx, it *item, e schemas.Event) {
+	tx.Produce(&kgo.Record{
+		Topic: s.cfg.Names.Status(), Partition: schemas.PartitionOf(it.env.Key, s.cfg.Partitions),
+		Key: []byte(it.env.Key), Value: schemas.AppendEvent(nil, &e),
+	})
+}
+
+// passOn writes an item's bytes and foreign headers under a new envelope.
+func passOn(tx *stream.Tx, it *item, topic string, partition int32, env schemas.Envelope, value []byte) {
+	rec := &kgo.Record{Topic: topic, Partition: partition, Key: []byte(env.Key), Value: value}
+	for _, h := range it.rec.Headers {
+		if foreign(h.Key) {
+			rec.Headers = append(rec.Headers, h)
+		}
+	}
+	env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+	tx.Produce(rec)
+}
+
+// retry lets a message wait in a delay topic for its next attempt. It keeps its
+// place: admission moves it.
+func (s *stage) retry(tx *stream.Tx, it *item, v settlement, due schemas.Millis, code string) {
+	env := it.env
+	env.Attempt, env.Taint, env.LastError = it.attempt, v.taint, code
+	env.Reason, env.DueAt, env.Return = schemas.ReadmitRetry, due, s.cfg.Names.Readmit()
+	tier := topics.TierFor(v.wait)
+	passOn(tx, it, s.cfg.Names.Delay(tier.Name), schemas.PartitionOf(env.Key, s.cfg.DelayPartitions), env, it.rec.Value)
+}
+
+// stale asks admission to decide a message anew.
+func (s *stage) stale(tx *stream.Tx, it *item) {
+	env := it.env
+	env.Reason = schemas.ReadmitStale
+	passOn(tx, it, s.cfg.Names.Readmit(), schemas.PartitionOf(env.Key, s.cfg.Partitions), env, it.rec.Value)
+}
+
+// close writes what a message that was not sent leaves behind: its bytes in the
+// DLQ, its place back to admission.
+func (s *stage) close(tx *stream.Tx, it *item, attempt int, v settlement, code, text string) {
+	env := it.env
+	env.Attempt, env.Taint, env.LastError = attempt, v.taint, code
+	if v.deadLetter {
+		dead := env
+		dead.Reason, dead.Error = v.reason, text
+		if v.giveBack {
+			dead.Place = nil
+		}
+		passOn(tx, it, s.cfg.Names.DLQ(), schemas.PartitionOf(env.Key, s.cfg.DLQPartitions), dead, it.rec.Value)
+	}
+	if v.giveBack && len(env.Place) > 0 {
+		env.Reason = schemas.ReadmitGiveBack
+		passOn(tx, it, s.cfg.Names.Readmit(), schemas.PartitionOf(env.Key, s.cfg.Partitions), env, nil)
+	}
+}
