@@ -13,8 +13,10 @@ type Accepted struct {
 // absent means empty or 0.
 //
 // Status is the one of the highest rank in the timeline, among equals the
-// latest; At, Reason, Limit, Window, RetryAt, ErrorCode and Error belong to
-// that step. Provider, ProviderMessageID and Segments are the latest known.
+// latest; At, Reason, Limit, Window, RetryAt, ErrorCode, Error and DuplicateOf
+// belong to that step. Provider, ProviderMessageID and Segments are the latest
+// known. AcceptedAt is the broker's append time of the request, and until there
+// is a step, this server's clock.
 type Message struct {
 	ID                string           `json:"id"`
 	Status            schemas.Status   `json:"status"`

@@ -1,0 +1,136 @@
+package ingest
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+)
+
+// measure counts and times every request under its route's pattern: never
+// under its path, which holds ids.
+func (s *Server) measure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		next.ServeHTTP(ww, r)
+		route := chi.RouteContext(r.Context()).RoutePattern()
+		if route == "" {
+			route = "none"
+		}
+		status := ww.Status()
+		if status == 0 {
+			status = http.StatusOK
+		}
+		s.seconds.WithLabelValues(route, strconv.Itoa(status)).Observe(time.Since(began).Seconds())
+	})
+}
+
+// recover turns a panic into a problem. Its stack goes to the log, its value
+// does not: it may hold a part of the request.
+func (s *Server) recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			switch {
+			case v == nil:
+			case v == http.ErrAbortHandler:
+				panic(v)
+			default:
+				s.logger.Error("a handler panicked", "method", r.Method, "stack", stack())
+				refuse(w, r, internal.problem("The mistake is in the server's log."))
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// headers are on every answer: none may be kept or taken for another type.
+func headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin keeps the pages of other sites from writing: on loopback there is
+// no key that they lack.
+func sameOrigin() *http.CrossOriginProtection {
+	p := http.NewCrossOriginProtection()
+	p.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, crossOrigin.problem("A page of another site cannot call this API."))
+	}))
+	return p
+}
+
+// ownHost refuses names that are not this machine's own while the server is on
+// loopback without keys. A page whose name has been pointed at 127.0.0.1 is of
+// the same origin to the browser; its Host header tells.
+func (s *Server) ownHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.loopback.Load() && !ownName(r.Host) {
+			refuse(w, r, misdirected.problem("On loopback the API answers to localhost and to addresses, not to other names."))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownName reports whether the Host header is empty, localhost or an address:
+// no name that someone else could point here.
+func ownName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	refuse(w, r, unknownRoute.problem("No route has this path. GET /openapi.yaml lists them."))
+}
+
+// methodNotAllowed answers what a path's routes do not, and OPTIONS: with the
+// methods that there are.
+func methodNotAllowed(routes chi.Routes) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		allowed := methods(routes, r.URL.EscapedPath())
+		if len(allowed) == 0 { // an unknown method on an unknown path
+			notFound(w, r)
+			return
+		}
+		list := strings.Join(allowed, ", ")
+		w.Header().Set("Allow", list)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		refuse(w, r, methodRefused.problem("This path takes "+list+"."))
+	}
+}
+
+func methods(routes chi.Routes, path string) (allowed []string) {
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if routes.Match(chi.NewRouteContext(), m, path) {
+			allowed = append(allowed, m)
+		}
+	}
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = append(allowed, http.MethodHead)
+	}
+	if len(allowed) > 0 {
+		allowed = append(allowed, http.MethodOptions)
+	}
+	return allowed
+}

@@ -1,0 +1,399 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the tests compare with")
+
+// document is the OpenAPI document as JSON values, and its schemas compiled.
+type document struct {
+	root     map[string]any
+	compiler *jsonschema.Compiler
+}
+
+var theDocument = sync.OnceValues(func() (*document, error) {
+	var root map[string]any
+	if err := yaml.Unmarshal(schemas.OpenAPI, &root); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(root)
+	if err != nil {
+		return nil, err
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("openapi.json", v); err != nil {
+		return nil, err
+	}
+	return &document{v.(map[string]any), c}, nil
+})
+
+func openDocument(t testing.TB) *document {
+	t.Helper()
+	d, err := theDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// at returns the value at the path, and follows references; nil when there is
+// none.
+func (d *document) at(path ...string) map[string]any {
+	cur := d.root
+	for _, p := range path {
+		next, _ := cur[p].(map[string]any)
+		if ref, ok := next["$ref"].(string); ok {
+			next = d.at(strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		}
+		if cur = next; cur == nil {
+			return nil
+		}
+	}
+	return cur
+}
+
+func (d *document) compile(t testing.TB, schema map[string]any) *jsonschema.Schema {
+	t.Helper()
+	ref, ok := schema["$ref"].(string)
+	if !ok {
+		t.Fatalf("%v is no reference", schema)
+	}
+	s, err := d.compiler.Compile("openapi.json" + ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// operation finds what the document says of a request.
+func (d *document) operation(method, path string) map[string]any {
+	for template := range d.at("paths") {
+		if pathMatches(template, path) {
+			return d.at("paths", template, strings.ToLower(method))
+		}
+	}
+	return nil
+}
+
+func pathMatches(template, path string) bool {
+	return slices.EqualFunc(strings.Split(template, "/"), strings.Split(path, "/"), func(t, p string) bool {
+		return t == p || strings.HasPrefix(t, "{")
+	})
+}
+
+// check holds one answer to the document: its status, headers, type and body.
+// What no operation describes is a problem.
+func (d *document) check(t testing.TB, method, path string, resp *http.Response, body []byte) {
+	t.Helper()
+	where := fmt.Sprintf("%s %s: %d", method, path, resp.StatusCode)
+	if resp.StatusCode == http.StatusNoContent || method == http.MethodHead {
+		if len(body) > 0 {
+			t.Errorf("%s has a body", where)
+		}
+		return
+	}
+	status := fmt.Sprint(resp.StatusCode)
+	described := d.at("components", "responses", "Problem")
+	if op := d.operation(method, path); op != nil {
+		responses := op["responses"].(map[string]any)
+		if _, ok := responses[status]; !ok {
+			status = "default"
+			if resp.StatusCode < 400 {
+				t.Errorf("%s is not documented", where)
+			}
+		}
+		response, _ := responses[status].(map[string]any)
+		if ref, ok := response["$ref"].(string); ok {
+			response = d.at(strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		}
+		described = response
+	}
+	for name, h := range d.in(described, "headers") {
+		h := h.(map[string]any)
+		if v := resp.Header.Get(name); h["required"] == true && v == "" {
+			t.Errorf("%s has no %s", where, name)
+		}
+	}
+	mediaType, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	content, ok := d.in(described, "content")[mediaType].(map[string]any)
+	if !ok {
+		t.Errorf("%s is %q, which is not documented", where, mediaType)
+		return
+	}
+	if !strings.HasSuffix(mediaType, "json") {
+		return
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		t.Errorf("%s: %v: %s", where, err, body)
+		return
+	}
+	if err := d.compile(t, content["schema"].(map[string]any)).Validate(v); err != nil {
+		t.Errorf("%s: %v\n%s", where, err, body)
+	}
+}
+
+func (d *document) in(m map[string]any, key string) map[string]any {
+	v, _ := m[key].(map[string]any)
+	return v
+}
+
+// Every route is in the document, and every operation of the document is a
+// route.
+func TestDocumentHasTheRoutes(t *testing.T) {
+	d := openDocument(t)
+	want := make(map[string]bool)
+	for path, item := range d.at("paths") {
+		for method := range item.(map[string]any) {
+			want[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	have := make(map[string]bool)
+	s := &Server{registry: prometheus.NewRegistry()}
+	if err := chi.Walk(s.routes(), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		have[method+" "+route] = true
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(have) < 6 {
+		t.Fatalf("only %v", have)
+	}
+	for r := range have {
+		if !want[r] {
+			t.Errorf("%s is a route and not in the document", r)
+		}
+	}
+	for r := range want {
+		if !have[r] {
+			t.Errorf("%s is in the document and no route", r)
+		}
+	}
+}
+
+// Every field of the types that are answered is in the document with a
+// description, and the other way round; and whatever is required is always
+// there.
+func TestDocumentHasTheFields(t *testing.T) {
+	d := openDocument(t)
+	for name, typ := range map[string]reflect.Type{
+		"Accepted":   reflect.TypeFor[client.Accepted](),
+		"Message":    reflect.TypeFor[client.Message](),
+		"Problem":    reflect.TypeFor[client.Problem](),
+		"FieldError": reflect.TypeFor[client.FieldError](),
+		"State":      reflect.TypeFor[state](),
+	} {
+		schema := d.at("components", "schemas", name)
+		properties := d.in(schema, "properties")
+		required, _ := schema["required"].([]any)
+		fields := make(map[string]bool)
+		for f := range typ.Fields() {
+			field, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if field == "-" {
+				continue
+			}
+			fields[field] = true
+			if d.in(properties, field)["description"] == nil {
+				t.Errorf("%s.%s: not in the document, or without a description", name, field)
+			}
+			// instance is always set, though a client may read a problem without it.
+			if always := option == "" || field == "instance"; slices.Contains(required, any(field)) != always {
+				t.Errorf("%s.%s: required is %v in the document", name, field, !always)
+			}
+		}
+		for field := range properties {
+			if !fields[field] {
+				t.Errorf("%s.%s: in the document only", name, field)
+			}
+		}
+	}
+	enum := func(path ...string) (out []string) {
+		for _, v := range d.at(path...)["enum"].([]any) {
+			out = append(out, v.(string))
+		}
+		return out
+	}
+	var codes, statuses []string
+	for _, k := range kinds {
+		codes = append(codes, k.code)
+	}
+	for _, s := range schemas.Statuses {
+		statuses = append(statuses, string(s))
+	}
+	if got := enum("components", "schemas", "Problem", "properties", "code"); !slices.Equal(got, codes) {
+		t.Errorf("the document's codes are %v, the code's %v", got, codes)
+	}
+	if got := enum("components", "schemas", "Message", "properties", "status"); !slices.Equal(got, statuses) {
+		t.Errorf("the document's statuses are %v, the code's %v", got, statuses)
+	}
+}
+
+// madeFrom stands before the part of the document that is made from the JSON
+// Schemas.
+const madeFrom = "    # Made from "
+
+// The document is whole in itself, and its request and event are those of the
+// JSON Schemas.
+func TestDocumentHasTheSchemas(t *testing.T) {
+	request, event := readNode(t, "../schemas/request.schema.json"), readNode(t, "../schemas/event.schema.json")
+	out := &yaml.Node{Kind: yaml.MappingNode}
+	put(out, "SendRequest", overHTTP(request))
+	defs := take(event, "$defs")
+	put(out, "Event", event)
+	for i := 0; i < len(defs.Content); i += 2 {
+		put(out, defs.Content[i].Value, defs.Content[i+1])
+	}
+	plain(out)
+	var made bytes.Buffer
+	enc := yaml.NewEncoder(&made)
+	enc.SetIndent(2)
+	if err := enc.Encode(out); err != nil {
+		t.Fatal(err)
+	}
+	text := string(schemas.OpenAPI)
+	head := strings.Index(text, madeFrom)
+	head += strings.Index(text[head:], "\n") + 1
+	want := text[:head]
+	for line := range strings.Lines(made.String()) {
+		want += "    " + line
+	}
+	if want == text {
+		return
+	}
+	if !*rewrite {
+		t.Fatal("openapi.yaml differs from the JSON Schemas: run this test with -rewrite")
+	}
+	if err := os.WriteFile("../schemas/openapi.yaml", []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readNode(t *testing.T, file string) *yaml.Node {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	take(doc.Content[0], "$schema")
+	take(doc.Content[0], "title")
+	take(doc.Content[0], "examples")
+	return doc.Content[0]
+}
+
+// overHTTP leaves of a request what may stand in a body: it sends, and Weir
+// makes the id.
+func overHTTP(n *yaml.Node) *yaml.Node {
+	take(n, "description")
+	take(n, "oneOf")
+	put(n, "description", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "A message to send. null means absent; so does empty text."})
+	properties := get(n, "properties")
+	for _, name := range []string{"action", "id", "at"} {
+		take(properties, name)
+	}
+	required := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, name := range []string{"channel", "to"} {
+		required.Content = append(required.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name})
+		typ := get(get(properties, name), "type")
+		*typ = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "string"}
+		if enum := get(get(properties, name), "enum"); enum != nil {
+			enum.Content = slices.DeleteFunc(enum.Content, func(v *yaml.Node) bool { return v.Tag == "!!null" })
+		}
+	}
+	put(n, "required", required)
+	return n
+}
+
+func get(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func take(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			v := n.Content[i+1]
+			n.Content = slices.Delete(n.Content, i, i+2)
+			return v
+		}
+	}
+	return nil
+}
+
+func put(n *yaml.Node, key string, v *yaml.Node) {
+	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, v)
+}
+
+// plain drops JSON's quotes, and points references into the document.
+func plain(n *yaml.Node) {
+	n.Style = 0
+	if n.Kind == yaml.SequenceNode && !slices.ContainsFunc(n.Content, func(v *yaml.Node) bool { return v.Kind != yaml.ScalarNode }) {
+		n.Style = yaml.FlowStyle
+	}
+	if n.Kind == yaml.ScalarNode {
+		n.Value = strings.Replace(n.Value, "#/$defs/", "#/components/schemas/", 1)
+	}
+	for _, c := range n.Content {
+		plain(c)
+	}
+}
+
+// Every reference of the document leads somewhere.
+func TestDocumentReferences(t *testing.T) {
+	d := openDocument(t)
+	n := 0
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if ref, ok := v["$ref"].(string); ok {
+				n++
+				if d.at(strings.Split(strings.TrimPrefix(ref, "#/"), "/")...) == nil {
+					t.Errorf("%s leads nowhere", ref)
+				}
+			}
+			for _, c := range v {
+				walk(c)
+			}
+		case []any:
+			for _, c := range v {
+				walk(c)
+			}
+		}
+	}
+	walk(d.root)
+	if n < 20 {
+		t.Errorf("only %d references", n)
+	}
+}

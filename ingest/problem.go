@@ -1,0 +1,89 @@
+package ingest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+)
+
+// problemType begins every problem's type. A type is a name: nothing need
+// stand at its address.
+const problemType = "https://github.com/weirhq/weir/problems/"
+
+// kind is what all problems of one code have in common.
+type kind struct {
+	code   string // stable: what programs branch on
+	status int
+	slug   string // of its type
+	title  string // for people, the same for every occurrence
+}
+
+// Every problem that this package answers with. openapi.yaml lists the codes,
+// and a test holds them to one another.
+var (
+	invalidRequest       = newKind(http.StatusBadRequest, "invalid_request", "invalid-request", "The request is invalid")
+	incompleteBody       = newKind(http.StatusBadRequest, "incomplete_body", "incomplete-body", "The body broke off")
+	badIdempotencyKey    = newKind(http.StatusBadRequest, "bad_idempotency_key", "bad-idempotency-key", "The Idempotency-Key header is invalid")
+	idempotencyConflict  = newKind(http.StatusBadRequest, "idempotency_key_conflict", "idempotency-key-conflict", "Two different idempotency keys")
+	forbiddenTenant      = newKind(http.StatusForbidden, "forbidden_tenant", "forbidden-tenant", "Not your tenant")
+	crossOrigin          = newKind(http.StatusForbidden, "cross_origin", "cross-origin", "Not from another site's page")
+	unknownRoute         = newKind(http.StatusNotFound, "not_found", "not-found", "There is nothing here")
+	unknownMessage       = newKind(http.StatusNotFound, "message_not_found", "message-not-found", "No such message")
+	methodRefused        = newKind(http.StatusMethodNotAllowed, "method_not_allowed", "method-not-allowed", "Not with this method")
+	requestTimeout       = newKind(http.StatusRequestTimeout, "request_timeout", "request-timeout", "The body came too slowly")
+	tooLarge             = newKind(http.StatusRequestEntityTooLarge, "too_large", "too-large", "The request is too large")
+	unsupportedMediaType = newKind(http.StatusUnsupportedMediaType, "unsupported_media_type", "unsupported-media-type", "Not JSON")
+	misdirected          = newKind(http.StatusMisdirectedRequest, "misdirected_host", "misdirected-host", "Not this server's name")
+	internal             = newKind(http.StatusInternalServerError, "internal", "internal", "Weir made a mistake")
+	kafkaUnavailable     = newKind(http.StatusServiceUnavailable, "kafka_unavailable", "kafka-unavailable", "Kafka does not answer")
+	overloaded           = newKind(http.StatusServiceUnavailable, "overloaded", "overloaded", "Too many requests wait for Kafka")
+	historyUnavailable   = newKind(http.StatusServiceUnavailable, "history_unavailable", "history-unavailable", "ClickHouse does not answer")
+	notReady             = newKind(http.StatusServiceUnavailable, "not_ready", "not-ready", "Not ready")
+)
+
+// kinds lists the above, for the test.
+var kinds []kind
+
+func newKind(status int, code, slug, title string) kind {
+	k := kind{code: code, status: status, slug: slug, title: title}
+	kinds = append(kinds, k)
+	return k
+}
+
+// problem makes one occurrence. detail is for people and holds no value that
+// came from outside.
+func (k kind) problem(detail string, errors ...client.FieldError) *client.Problem {
+	return &client.Problem{Type: problemType + k.slug, Title: k.title, Status: k.status, Code: k.code, Detail: detail, Errors: errors}
+}
+
+// after asks the caller to try again no sooner than d from now.
+func after(p *client.Problem, d time.Duration) *client.Problem {
+	p.RetryAfter = d
+	return p
+}
+
+// refuse writes a problem (RFC 9457).
+func refuse(w http.ResponseWriter, r *http.Request, p *client.Problem) {
+	p.Instance = r.URL.EscapedPath()
+	if p.RetryAfter > 0 {
+		seconds := (p.RetryAfter + time.Second - 1) / time.Second
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	answer(w, p.Status, "application/problem+json", p)
+}
+
+// answer writes one JSON value. What goes wrong here is the connection's
+// concern: the status is already on its way.
+func answer(w http.ResponseWriter, status int, contentType string, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // every type that is answered can be written
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
+	w.WriteHeader(status)
+	w.Write(append(body, '\n'))
+}

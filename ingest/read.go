@@ -1,0 +1,86 @@
+package ingest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// historyTimeout bounds one question to the History.
+const historyTimeout = 3 * time.Second
+
+// History is where messages are found that the tail no longer or never had.
+type History interface {
+	// Message returns all statuses of a message in the order of the log; none
+	// and no error when it is unknown.
+	Message(ctx context.Context, id string) ([]*schemas.Event, error)
+}
+
+// getMessage answers from the tail if it has the message whole; else History's
+// events come before the tail's.
+func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) {
+	id, ok := messageID(chi.URLParam(r, "id"))
+	if !ok {
+		refuse(w, r, unknownMessage.problem("An id is a UUID."))
+		return
+	}
+	tenant := tenantOf(r)
+	accepted, tailed, whole := s.tailed(tenant, id)
+	events := tailed
+	if !whole && s.history != nil {
+		stored, err := s.stored(r.Context(), tenant, id)
+		switch {
+		case err == nil:
+			events = join(stored, tailed)
+		case accepted == nil && len(tailed) == 0:
+			s.logger.Warn("reading a message's history failed", "error", err)
+			refuse(w, r, after(historyUnavailable.problem("What became of older messages cannot be read now."), time.Second))
+			return
+		default: // what is known is worth more than an error
+			s.logger.Warn("reading a message's history failed", "error", err)
+		}
+	}
+	if accepted == nil && len(events) == 0 {
+		refuse(w, r, unknownMessage.problem("No message of yours has this id. One that another instance took in shows within two seconds."))
+		return
+	}
+	answer(w, http.StatusOK, "application/json", fold(id, accepted, events))
+}
+
+// tailed returns what the tail knows of a tenant's message.
+func (s *Server) tailed(tenant, id string) (accepted *schemas.Event, events []*schemas.Event, whole bool) {
+	accepted, values, whole := s.recent.find(id, time.Now())
+	if accepted != nil && accepted.Tenant != tenant {
+		accepted, whole = nil, false
+	}
+	for _, v := range values {
+		if e, err := schemas.DecodeEvent(v); err == nil { // it was decoded before it was kept
+			events = append(events, e)
+		}
+	}
+	return accepted, ofTenant(tenant, events), whole
+}
+
+func (s *Server) stored(ctx context.Context, tenant, id string) ([]*schemas.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+	defer cancel()
+	events, err := s.history.Message(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return ofTenant(tenant, events), nil
+}
+
+// messageID returns an id in the spelling that Weir keeps it in, if it is one.
+func messageID(text string) (string, bool) {
+	if len(text) != 36 || uuid.Validate(text) != nil {
+		return "", false
+	}
+	return strings.ToLower(text), true
+}

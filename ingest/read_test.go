@@ -1,0 +1,288 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
+)
+
+const (
+	theirs = "0192f0c1-2a3b-7c4d-8e5f-60718293a4b5"
+	t0     = schemas.Millis(1795248000000)
+)
+
+func event(id string, s schemas.Status, at int64) *schemas.Event {
+	return &schemas.Event{
+		Kind: schemas.KindStatus, MessageID: id, Tenant: "default", Channel: "sms", Class: "verify", To: key, Status: s,
+		At: t0 + schemas.Millis(at), AcceptedAt: t0,
+	}
+}
+
+func (w *world) get(id string) reply {
+	w.t.Helper()
+	return w.do("GET", "/v1/messages/"+id, "")
+}
+
+func steps(m *client.Message) (s string) {
+	for _, e := range m.Timeline {
+		s += string(e.Status) + " "
+	}
+	return strings.TrimSpace(s)
+}
+
+func TestTimeline(t *testing.T) {
+	w := newWorld(t, settings{})
+	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	queued := event(a.ID, schemas.StatusQueued, 2)
+	queued.Decision = &schemas.Decision{Verdict: schemas.VerdictAdmit, Partition: 1, Seq: 7, T: t0, Revision: 1, Charges: []schemas.Charge{{Limit: "verify", Scope: "s", T: t0, Cost: 1}}}
+	sending := event(a.ID, schemas.StatusSending, 3)
+	sending.Attempt, sending.Provider = 1, "simulated"
+	sent := event(a.ID, schemas.StatusSent, 40)
+	sent.Attempt, sent.Provider, sent.ProviderMessageID = 1, "simulated", "sim-1"
+	decision := event(a.ID, schemas.StatusSent, 1)
+	decision.Kind = schemas.KindDecision
+	for _, e := range []*schemas.Event{queued, decision, sending, sent} {
+		w.status(e)
+	}
+	if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.names.Status(), Value: []byte("rubbish")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	var m client.Message
+	w.until("sent", func() bool {
+		m = read[client.Message](w.get(a.ID), http.StatusOK)
+		return m.Status == schemas.StatusSent
+	})
+	if steps(&m) != "queued sending sent" || m.Attempt != 1 || m.Provider != "simulated" || m.ProviderMessageID != "sim-1" || m.At != sent.At || m.AcceptedAt != t0 {
+		t.Errorf("%+v", m)
+	}
+	if c := m.Timeline[0].Decision; c == nil || len(c.Charges) != 1 {
+		t.Errorf("the decision is %+v", c)
+	}
+	body := w.get(a.ID).body
+	if !bytes.Contains(body, []byte(`"accepted_at":"2026-11-21T08:00:00.000Z"`)) {
+		t.Errorf("times: %s", body)
+	}
+	// A receipt amends, and a straggler changes nothing.
+	w.status(event(a.ID, schemas.StatusDelivered, 900))
+	w.status(event(a.ID, schemas.StatusUndelivered, 901))
+	w.until("whole", func() bool {
+		m = read[client.Message](w.get(a.ID), http.StatusOK)
+		return len(m.Timeline) == 5
+	})
+	if m.Status != schemas.StatusDelivered || m.Provider != "simulated" {
+		t.Errorf("%+v", m)
+	}
+	// Uncommitted and aborted statuses are none.
+	txn, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer txn.Close()
+	for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+		if err := txn.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		e := event(theirs, schemas.StatusQueued, 1)
+		if end == kgo.TryCommit {
+			e.Status = schemas.StatusLimited
+			e.Limit, e.Window, e.RetryAt = "verify", "1/60s", t0+60_000
+		}
+		if err := txn.ProduceSync(t.Context(), &kgo.Record{Topic: w.names.Status(), Value: schemas.AppendEvent(nil, e)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := txn.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.until("limited", func() bool { return w.get(theirs).code == http.StatusOK })
+	if m = read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "limited" || m.Limit != "verify" || m.Window != "1/60s" || m.RetryAt != t0+60_000 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// A server that starts reads a little of what was before it.
+func TestTailBeginsBeforeTheEnd(t *testing.T) {
+	w := newWorld(t, settings{status: []*schemas.Event{event(theirs, schemas.StatusQueued, 1), event(theirs, schemas.StatusFailed, 2)}})
+	if m := read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "queued failed" || m.Status != schemas.StatusFailed {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestUnknownMessages(t *testing.T) {
+	other := event(theirs, schemas.StatusSent, 1)
+	other.Tenant = "acme"
+	w := newWorld(t, settings{status: []*schemas.Event{other}})
+	for _, id := range []string{"0192f0c1-2a3b-7c4d-8e5f-60718293a4b6", "x", "urn:uuid:" + theirs, theirs, strings.Repeat("0", 36), "%00", "a%2fb"} {
+		w.get(id).problem(http.StatusNotFound, "message_not_found")
+	}
+}
+
+// store is a History.
+type store struct {
+	mu     sync.Mutex
+	events []*schemas.Event
+	err    error
+	asked  int
+}
+
+func (s *store) Message(ctx context.Context, id string) (out []*schemas.Event, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if _, ok := ctx.Deadline(); !ok {
+		return nil, errors.New("asked without a deadline")
+	}
+	for _, e := range s.events {
+		if e.MessageID == id {
+			out = append(out, e)
+		}
+	}
+	return out, s.err
+}
+
+func (s *store) set(err error, events ...*schemas.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.events = err, events
+}
+
+func TestHistory(t *testing.T) {
+	h := &store{}
+	w := newWorld(t, settings{history: h, status: []*schemas.Event{event(theirs, schemas.StatusRetrying, 3), event(theirs, schemas.StatusSent, 4)}})
+	old := "0192f0c1-2a3b-7c4d-8e5f-60718293a4b7"
+	foreign := event(old, schemas.StatusSent, 3)
+	foreign.Tenant = "acme"
+	h.set(nil, event(theirs, schemas.StatusQueued, 1), event(theirs, schemas.StatusSending, 2), event(theirs, schemas.StatusRetrying, 3), event(old, schemas.StatusExpired, 2), foreign)
+	if m := read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "queued sending retrying sent" || m.Status != schemas.StatusSent {
+		t.Errorf("joined: %+v", m)
+	}
+	if m := read[client.Message](w.get(old), http.StatusOK); steps(&m) != "expired" {
+		t.Errorf("stored: %+v", m)
+	}
+	asked := h.asked
+	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	read[client.Message](w.get(a.ID), http.StatusOK)
+	if h.asked != asked {
+		t.Error("the history was asked for what this server has taken in")
+	}
+	// A repeat may have a past that this server did not see.
+	a = read[client.Accepted](w.post(hello, "Idempotency-Key: k"), http.StatusAccepted)
+	h.set(nil, event(a.ID, schemas.StatusSent, 1))
+	if m := read[client.Message](w.get(a.ID), http.StatusOK); m.Status != schemas.StatusSent {
+		t.Errorf("repeat: %+v", m)
+	}
+	h.set(errors.New("away"))
+	if m := read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "retrying sent" {
+		t.Errorf("without the store: %+v", m)
+	}
+	w.get(old).problem(http.StatusServiceUnavailable, "history_unavailable")
+}
+
+func TestRoutes(t *testing.T) {
+	w := newWorld(t, settings{})
+	for _, path := range []string{"/", "/v1", "/v1/messages/", "/v1/messages/x/y", "//v1/messages", "/v2/messages"} {
+		w.do("GET", path, "").problem(http.StatusNotFound, "not_found")
+		w.do("OPTIONS", path, "").problem(http.StatusNotFound, "not_found")
+		w.do("BREW", path, "").problem(http.StatusNotFound, "not_found")
+	}
+	for _, tt := range []struct{ method, path, allow string }{
+		{"GET", "/v1/messages", "POST, OPTIONS"},
+		{"HEAD", "/v1/messages", "POST, OPTIONS"},
+		{"BREW", "/v1/messages", "POST, OPTIONS"},
+		{"DELETE", "/v1/messages/" + theirs, "GET, HEAD, OPTIONS"},
+		{"POST", "/healthz", "GET, HEAD, OPTIONS"},
+	} {
+		r := w.do(tt.method, tt.path, "")
+		if r.code != http.StatusMethodNotAllowed || r.header.Get("Allow") != tt.allow {
+			t.Errorf("%s %s: %d, %q", tt.method, tt.path, r.code, r.header.Get("Allow"))
+		}
+		if tt.method != "HEAD" {
+			r.problem(http.StatusMethodNotAllowed, "method_not_allowed")
+		}
+		if r := w.do("OPTIONS", tt.path, ""); r.code != http.StatusNoContent || r.header.Get("Allow") != tt.allow || r.header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("OPTIONS %s: %d %v", tt.path, r.code, r.header)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/openapi.yaml", "/metrics"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			if r := w.do(method, path, ""); r.code != http.StatusOK || (len(r.body) == 0) != (method == "HEAD") {
+				t.Errorf("%s %s: %d, %d bytes", method, path, r.code, len(r.body))
+			}
+		}
+	}
+	if r := w.do("GET", "/openapi.yaml", ""); !bytes.Equal(r.body, schemas.OpenAPI) || r.header.Get("X-Content-Type-Options") != "nosniff" || r.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%v", r.header)
+	}
+	w.get(theirs)
+	metrics := string(w.do("GET", "/metrics", "").body)
+	for _, want := range []string{
+		`weir_http_request_seconds_count{code="404",route="/v1/messages/{id}"} 1`,
+		`weir_http_request_seconds_count{code="405",route="none"}`,
+		`weir_http_request_seconds_count{code="200",route="/healthz"}`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in\n%s", want, metrics)
+		}
+	}
+	if strings.Contains(metrics, theirs) || strings.Contains(metrics, "BREW") {
+		t.Error("a label holds a part of a request")
+	}
+}
+
+func TestOwnName(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "LOCALHOST:80": true, "localhost.": true, "weir.localhost:8080": true, "127.0.0.1:8080": true, "[::1]:8080": true, "::1": true, "192.0.2.1": true, "": true,
+		"evil.example": false, "localhost.evil.example:80": false, "127.0.0.1.evil.example": false, "evillocalhost": false,
+	} {
+		if ownName(host) != want {
+			t.Errorf("%q: %v", host, !want)
+		}
+	}
+}
+
+func TestRecentIsBounded(t *testing.T) {
+	now := time.Now()
+	r := newRecent(bounds{messages: 10, bytes: 1000, events: 4, age: time.Minute})
+	known := func(id string) bool { a, e, _ := r.find(id, now); return a != nil || len(e) > 0 }
+	for i := range 11 {
+		r.add(fmt.Sprint(i), []byte("x"), now)
+	}
+	if known("0") || !known("1") || !known("10") {
+		t.Error("by messages: not the oldest went")
+	}
+	r.add("1", []byte("y"), now) // touched: now 2 is the oldest
+	r.add("big", bytes.Repeat([]byte("x"), 985), now)
+	if r.bytes > 1000 || known("2") || !known("big") || !known("1") {
+		t.Errorf("by bytes: %d", r.bytes)
+	}
+	now = now.Add(time.Minute)
+	if known("big") || r.bytes != 0 || r.order.Len() != 0 || len(r.byID) != 0 {
+		t.Errorf("by age: %d bytes, %d messages", r.bytes, r.order.Len())
+	}
+	r.accept(&schemas.Event{MessageID: "m"}, true, now)
+	var held [][]byte
+	for i := range 6 {
+		r.add("m", fmt.Append(nil, i), now)
+		if i == 3 {
+			_, held, _ = r.find("m", now)
+		}
+	}
+	_, events, whole := r.find("m", now)
+	if got := string(bytes.Join(events, nil)); got != "0145" || whole || r.bytes != 4 {
+		t.Errorf("by events: %s, whole %v, %d bytes", got, whole, r.bytes)
+	}
+	if got := string(bytes.Join(held, nil)); got != "0123" {
+		t.Errorf("a reader's slice was written to: %s", got)
+	}
+}

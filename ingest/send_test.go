@@ -1,0 +1,370 @@
+package ingest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
+)
+
+const (
+	hello = `{"channel":"sms","to":"138 0000 0000","class":"verify","body":"code 1"}`
+	key   = "+8613800000000"
+	trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+)
+
+// What is answered 202 stands in weir.requests where admission looks for it.
+func TestAccepted(t *testing.T) {
+	w := newWorld(t, settings{})
+	r := w.post(hello, "Content-Type: application/x-www-form-urlencoded", "traceparent: "+trace, "Prefer: wait=2")
+	a := read[client.Accepted](r, http.StatusAccepted)
+	if u, err := uuid.Parse(a.ID); err != nil || u.Version() != 7 || a.Status != schemas.StatusAccepted {
+		t.Errorf("%+v: %v", a, err)
+	}
+	if r.header.Get("Location") != "/v1/messages/"+a.ID || r.header.Get("Preference-Applied") != "" {
+		t.Errorf("%v", r.header)
+	}
+	rec := w.requests(1)[0]
+	if string(rec.Key) != key || rec.Partition != schemas.PartitionOf(key, partitions) {
+		t.Errorf("key %s in partition %d", rec.Key, rec.Partition)
+	}
+	q, err := schemas.DecodeRequest(rec.Value, nil)
+	if err != nil || q.ID != a.ID || q.Tenant != "default" || q.To != "138 0000 0000" || q.Body != "code 1" || q.Validate(schemas.MillisOf(time.Now())) != nil {
+		t.Errorf("%+v: %v", q, err)
+	}
+	if !slices.EqualFunc(rec.Headers, []kgo.RecordHeader{{Key: "traceparent", Value: []byte(trace)}}, func(a, b kgo.RecordHeader) bool {
+		return a.Key == b.Key && string(a.Value) == string(b.Value)
+	}) {
+		t.Errorf("headers %v", rec.Headers)
+	}
+	// Until it is decided it is accepted, at once.
+	m := read[client.Message](w.do("GET", "/v1/messages/"+strings.ToUpper(a.ID), ""), http.StatusOK)
+	if m.ID != a.ID || m.Status != schemas.StatusAccepted || m.To != key || m.Tenant != "default" || m.Class != "verify" || m.Channel != "sms" || m.AcceptedAt == 0 || len(m.Timeline) != 0 {
+		t.Errorf("%+v", m)
+	}
+	if log := w.log.String(); strings.Contains(log, "138") || strings.Contains(log, "code 1") {
+		t.Errorf("the log holds what it must not: %s", log)
+	}
+	for i, text := range []string{"", "00-" + strings.Repeat("0", 32) + trace[35:], strings.ToUpper(trace), trace + "x", "01" + trace[2:]} {
+		w.post(hello, "traceparent: "+text)
+		if rec := w.requests(1)[0]; len(rec.Headers) != 0 {
+			t.Errorf("traceparent %d: passed on", i)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	w := newWorld(t, settings{})
+	form := []string{"Content-Type: application/json"}
+	tests := []struct {
+		name, body string
+		headers    []string
+		status     int
+		code       string
+		errors     []string // pointer and code
+	}{
+		{"not JSON", `hello`, form, 400, "invalid_request", []string{" not_json"}},
+		{"nothing", ``, form, 400, "invalid_request", []string{" empty"}},
+		{"no object", `[1]`, form, 400, "invalid_request", []string{" not_object"}},
+		{"something behind it", hello + `{}`, form, 400, "invalid_request", []string{" trailing_data"}},
+		{"unknown field", `{"channel":"sms","to":"+8613800000000","body":"b","bodyy":"b"}`, form, 400, "invalid_request", []string{"/bodyy unknown_field"}},
+		{"all at once", `{"body":"b","vars":{"a":[1]}}`, form, 400, "invalid_request", []string{"/channel required", "/to required", "/vars/a wrong_type"}},
+		{"impossible number", `{"channel":"sms","to":"+86138","body":"b"}`, form, 400, "invalid_request", []string{"/to bad_recipient_phone"}},
+		{"no address", `{"channel":"email","to":"ana","subject":"s","body":"b"}`, form, 400, "invalid_request", []string{"/to bad_recipient_email"}},
+		{"long ago", `{"channel":"sms","to":"+8613800000000","body":"b","send_at":"1970-01-01T00:00:00Z"}`, form, 400, "invalid_request", []string{"/send_at send_at_out_of_range"}},
+		{"its own id", `{"channel":"sms","to":"+8613800000000","body":"b","id":"0192f0c1-2a3b-7c4d-8e5f-60718293a4b5"}`, form, 400, "invalid_request", []string{"/id not_permitted"}},
+		{"another action", `{"action":"cancel","to":"+8613800000000"}`, form, 400, "invalid_request", []string{"/action not_permitted"}},
+		{"an action's field", `{"channel":"sms","to":"+8613800000000","body":"b","at":"2026-11-21T09:00:00Z"}`, form, 400, "invalid_request", []string{"/at not_permitted"}},
+		{"another tenant", `{"tenant":"acme","channel":"sms","to":"+8613800000000","body":"b"}`, form, 403, "forbidden_tenant", []string{"/tenant forbidden_tenant"}},
+		{"300 KiB", `{"channel":"sms","to":"+8613800000000","body":"` + strings.Repeat("x", 300<<10) + `"}`, form, 413, "too_large", []string{" too_large"}},
+		{"no room for the id", pad(256 << 10), form, 413, "too_large", []string{" too_large"}},
+		{"a form of a page", hello, []string{"Content-Type: multipart/form-data; boundary=x"}, 415, "unsupported_media_type", nil},
+		{"protobuf", hello, []string{"Content-Type: application/x-protobuf"}, 415, "unsupported_media_type", nil},
+		{"compressed", hello, []string{"Content-Encoding: gzip"}, 415, "unsupported_media_type", nil},
+		{"two keys", hello, []string{"Idempotency-Key: a", "Idempotency-Key: b"}, 400, "bad_idempotency_key", nil},
+		{"empty key", hello, []string{`Idempotency-Key: ""`}, 400, "bad_idempotency_key", nil},
+		{"half a key", hello, []string{`Idempotency-Key: "a`}, 400, "bad_idempotency_key", nil},
+		{"long key", hello, []string{`Idempotency-Key: ` + strings.Repeat("k", 256)}, 400, "bad_idempotency_key", nil},
+		{"key that is no text", hello, []string{"Idempotency-Key: \xff"}, 400, "bad_idempotency_key", nil},
+		{"other key than the body's", strings.Replace(hello, "{", `{"idempotency_key":"a",`, 1), []string{"Idempotency-Key: b"}, 400, "idempotency_key_conflict", []string{"/idempotency_key idempotency_key_conflict"}},
+		{"a page of another site", hello, []string{"Origin: https://evil.example", "Content-Type: text/plain"}, 403, "cross_origin", nil},
+		{"a page, newer browser", hello, []string{"Sec-Fetch-Site: cross-site"}, 403, "cross_origin", nil},
+		{"a name pointed here", hello, []string{"Host: evil.example", "Origin: http://evil.example"}, 421, "misdirected_host", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := *w
+			w.t = t
+			r := w.post(tt.body, tt.headers...)
+			p := r.problem(tt.status, tt.code)
+			var got []string
+			for _, e := range p.Errors {
+				got = append(got, e.Pointer+" "+e.Code)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.errors) {
+				t.Errorf("%q, want %q", got, tt.errors)
+			}
+			if p.Instance != "/v1/messages" {
+				t.Errorf("instance %q", p.Instance)
+			}
+			for _, secret := range []string{"ana", "86138", "evil"} {
+				if strings.Contains(string(r.body), secret) {
+					t.Errorf("%s repeats the request", r.body)
+				}
+			}
+		})
+	}
+	// None of it reached Kafka: the first record there is this one.
+	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	if q, _ := schemas.DecodeRequest(w.requests(1)[0].Value, nil); q == nil || q.ID != a.ID {
+		t.Errorf("%+v is before %s", q, a.ID)
+	}
+}
+
+// pad is a valid request of n bytes.
+func pad(n int) string {
+	body := `{"channel":"sms","to":"+8613800000000","body":""}`
+	return strings.Replace(body, `""`, `"`+strings.Repeat("x", n-len(body))+`"`, 1)
+}
+
+func TestLargest(t *testing.T) {
+	w := newWorld(t, settings{})
+	read[client.Accepted](w.post(pad(256<<10-128)), http.StatusAccepted)
+	w.requests(1)
+}
+
+func TestContentTypes(t *testing.T) {
+	for _, typ := range []string{"", "application/json", "application/json; charset=utf-8", "application/vnd.acme+json", "text/plain", "application/x-www-form-urlencoded", "application/octet-stream", "no type;;"} {
+		if p := wrongType(http.Header{"Content-Type": {typ}, "Content-Encoding": {"identity"}}); p != nil {
+			t.Errorf("%q: %v", typ, p)
+		}
+	}
+}
+
+// One key names one message: whatever way it comes, and however the recipient
+// is written.
+func TestIdempotency(t *testing.T) {
+	w := newWorld(t, settings{})
+	withKey := func(to, key string) string {
+		return fmt.Sprintf(`{"channel":"sms","to":%q,"body":"b","idempotency_key":%q}`, to, key)
+	}
+	first := read[client.Accepted](w.post(withKey(key, "order-17")), http.StatusAccepted)
+	for name, r := range map[string]reply{
+		"again":            w.post(withKey(key, "order-17")),
+		"header":           w.post(`{"channel":"sms","to":"13800000000","body":"b"}`, "Idempotency-Key: order-17"),
+		"quoted header":    w.post(`{"channel":"sms","to":"+86 138 0000 0000","body":"b"}`, `Idempotency-Key: "order-17"`),
+		"both":             w.post(withKey(key, "order-17"), `Idempotency-Key: order-17`),
+		"name of a tenant": w.post(`{"tenant":"default","channel":"sms","to":"13800000000","body":"b","idempotency_key":"order-17"}`),
+	} {
+		if a := read[client.Accepted](r, http.StatusAccepted); a.ID != first.ID {
+			t.Errorf("%s: %s, want %s", name, a.ID, first.ID)
+		}
+	}
+	for _, rec := range w.requests(6) {
+		if q, err := schemas.DecodeRequest(rec.Value, nil); err != nil || q.IdempotencyKey != "order-17" || q.ID != first.ID {
+			t.Errorf("%+v %v", q, err)
+		}
+	}
+	for name, r := range map[string]reply{
+		"other key":       w.post(withKey(key, "order-18")),
+		"other recipient": w.post(withKey("+8613800000001", "order-17")),
+		"no key":          w.post(hello),
+	} {
+		if a := read[client.Accepted](r, http.StatusAccepted); a.ID == first.ID {
+			t.Errorf("%s: the same id", name)
+		}
+	}
+}
+
+func TestBareKey(t *testing.T) {
+	for text, want := range map[string]string{`a`: "a", `"a"`: "a", `"a\"b\\c"`: `a"b\c`, `a b`: "a b", `"`: "", `""`: "", ``: "", `"a" x`: "", `"a\x"`: "", `"a\`: "", `a"b`: ""} {
+		if got, ok := bareKey(text); ok != (want != "") || ok && got != want {
+			t.Errorf("%s: %q, %v", text, got, ok)
+		}
+	}
+}
+
+// However Kafka is away, a request is answered in bounded time; and when it is
+// back, so are the 202s, without anyone's doing.
+func TestBrokerAway(t *testing.T) {
+	tests := []struct {
+		name  string
+		start bool // away from the beginning
+		away  func(*world) (back func())
+	}{
+		{"never there", true, func(w *world) func() { return w.line.mend }},
+		{"gone", false, func(w *world) func() { w.line.cut(); return w.line.mend }},
+		{"frozen", false, func(w *world) func() {
+			thaw := make(chan struct{})
+			w.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				w.broker.KeepControl()
+				<-thaw
+				return nil, nil, false
+			})
+			return sync.OnceFunc(func() { close(thaw) })
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, settings{cut: tt.start})
+			if !tt.start {
+				read[client.Accepted](w.post(hello), http.StatusAccepted)
+			}
+			back := tt.away(w)
+			t.Cleanup(back) // before the broker closes
+			var wg sync.WaitGroup
+			var slowest atomic.Int64
+			for range 20 {
+				wg.Go(func() {
+					began := time.Now()
+					r := w.post(hello)
+					took := time.Since(began)
+					slowest.Store(max(slowest.Load(), int64(took))) // roughly: for the log
+					if p := r.problem(http.StatusServiceUnavailable, "kafka_unavailable"); r.header.Get("Retry-After") != "2" || took > answerTimeout+time.Second {
+						t.Errorf("%v after %v", p, took)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("503 within %v", time.Duration(slowest.Load()).Round(time.Millisecond))
+			if r := w.do("GET", "/healthz", ""); r.code != http.StatusOK {
+				t.Errorf("healthz: %d", r.code)
+			}
+			if tt.name != "frozen" {
+				var r reply
+				w.until("not ready", func() bool { r = w.do("GET", "/readyz", ""); return r.code != http.StatusOK })
+				p := r.problem(http.StatusServiceUnavailable, "not_ready")
+				if !slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Code == "kafka_unavailable" }) {
+					t.Errorf("%+v", p)
+				}
+				if tt.start && !slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Code == "catching_up" }) {
+					t.Errorf("%+v", p)
+				}
+			}
+			back()
+			began := time.Now()
+			w.until("accepting again", func() bool { return w.post(hello).code == http.StatusAccepted })
+			t.Logf("202 again %v after Kafka was back", time.Since(began).Round(time.Millisecond))
+			w.until("ready again", func() bool { return w.do("GET", "/readyz", "").code == http.StatusOK })
+			if n := strings.Count(w.log.String(), "Kafka does not take requests"); n != 1 {
+				t.Errorf("said %d times: %s", n, w.log)
+			}
+		})
+	}
+}
+
+// A body that does not come is given up on, and others are served meanwhile.
+func TestSlowClient(t *testing.T) {
+	w := newWorld(t, settings{server: func(s *Server) { s.http.ReadTimeout = 300 * time.Millisecond }})
+	conn, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+	read[client.Accepted](w.post(hello), http.StatusAccepted)
+	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	openDocument(t).check(t, "POST", "/v1/messages", resp, body)
+	if resp.StatusCode != http.StatusRequestTimeout || !resp.Close {
+		t.Errorf("%d, closes: %v", resp.StatusCode, resp.Close)
+	}
+}
+
+// A chunked body has no length to refuse it by: it is cut where it is too long.
+func TestEndlessBody(t *testing.T) {
+	w := newWorld(t, settings{})
+	conn, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+	chunk := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, strings.Repeat("x", 64<<10))
+	for range 6 {
+		if _, err := io.WriteString(conn, chunk); err != nil {
+			break
+		}
+	}
+	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	openDocument(t).check(t, "POST", "/v1/messages", resp, body)
+	if resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+// At shutdown what is in flight is still answered, and nothing new is taken.
+func TestShutdown(t *testing.T) {
+	w := newWorld(t, settings{})
+	thaw, frozen := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	w.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		once.Do(func() { close(frozen) })
+		<-thaw
+		return nil, nil, false
+	})
+	code := make(chan int, 1)
+	go func() { code <- w.post(hello).code }()
+	<-frozen
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.stop() }()
+	w.until("closed", func() bool {
+		c, err := net.Dial("tcp", w.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	close(thaw)
+	if c := <-code; c != http.StatusAccepted {
+		t.Errorf("in flight: %d", c)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// Without keys nobody but this machine may be served.
+func TestAddressOfOthers(t *testing.T) {
+	w := newWorld(t, settings{})
+	srv, err := New(t.Context(), Config{Brokers: w.broker.ListenAddrs(), Partitions: partitions, Policy: w.pol})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Serve(t.Context(), ln); err == nil || !strings.Contains(err.Error(), "loopback") {
+		t.Errorf("%v", err)
+	}
+	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener: %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/topics"
+)
+
+// Bounds of a connection.
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 15 * time.Second       // of a whole request
+	writeTimeout   = 30 * time.Second       // from the end of a request's header to the end of its answer
+	lastWords      = 500 * time.Millisecond // for the rest of a body that is refused for its size
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+	grace          = 10 * time.Second // what requests in flight get at shutdown: more than any takes
+)
+
+// Config is what a server needs. Registry, Logger and History may be nil.
+type Config struct {
+	Brokers    []string
+	Options    []kgo.Opt // further ones, for every client
+	Names      topics.Names
+	Partitions int32 // N of weir.requests
+	Policy     *policy.Watcher
+	History    History // where the tail does not reach; nil is none
+	Registry   *prometheus.Registry
+	Logger     *slog.Logger
+	// Insecure serves addresses that others can reach, though there are no API
+	// keys yet, and answers to every host name.
+	Insecure bool
+}
+
+// Validate reports what no server could run without.
+func (c Config) Validate() error {
+	var errs []error
+	if len(c.Brokers) == 0 {
+		errs = append(errs, errors.New("no brokers"))
+	}
+	if c.Partitions < 1 {
+		errs = append(errs, fmt.Errorf("%d partitions: at least 1", c.Partitions))
+	}
+	if c.Policy == nil {
+		errs = append(errs, errors.New("no policy"))
+	}
+	return errors.Join(errs...)
+}
+
+// Server is the HTTP door. Make it with New and call Serve once.
+type Server struct {
+	requests   string // topic
+	partitions int32
+	policy     *policy.Watcher
+	history    History
+	registry   *prometheus.Registry
+	logger     *slog.Logger
+	insecure   bool
+
+	out      *producer
+	recent   *recent
+	tail     *tail
+	pulse    pulse
+	seconds  *prometheus.HistogramVec
+	loopback atomic.Bool // served on loopback without keys
+	draining atomic.Bool
+	http     *http.Server
+}
+
+// New makes a server. It connects to nothing: Kafka may be away, and the
+// server then says so. ctx is not kept.
+func New(_ context.Context, cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	s := &Server{
+		requests:   cfg.Names.Requests(),
+		partitions: cfg.Partitions,
+		policy:     cfg.Policy,
+		history:    cfg.History,
+		registry:   cfg.Registry,
+		logger:     cfg.Logger,
+		insecure:   cfg.Insecure,
+		recent:     newRecent(bounds{messages: 100_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
+	}
+	if s.registry == nil {
+		s.registry = prometheus.NewRegistry()
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	s.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "weir_http_request_seconds",
+		Help:    "Time to answer a request, by route pattern and status code.",
+		Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
+	}, []string{"route", "code"})
+	if err := s.registry.Register(s.seconds); err != nil {
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	var err error
+	if s.out, err = newProducer(s.logger, clientOptions(cfg)); err != nil {
+		return nil, fmt.Errorf("ingest: open a producer: %w", err)
+	}
+	if s.tail, err = newTail(cfg.Names.Status(), s.recent, s.logger, clientOptions(cfg)); err != nil {
+		s.out.cl.Close()
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	s.pulse.ping = s.out.cl.Ping
+	s.http = &http.Server{
+		Handler:           s.routes(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+func clientOptions(cfg Config) []kgo.Opt {
+	return append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-ingest")}, cfg.Options...)
+}
+
+// Serve answers on ln until ctx ends, then takes no more requests, lets those
+// in flight finish for 10 s, and closes what New opened. It returns nil after
+// an orderly end. It refuses an address that others can reach unless the
+// configuration is Insecure. ln is closed in any case.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	defer s.out.cl.Close()
+	defer s.tail.cl.Close()
+	local := loopback(ln.Addr())
+	if !local && !s.insecure {
+		ln.Close()
+		return fmt.Errorf("ingest: %s is not a loopback address, and there are no API keys yet", ln.Addr())
+	}
+	s.loopback.Store(local && !s.insecure)
+
+	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { s.tail.run(tailCtx) })
+	defer wg.Wait()
+	defer stopTail()
+
+	failed := make(chan error, 1)
+	wg.Go(func() { failed <- s.http.Serve(ln) })
+	select {
+	case err := <-failed:
+		return fmt.Errorf("ingest: serve %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	graceCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := s.http.Shutdown(graceCtx); err != nil {
+		s.http.Close()
+		return fmt.Errorf("ingest: requests were still in flight after %v: %w", grace, err)
+	}
+	return nil
+}
+
+// loopback reports whether only this machine reaches the address.
+func loopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+func stack() string { return string(debug.Stack()) }

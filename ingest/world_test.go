@@ -1,0 +1,276 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/presets"
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+const partitions = 4
+
+// world is a fake broker with Weir's topics and the policy of weir dev, and a
+// server on a real listener.
+type world struct {
+	t      *testing.T
+	broker *kfake.Cluster
+	names  topics.Names
+	cl     *kgo.Client // produces statuses, reads requests
+	pol    *policy.Watcher
+	line   *line // between the server and the broker
+	srv    *Server
+	addr   string
+	log    *lockedBuffer
+	stop   func() error // ends the server and returns its error
+}
+
+// settings is what a test wants otherwise.
+type settings struct {
+	history History
+	server  func(*Server)
+	cut     bool // the broker is away from the beginning
+	status  []*schemas.Event
+}
+
+func newWorld(t *testing.T, set settings) *world {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	w := &world{t: t, broker: c, line: &line{conns: make(map[net.Conn]bool)}, log: &lockedBuffer{}}
+	doc, err := schemas.ParsePolicy("dev.yaml", presets.Dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cl, err = kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ConsumeTopics(w.names.Requests()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.cl.Close)
+	adm := kadm.NewClient(w.cl)
+	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1}, &doc.Policy))
+	if err == nil {
+		err = topics.Apply(t.Context(), adm, diff, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pol, err = policy.Watch(t.Context(), w.names.Config(), slog.New(slog.DiscardHandler), kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go w.pol.Run(t.Context())
+	if _, err := w.pol.Publish(t.Context(), w.cl, 0, "test", doc.Policy); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range set.status {
+		w.status(e)
+	}
+	if set.cut {
+		w.line.cut()
+	}
+	w.srv, err = New(t.Context(), Config{
+		Brokers: c.ListenAddrs(), Options: []kgo.Opt{kgo.Dialer(w.line.dial)},
+		Names: w.names, Partitions: partitions, Policy: w.pol, History: set.history,
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.server != nil {
+		set.server(w.srv)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.addr = ln.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.srv.Serve(ctx, ln) }()
+	w.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := w.stop(); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	if !set.cut {
+		w.until("ready", func() bool { return w.do("GET", "/readyz", "").code == http.StatusOK })
+	}
+	return w
+}
+
+// until polls a real process, for at most ten seconds.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("never %s; the log says\n%s", what, w.log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+type reply struct {
+	t      *testing.T
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request and holds the answer to the document. headers are
+// "Name: value".
+func (w *world) do(method, path, body string, headers ...string) reply {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.addr+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+		}
+		req.Header.Add(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	openDocument(w.t).check(w.t, method, path, resp, got)
+	return reply{w.t, resp.StatusCode, resp.Header, got}
+}
+
+func (w *world) post(body string, headers ...string) reply {
+	w.t.Helper()
+	return w.do("POST", "/v1/messages", body, headers...)
+}
+
+func read[T any](r reply, status int) (v T) {
+	r.t.Helper()
+	if r.code != status {
+		r.t.Fatalf("%d, want %d: %s", r.code, status, r.body)
+	}
+	if err := json.Unmarshal(r.body, &v); err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+// problem checks a refusal, and returns it.
+func (r reply) problem(status int, code string) client.Problem {
+	r.t.Helper()
+	p := read[client.Problem](r, status)
+	if p.Code != code || p.Status != status {
+		r.t.Fatalf("%s, want %s", r.body, code)
+	}
+	return p
+}
+
+// status writes an event as admission and lanes do.
+func (w *world) status(e *schemas.Event) {
+	w.t.Helper()
+	rec := &kgo.Record{Topic: w.names.Status(), Partition: schemas.PartitionOf(e.To, partitions), Key: []byte(e.To), Value: schemas.AppendEvent(nil, e)}
+	if err := w.cl.ProduceSync(w.t.Context(), rec).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// requests reads n records of weir.requests.
+func (w *world) requests(n int) (out []*kgo.Record) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	for len(out) < n {
+		fetches := w.cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			w.t.Fatalf("%d of %d requests", len(out), n)
+		}
+		out = append(out, fetches.Records()...)
+	}
+	return out
+}
+
+// line is the network between a client and the broker.
+type line struct {
+	mu    sync.Mutex
+	down  bool
+	conns map[net.Conn]bool
+}
+
+var errCut = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+
+func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return nil, errCut
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err == nil {
+		l.conns[c] = true
+	}
+	return c, err
+}
+
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	for c := range l.conns {
+		c.Close()
+	}
+	clear(l.conns)
+}
+
+func (l *line) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = false
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
