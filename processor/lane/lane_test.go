@@ -3,6 +3,7 @@ package lane_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -200,6 +201,7 @@ func TestStaleGoesBack(t *testing.T) {
 // TestStaleNoFasterThanPace: a stale backlog goes back at the pace, and costs
 // no call its turn.
 func TestStaleNoFasterThanPace(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Pace = []schemas.Window{window(5, 300*time.Millisecond)} }))
 	var ms []message
 	for i := range 15 {
@@ -245,6 +247,7 @@ func judge(t *testing.T, times []schemas.Millis, n int, d time.Duration) {
 }
 
 func TestThrottledLaneIsSilent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }))
 	r.fake.respond = func(_ context.Context, c provider.Call) provider.Outcome {
 		if c.ID == "m1" {
@@ -264,6 +267,7 @@ func TestThrottledLaneIsSilent(t *testing.T) {
 // TestPaceAcrossRestarts: the permits of two processes, one after the other,
 // keep the pace as one.
 func TestPaceAcrossRestarts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, oneProvider(func(p *schemas.Provider) {
 		p.Pace = []schemas.Window{window(5, 500*time.Millisecond), window(12, 2*time.Second)}
 	}))
@@ -354,6 +358,7 @@ func TestUrgentBeforeBulk(t *testing.T) {
 // message ends unknown and is never called; with resend it is tried again; and
 // a permit of the new owner's waits until no old one can be called on.
 func TestInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
 	r.dispatch(message{id: "held", class: "hold"}, message{id: "again"}, message{id: "next"})
 	now := time.Now()
@@ -427,6 +432,7 @@ func TestKilledDuringCalls(t *testing.T) {
 // an outcome in it. The call is not repeated and its outcome not lost. Refused
 // once more with permits in it, nothing is called on them.
 func TestAbortKeepsOutcomes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, oneProvider(nil))
 	var refuse, refused atomic.Int32
 	r.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -575,4 +581,124 @@ func TestSupervise(t *testing.T) {
 	})
 	r.dispatch(message{id: "o"})
 	r.statuses("o", schemas.StatusSending, schemas.StatusSent)
+}
+
+// TestUnknownCommit: the answer to a transaction's end never comes, once with
+// the permit in it and once with the outcome. The client is rebuilt and the
+// lane restored; nothing is called twice, and no outcome is lost.
+func TestUnknownCommit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
+	var silent atomic.Bool
+	var swallowed atomic.Int32
+	r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.cluster.KeepControl()
+		if silent.Load() {
+			swallowed.Add(1)
+			return nil, errors.New("no answer"), true
+		}
+		return nil, nil, false
+	})
+	// After the stream has given up on the transaction, ends work again.
+	later := func() {
+		silent.Store(true)
+		time.AfterFunc(1200*time.Millisecond, func() { silent.Store(false) })
+	}
+	cfg := r.config("a")
+	cfg.Stream.TransactionTimeout = time.Second
+	r.run(cfg)
+	r.dispatch(message{id: "warm"})
+	r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
+
+	later()
+	r.dispatch(message{id: "m1", class: "hold"})
+	r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
+
+	r.fake.mu.Lock()
+	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+		later()
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	r.fake.mu.Unlock()
+	r.dispatch(message{id: "m2", class: "hold"})
+	r.statuses("m2", schemas.StatusSending, schemas.StatusSent)
+	if ids := r.fake.ids(); !slices.Equal(ids, []string{"warm", "m1", "m2"}) {
+		t.Errorf("called %v", ids)
+	}
+	if swallowed.Load() < 2 {
+		t.Fatalf("%d ends of transactions got no answer: the test shows nothing", swallowed.Load())
+	}
+}
+
+// TestMoves: three members, of which one has the lane; it is stopped, and
+// comes back as another. Each message is called exactly once, at the pace of
+// one lane.
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oneProvider(func(p *schemas.Provider) {
+		p.Pace = []schemas.Window{window(20, 200*time.Millisecond)}
+	}))
+	r.fake.respond = func(ctx context.Context, _ provider.Call) provider.Outcome {
+		select { // long enough that calls are under way when a member stops
+		case <-time.After(30 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	const n = 200
+	var ms []message
+	for i := range n {
+		ms = append(ms, message{id: fmt.Sprint(i), queue: topics.Queues[i%4]})
+	}
+	r.dispatch(ms...)
+	stops := []func(){r.run(r.config("a0")), r.run(r.config("a1")), r.run(r.config("a2"))}
+	for i := range 2 {
+		r.eventually("some calls", func() bool { return len(r.fake.made()) >= 60*(i+1) })
+		stops[i]()
+		stops = append(stops, r.run(r.config(fmt.Sprint("b", i))))
+	}
+	r.eventually("all calls", func() bool { return len(r.fake.made()) >= n })
+	r.eventually("all ends", func() bool {
+		ends := 0
+		for _, es := range r.events() {
+			if es[len(es)-1].Status == schemas.StatusSent {
+				ends++
+			}
+		}
+		return ends == n
+	})
+	ids := r.fake.ids()
+	slices.Sort(ids)
+	if len(slices.Compact(ids)) != n || len(r.fake.made()) != n {
+		t.Errorf("%d calls for %d messages", len(r.fake.made()), n)
+	}
+	var permits []schemas.Millis
+	for _, e := range r.journal() {
+		if e.Kind == "permit" {
+			permits = append(permits, e.T)
+		}
+	}
+	judge(t, permits, 20, 200*time.Millisecond)
+}
+
+// TestThroughput shows what one lane does with a provider of 200 ms at
+// concurrency 512: at most 2,560 calls/s.
+func TestThroughput(t *testing.T) {
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 512 }))
+	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+		<-time.After(200 * time.Millisecond)
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	const n = 4000
+	var ms []message
+	for i := range n {
+		ms = append(ms, message{id: fmt.Sprint(i)})
+	}
+	r.dispatch(ms...)
+	r.run(r.config("a"))
+	r.eventually("it begins", func() bool { return len(r.fake.made()) > 0 })
+	started := time.Now()
+	r.eventually("all calls", func() bool { return len(r.fake.made()) == n })
+	t.Logf("%.0f calls/s, %d at once", n/time.Since(started).Seconds(), r.fake.most)
+	r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == n })
 }
