@@ -79,8 +79,8 @@ func newQueue(topic string) *queue {
 	return &queue{topic: topic, next: -1, at: -1, marks: make(map[int64]mark)}
 }
 
-// push takes a record that was read. One that was read before, as after an
-// abort, returns nil.
+// push takes a record that was read, and reports whether it is new: after an
+// abort records are read again.
 func (q *queue) push(it *item) bool {
 	if it.key.offset < q.next {
 		return false
@@ -164,9 +164,11 @@ func (q *queue) journal(low, end int64) int64 {
 		}
 	}
 	for offset, m := range q.marks {
-		if offset >= low {
-			end = min(end, m.journal)
+		if offset < q.next { // its record is gone: it was not read where it should stand
+			delete(q.marks, offset)
+			continue
 		}
+		end = min(end, m.journal)
 	}
 	return end
 }

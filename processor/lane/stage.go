@@ -191,14 +191,13 @@ func (s *stage) take(r *kgo.Record) error {
 		return fmt.Errorf("record of %s/%d, which was not assigned", r.Topic, r.Partition)
 	}
 	q := l.queues[i]
-	if r.Offset < q.next {
-		return nil // read again after an abort
-	}
 	it, err := newItem(r)
 	if err != nil {
 		return stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))
 	}
-	q.push(it)
+	if !q.push(it) {
+		return nil // read again after an abort
+	}
 	m, ok := q.marks[r.Offset]
 	if !ok {
 		return nil
