@@ -31,7 +31,8 @@ type Config struct {
 	// Bytes ends a range: what its records take in memory. Default 32 MiB.
 	Bytes int
 	// Memory bounds the records held, over all partitions; it is exceeded by
-	// at most one range. Default 256 MiB.
+	// at most one range that a former owner planned and one poll of 2,000
+	// records. Default 256 MiB.
 	Memory int
 	// Every is the least time between two inserts of a partition, unless a
 	// range is full. Default 1 s.

@@ -68,11 +68,11 @@ func freeAddr(t *testing.T) string {
 // back: nothing is lost, nothing is there twice, and meanwhile no more is held
 // than was allowed.
 func TestClickHouseAway(t *testing.T) {
-	const n = 10_000
+	const n, memory = 10_000, 400 << 10
 	seeds := startKafka(t)
 	dir, addr := t.TempDir(), freeAddr(t)
 	reg := prometheus.NewRegistry()
-	run(t, sink.Config{Brokers: seeds, URL: "http://" + addr, Rows: 500, Memory: 400 << 10, Every: 20 * time.Millisecond,
+	run(t, sink.Config{Brokers: seeds, URL: "http://" + addr, Rows: 500, Memory: memory, Every: 20 * time.Millisecond,
 		Check: 200 * time.Millisecond, Logger: logger(t), Metrics: reg})
 	if err := produce(t.Context(), seeds, 0, n/2, 500, true); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,14 @@ func TestClickHouseAway(t *testing.T) {
 	if err := produce(t.Context(), seeds, n/2, n, 500, true); err != nil {
 		t.Fatal(err)
 	}
-	until(t, 10*time.Second, "an insert fails", func() bool { return metric(t, reg, "weir_sink_insert_failures_total") > 0 })
+	var most float64
+	until(t, 10*time.Second, "inserts fail", func() bool {
+		most = max(most, metric(t, reg, "weir_sink_held_bytes"))
+		return metric(t, reg, "weir_sink_insert_failures_total") > 8
+	})
+	if allowed := float64(memory + 2000*1000); most > allowed || most < memory/2 {
+		t.Errorf("%.0f bytes were held while ClickHouse was away, want at most %.0f", most, allowed)
+	}
 	startEngine(t, dir, addr)
 	until(t, 40*time.Second, "all rows arrive", func() bool { return count() >= n })
 	until(t, 10*time.Second, "all is confirmed", func() bool { return committed(t, seeds) })

@@ -27,6 +27,7 @@ func load(ctx context.Context, conn driver.Conn, key []byte, p Plan, recs []*kgo
 	ctx, cancelTry := context.WithTimeout(ctx, tryWithin)
 	defer cancelTry()
 	b := NewBlock(key)
+	b.Reserve(len(recs))
 	for _, r := range recs {
 		b.Append(Record{Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp), Value: r.Value})
 	}

@@ -9,6 +9,7 @@ type metrics struct {
 	difference prometheus.Gauge
 	failures   prometheus.Counter
 	skipped    prometheus.Counter
+	held       prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -23,9 +24,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Inserts that failed or whose outcome is unknown; each is tried again."}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_skipped_offsets_total",
 			Help: "Offsets of weir.status that Kafka deleted before they were loaded."}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_held_bytes",
+			Help: "Memory of the records that were read and are not yet confirmed."}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped)
+		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped, m.held)
 	}
 	return m
 }

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	maxPoll      = 20_000
+	// maxPoll is by how many records the memory allowed may be exceeded.
+	maxPoll      = 2_000
 	firstBackoff = 200 * time.Millisecond
 	maxBackoff   = 30 * time.Second
 	// stopWithin bounds the end of inserts that are under way when the sink is
@@ -554,6 +555,7 @@ func (s *sink) lag(now time.Time) {
 		}
 	}
 	s.metrics.lag.Set(lag.Seconds())
+	s.metrics.held.Set(float64(s.held()))
 }
 
 // finish waits for the inserts under way and confirms them. It plans nothing.
