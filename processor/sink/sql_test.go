@@ -11,6 +11,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/sink"
@@ -27,16 +28,14 @@ func TestQueriesOfTheDocs(t *testing.T) {
 	}
 	seeds := startKafka(t)
 	url := "http://" + startEngine(t, t.TempDir(), "").Addr()
-	run(t, sink.Config{Brokers: seeds, URL: url, Logger: logger(t)})
+	reg := prometheus.NewRegistry()
+	run(t, sink.Config{Brokers: seeds, URL: url, Logger: logger(t), Metrics: reg})
 
 	now := schemas.MillisOf(time.Now().Add(-5 * time.Minute).Truncate(time.Minute))
 	tell(t, seeds, story(now))
 	conn := open(t, url)
-	until(t, 20*time.Second, "the story is there", func() bool {
-		var n uint64
-		_ = conn.QueryRow(t.Context(), "SELECT count() FROM weir.status_events").Scan(&n)
-		return n == 10
-	})
+	// Tables are filled one after the other: wait for the whole block.
+	until(t, 20*time.Second, "the story is there", func() bool { return confirmed(t, reg) == 11 })
 	at := func(d time.Duration) string { return "'" + now.Add(d).Time().Format("2006-01-02 15:04:05.000") + "'" }
 	unit := func(layout string) string { return "'" + now.Time().Format(layout) + "'" }
 	var (
