@@ -2,8 +2,10 @@ package sink_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -258,9 +260,10 @@ func TestRefusesAnUnfitTable(t *testing.T) {
 	if err := conn.Exec(t.Context(), "ALTER TABLE decisions MODIFY SETTING non_replicated_deduplication_window = 0"); err != nil {
 		t.Fatal(err)
 	}
-	err := sink.Run(t.Context(), sink.Config{Brokers: []string{"127.0.0.1:1"}, URL: url})
-	if err == nil {
-		t.Fatal("it ran")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := sink.Run(ctx, sink.Config{Brokers: []string{"127.0.0.1:1"}, URL: url})
+	if !errors.Is(err, warehouse.ErrUnfit) || !strings.Contains(err.Error(), "ALTER TABLE decisions MODIFY SETTING non_replicated_deduplication_window = 10000") {
+		t.Fatalf("run: %v; want what to run", err)
 	}
-	t.Log(err)
 }
