@@ -1,0 +1,267 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weirhq/weir/deploy/embedded/broker"
+	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/deploy/presets"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Where weir dev listens unless something else does.
+const (
+	devHTTP       = "127.0.0.1:8080"
+	devKafka      = "127.0.0.1:9092"
+	devClickHouse = "127.0.0.1:8123"
+	devPartitions = 8
+	// stopWithin bounds the orderly end of each child.
+	stopWithin = 10 * time.Second
+)
+
+var devCommand = command{
+	name:    "dev",
+	args:    "[--dir .weir] [--policy FILE] [--fresh] [flags]",
+	summary: "Run all of Weir here, on an embedded broker and engine, with simulated providers. For development only.",
+	example: "weir dev --policy policy.yaml",
+	run: func(ctx context.Context, c *call) error {
+		fs := flag.NewFlagSet("dev", flag.ContinueOnError)
+		d := &dev{call: c}
+		fs.StringVar(&d.dir, "dir", cmp.Or(c.getenv("WEIR_DIR"), defaultDir), "where broker and engine keep their data")
+		fs.StringVar(&d.http, "http", "", "address of the HTTP API (default "+devHTTP+", or a free port)")
+		fs.StringVar(&d.kafka, "kafka", "", "address of the embedded broker (default "+devKafka+", or a free port)")
+		fs.StringVar(&d.clickhouse, "clickhouse", "", "address of the embedded ClickHouse engine (default "+devClickHouse+", or a free port)")
+		fs.StringVar(&d.clickhouseURL, "clickhouse-url", "", "use this ClickHouse instead of the embedded engine")
+		fs.StringVar(&d.policyFile, "policy", "", "policy file (default: the one that ships with weir dev)")
+		fs.BoolVar(&d.fresh, "fresh", false, "begin anew: delete the directory's data first")
+		fs.StringVar(&d.logLevel, "log-level", "warn", "debug, info, warn or error")
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		if fs.NArg() > 0 {
+			return usagef("takes no argument %q", fs.Arg(0))
+		}
+		return d.run(ctx)
+	},
+}
+
+// dev is one run of weir dev.
+type dev struct {
+	*call
+	dir, http, kafka, clickhouse, clickhouseURL, policyFile, logLevel string
+	fresh                                                             bool
+}
+
+func (d *dev) run(ctx context.Context) (err error) {
+	started := time.Now()
+	// The policy is judged before anything is started or deleted.
+	name, text := "dev.yaml", presets.Dev
+	if d.policyFile != "" {
+		if name = d.policyFile; name != "" {
+			if text, err = os.ReadFile(name); err != nil {
+				return err
+			}
+		}
+	}
+	doc, err := readPolicy(name, text)
+	if err != nil {
+		return err
+	}
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	logFile, err := os.OpenFile(filepath.Join(d.dir, "children.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("open the children's log: %w", err)
+	}
+	defer logFile.Close()
+
+	listener, err := listen(d.http, devHTTP)
+	if err != nil {
+		return fmt.Errorf("--http: %w", err)
+	}
+	defer listener.Close()
+
+	kafka, err := startChild(d.kafka, devKafka, func(addr string) (*child.Process, error) {
+		return broker.Start(ctx, broker.Options{Dir: filepath.Join(d.dir, "broker"), Addr: addr, Log: logFile})
+	})
+	if err != nil {
+		return fmt.Errorf("start the embedded broker: %w", err)
+	}
+	defer func() { err = errors.Join(err, stop("broker", kafka)) }()
+
+	clickhouse, click, err := d.startEngine(ctx, logFile)
+	if err != nil {
+		return err
+	}
+	if click != nil {
+		defer func() { err = errors.Join(err, stop("engine", click)) }()
+	}
+
+	s := defaultSettings()
+	s.Brokers, s.Partitions, s.Replication, s.ClickHouse = []string{kafka.Addr()}, devPartitions, 1, clickhouse
+	s.HTTP, s.Slot, s.LogLevel = listener.Addr().String(), "0", d.logLevel
+	if err := d.bringIntoForce(ctx, &s, &doc.Policy); err != nil {
+		return err
+	}
+
+	// Broker or engine dying ends everything: weir dev has nothing to run on.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchChild(ctx, cancel, "broker", kafka)
+	if click != nil {
+		watchChild(ctx, cancel, "engine", click)
+	}
+	sys := &system{settings: &s, logger: newLogger(d.stderr, d.logLevel), listener: listener}
+	sys.ready = func() {
+		e := &endpoints{PID: os.Getpid(), HTTP: s.HTTP, Kafka: kafka.Addr(), ClickHouse: clickhouse, Prefix: s.Prefix, Partitions: s.Partitions}
+		if err := e.write(d.dir); err != nil {
+			cancel(err)
+			return
+		}
+		d.welcome(e, started)
+	}
+	if err := sys.run(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// prepare makes the directory, or empties it.
+func (d *dev) prepare() error {
+	if d.fresh {
+		for _, sub := range []string{"broker", "engine", endpointsFile, "children.log"} {
+			if err := os.RemoveAll(filepath.Join(d.dir, sub)); err != nil {
+				return fmt.Errorf("--fresh: %w", err)
+			}
+		}
+	}
+	if err := os.MkdirAll(d.dir, 0o755); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	return nil
+}
+
+// startEngine starts ClickHouse, or says why there is none and goes on:
+// status then stays in Kafka.
+func (d *dev) startEngine(ctx context.Context, log io.Writer) (url string, p *child.Process, err error) {
+	if d.clickhouseURL != "" {
+		return d.clickhouseURL, nil, nil
+	}
+	lib, err := engine.Ensure(ctx, "", d.stderr)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", nil, ctx.Err()
+		}
+		fmt.Fprintf(d.stderr, "No ClickHouse engine: %v\nStatus stays in Kafka and there is no SQL. To use a ClickHouse of yours: weir dev --clickhouse-url http://HOST:8123\n", err)
+		return "", nil, nil
+	}
+	p, err = startChild(d.clickhouse, devClickHouse, func(addr string) (*child.Process, error) {
+		return engine.Start(ctx, engine.Options{Dir: filepath.Join(d.dir, "engine"), Addr: addr, LibPath: lib, Log: log})
+	})
+	if err != nil {
+		return "", nil, fmt.Errorf("start the embedded engine: %w", err)
+	}
+	return "http://" + p.Addr(), p, nil
+}
+
+// bringIntoForce creates the topics and publishes the policy: the first time,
+// and when a file was named that says something new.
+func (d *dev) bringIntoForce(ctx context.Context, s *Settings, p *schemas.Policy) error {
+	k, err := connect(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer k.cl.Close()
+	have, err := k.policy(ctx, s)
+	if err != nil {
+		return err
+	}
+	first := len(have.Providers) == 0 && len(have.Limits) == 0
+	if first || d.policyFile != "" && !samePolicy(have, p) {
+		_, err := k.publish(ctx, s, p, nil)
+		return err
+	}
+	diff, err := k.plan(ctx, s, have)
+	if err != nil {
+		return err
+	}
+	return topics.Apply(ctx, k.adm, diff, nil)
+}
+
+func (d *dev) welcome(e *endpoints, started time.Time) {
+	click := e.ClickHouse
+	if click == "" {
+		click = "none"
+	}
+	fmt.Fprintf(d.stdout, `Weir is ready after %.1f s. This is for development: the broker keeps one copy, the providers are simulated.
+
+  HTTP         http://%s
+  Kafka        %s
+  ClickHouse   %s
+  data         %s
+
+  weir send --to +8613800000000 --class verify --body "code 1" --wait
+
+Ctrl-C ends it; what was sent is still known at the next start.
+`, time.Since(started).Seconds(), e.HTTP, e.Kafka, click, d.dir)
+}
+
+// listen takes the address that was asked for, or the default, or any free
+// port where something else has the default.
+func listen(asked, dflt string) (net.Listener, error) {
+	if asked != "" {
+		return net.Listen("tcp", asked)
+	}
+	if l, err := net.Listen("tcp", dflt); err == nil {
+		return l, nil
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
+}
+
+// startChild starts a child on the address that was asked for, or on the
+// default, or on any free port.
+func startChild(asked, dflt string, start func(addr string) (*child.Process, error)) (*child.Process, error) {
+	if asked != "" {
+		return start(asked)
+	}
+	l, err := net.Listen("tcp", dflt)
+	if err != nil {
+		return start("127.0.0.1:0")
+	}
+	l.Close()
+	return start(dflt)
+}
+
+func stop(what string, p *child.Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	if err := p.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the %s: %w", what, err)
+	}
+	return nil
+}
+
+func watchChild(ctx context.Context, cancel context.CancelCauseFunc, what string, p *child.Process) {
+	go func() {
+		select {
+		case <-p.Done():
+			cancel(fmt.Errorf("the embedded %s ended: %w; see children.log", what, p.Err()))
+		case <-ctx.Done():
+		}
+	}()
+}

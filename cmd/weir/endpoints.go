@@ -1,0 +1,92 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// endpoints is where a running weir dev listens. It is written to the
+// directory of weir dev, and the other commands read it there, so that they
+// need no flags.
+type endpoints struct {
+	PID        int    `json:"pid"`
+	HTTP       string `json:"http"`
+	Kafka      string `json:"kafka"`
+	ClickHouse string `json:"clickhouse,omitempty"` // URL
+	Prefix     string `json:"prefix"`
+	Partitions int    `json:"partitions"`
+}
+
+const (
+	defaultDir    = ".weir"
+	endpointsFile = "endpoints"
+)
+
+func (e *endpoints) write(dir string) error {
+	b, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode endpoints: %w", err)
+	}
+	// By rename: another command never reads half of it.
+	tmp := filepath.Join(dir, endpointsFile+".new")
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write endpoints: %w", err)
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, endpointsFile)); err != nil {
+		return fmt.Errorf("write endpoints: %w", err)
+	}
+	return nil
+}
+
+// readEndpoints returns nil when no weir dev has written them.
+func readEndpoints(dir string) (*endpoints, error) {
+	b, err := os.ReadFile(filepath.Join(dir, endpointsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read endpoints: %w", err)
+	}
+	e := new(endpoints)
+	if err := json.Unmarshal(b, e); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, endpointsFile), err)
+	}
+	return e, nil
+}
+
+// clientFlags are the settings flags of commands that talk to a running Weir:
+// what a weir dev in the directory says are their defaults.
+func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settings, error) {
+	dir := fset.String("dir", cmp.Or(getenv("WEIR_DIR"), defaultDir), "directory of a weir dev to talk to (environment WEIR_DIR)")
+	base := defaultSettings()
+	load := settingsFlags(fset, base, getenv)
+	return func() (*Settings, error) {
+		l, err := load()
+		if err != nil {
+			return nil, &usageError{err.Error()}
+		}
+		e, err := readEndpoints(*dir)
+		if err != nil || e == nil {
+			return &l.Settings, err
+		}
+		fill := map[string]func(){
+			"kafka.brokers":    func() { l.Brokers = []string{e.Kafka} },
+			"kafka.prefix":     func() { l.Prefix = e.Prefix },
+			"kafka.partitions": func() { l.Partitions = e.Partitions },
+			"clickhouse.url":   func() { l.ClickHouse = e.ClickHouse },
+			"http.listen":      func() { l.HTTP = e.HTTP },
+		}
+		for key, take := range fill {
+			if l.from[key] == "default" {
+				take()
+			}
+		}
+		return &l.Settings, nil
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"slices"
+)
+
+var runCommand = command{
+	name:    "run",
+	args:    "[--config FILE] [--roles ROLE,…] [flags]",
+	summary: "Run Weir, or some of its roles, against Kafka and ClickHouse.",
+	example: "weir run --kafka-brokers 10.0.0.5:9092 --clickhouse-url http://10.0.0.6:8123 --roles admission,lanes,delay",
+	run: func(ctx context.Context, c *call) error {
+		fs := flag.NewFlagSet("run", flag.ContinueOnError)
+		load := settingsFlags(fs, defaultSettings(), c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		l, err := load()
+		if err != nil {
+			return &usageError{err.Error()}
+		}
+		sys := &system{settings: &l.Settings, logger: newLogger(c.stderr, l.LogLevel)}
+		if slices.Contains(l.Roles, "ingest") {
+			if sys.listener, err = net.Listen("tcp", l.HTTP); err != nil {
+				return fmt.Errorf("http.listen: %w", err)
+			}
+			// Without keys anyone who reaches the port may send.
+			if addr, ok := sys.listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+				sys.listener.Close()
+				return fmt.Errorf("http.listen %s is not a loopback address: this version has no API keys yet, so the API is served on loopback only", l.HTTP)
+			}
+		}
+		sys.ready = func() {
+			fmt.Fprintf(c.stderr, "weir %s runs %v in slot %s\n", version, l.Roles, l.Slot)
+		}
+		return sys.run(ctx)
+	},
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
+)
+
+var sendCommand = command{
+	name:    "send",
+	args:    "--to RECIPIENT [--channel sms] [--class CLASS] [--body TEXT | --template NAME --var k=v] [--wait]",
+	summary: "Send one message over HTTP; with --wait, tell what became of it.",
+	example: `weir send --to +8613800000000 --class verify --body "code 1" --wait`,
+	run: func(ctx context.Context, c *call) error {
+		fs := flag.NewFlagSet("send", flag.ContinueOnError)
+		req := &schemas.Request{}
+		vars := map[string]string{}
+		fs.StringVar(&req.To, "to", "", "recipient")
+		channel := fs.String("channel", "sms", "sms, voice, email, push or webhook")
+		fs.StringVar(&req.Class, "class", "", "class (default \"default\")")
+		fs.StringVar(&req.Body, "body", "", "content")
+		fs.StringVar(&req.Subject, "subject", "", "subject of an e-mail")
+		fs.StringVar(&req.Title, "title", "", "title of a push")
+		fs.StringVar(&req.Template, "template", "", "template instead of content")
+		fs.StringVar(&req.Provider, "provider", "", "pin a provider")
+		fs.StringVar(&req.IdempotencyKey, "key", "", "idempotency key")
+		priority := fs.String("priority", "", "urgent, normal or bulk")
+		sendAt := fs.String("send-at", "", "not before this time, RFC 3339")
+		fs.Func("var", "variable of the template, name=value; may be repeated", func(v string) error {
+			name, value, ok := strings.Cut(v, "=")
+			if !ok {
+				return fmt.Errorf("%q is not name=value", v)
+			}
+			vars[name] = value
+			return nil
+		})
+		wait := fs.Bool("wait", false, "wait until the message has ended, at most --timeout")
+		timeout := fs.Duration("timeout", 30*time.Second, "how long --wait waits")
+		asJSON := fs.Bool("json", false, "print JSON")
+		load := clientFlags(fs, c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		if req.To == "" {
+			return usagef("--to is missing")
+		}
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		if req.SendAt, err = schemas.ParseMillis(*sendAt); err != nil {
+			return usagef("--send-at: %v", err)
+		}
+		req.Channel, req.Priority = schemas.Channel(*channel), schemas.Priority(*priority)
+		if len(vars) > 0 {
+			req.Vars = vars
+		}
+		return c.send(ctx, client.New("http://"+s.HTTP, ""), req, *wait, *timeout, *asJSON)
+	},
+}
+
+func (c *call) send(ctx context.Context, cl *client.Client, req *schemas.Request, wait bool, timeout time.Duration, asJSON bool) error {
+	began := time.Now()
+	id, status, err := cl.Send(ctx, req)
+	if err != nil {
+		return err
+	}
+	m := &client.Message{ID: id, Status: status}
+	if wait {
+		if m, err = await(ctx, cl, id, began.Add(timeout)); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return json.NewEncoder(c.stdout).Encode(m)
+	}
+	_, err = fmt.Fprintln(c.stdout, outcome(m, time.Now(), time.Since(began)))
+	return err
+}
+
+// await asks for the message until it has ended or the time is up.
+func await(ctx context.Context, cl *client.Client, id string, until time.Time) (*client.Message, error) {
+	pause := 5 * time.Millisecond
+	for {
+		m, err := cl.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if m.Status.End() || m.Status.Rank() > schemas.StatusSent.Rank() || time.Now().After(until) {
+			return m, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 40*time.Millisecond)
+	}
+}
+
+// outcome is one line for people.
+func outcome(m *client.Message, now time.Time, took time.Duration) string {
+	head := fmt.Sprintf("%-9s %s", m.Status, m.ID)
+	switch m.Status {
+	case schemas.StatusLimited, schemas.StatusDeferred:
+		text := fmt.Sprintf("%s: %s %s", m.Status, m.Limit, m.Window)
+		if m.RetryAt != 0 {
+			at := m.RetryAt.Time().Local()
+			text += fmt.Sprintf(", try again at %s (%.0f s)", at.Format("15:04:05"), max(at.Sub(now).Seconds(), 0))
+		}
+		return text + "   " + m.ID
+	case schemas.StatusSent, schemas.StatusDelivered:
+		return fmt.Sprintf("%s by %s after %d ms", head, m.Provider, took.Milliseconds())
+	case schemas.StatusScheduled, schemas.StatusRetrying:
+		return fmt.Sprintf("%s until %s", head, m.RetryAt.Time().Local().Format("15:04:05"))
+	case schemas.StatusRejected, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusExpired:
+		return strings.TrimRight(fmt.Sprintf("%s %s %s", head, m.Reason, m.Error), " ")
+	}
+	return head
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirhq/weir/topics"
+)
+
+// Settings is what an operator says of one process. Each is one setting with
+// three ways in: a flag beats the environment, which beats the file.
+type Settings struct {
+	Brokers     []string
+	Prefix      string
+	Partitions  int // N
+	Replication int // 0: three, or the number of brokers if fewer
+	ClickHouse  string
+	HTTP        string
+	Roles       []string
+	Slot        string
+	LogLevel    string
+}
+
+// allRoles are the parts of Weir that weir run can run.
+var allRoles = []string{"ingest", "admission", "lanes", "delay", "sink"}
+
+// setting is one of them: kafka.brokers in the file, --kafka-brokers,
+// WEIR_KAFKA_BROKERS.
+type setting struct {
+	key   string
+	usage string
+	value func(*Settings) any // *string, *int or *[]string
+}
+
+var settings = []setting{
+	{"kafka.brokers", "addresses of Kafka's brokers, with commas", func(s *Settings) any { return &s.Brokers }},
+	{"kafka.prefix", "begins every topic's name", func(s *Settings) any { return &s.Prefix }},
+	{"kafka.partitions", "partitions of requests and of the state; cannot change later", func(s *Settings) any { return &s.Partitions }},
+	{"kafka.replication", "replicas of each topic; 0 is three, or the number of brokers if fewer", func(s *Settings) any { return &s.Replication }},
+	{"clickhouse.url", "http address of ClickHouse; empty keeps status in Kafka only", func(s *Settings) any { return &s.ClickHouse }},
+	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
+	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
+	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
+	{"log.level", "debug, info, warn or error", func(s *Settings) any { return &s.LogLevel }},
+}
+
+func defaultSettings() Settings {
+	return Settings{
+		Brokers:    []string{"127.0.0.1:9092"},
+		Prefix:     topics.DefaultPrefix,
+		Partitions: 32,
+		HTTP:       "127.0.0.1:8080",
+		Roles:      slices.Clone(allRoles),
+		LogLevel:   "info",
+	}
+}
+
+func (s setting) flag() string { return strings.ReplaceAll(s.key, ".", "-") }
+func (s setting) env() string {
+	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+}
+
+func assign(dst any, text string) error {
+	switch p := dst.(type) {
+	case *string:
+		*p = text
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", text)
+		}
+		*p = n
+	case *[]string:
+		*p = nil
+		for v := range strings.SplitSeq(text, ",") {
+			if v = strings.TrimSpace(v); v != "" {
+				*p = append(*p, v)
+			}
+		}
+	}
+	return nil
+}
+
+func show(src any) string {
+	switch p := src.(type) {
+	case *string:
+		return *p
+	case *int:
+		return strconv.Itoa(*p)
+	case *[]string:
+		return strings.Join(*p, ",")
+	}
+	return ""
+}
+
+// loaded is settings with where each came from.
+type loaded struct {
+	Settings
+	from map[string]string // key → "default", a file's line, an environment variable, a flag
+}
+
+// settingsFlags adds a flag for each setting and returns what loads them after
+// the flags were parsed. base has the defaults.
+func settingsFlags(fs *flag.FlagSet, base Settings, getenv func(string) string) func() (*loaded, error) {
+	file := fs.String("config", "", "settings file (YAML)")
+	given := make(map[string]string)
+	for _, s := range settings {
+		fs.Func(s.flag(), fmt.Sprintf("%s (default %q; environment %s)", s.usage, show(s.value(&base)), s.env()), func(v string) error {
+			given[s.key] = v
+			return nil
+		})
+	}
+	return func() (*loaded, error) {
+		l := &loaded{Settings: base, from: make(map[string]string)}
+		for _, s := range settings {
+			l.from[s.key] = "default"
+		}
+		var errs []error
+		set := func(s setting, v, from string) {
+			if err := assign(s.value(&l.Settings), v); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", from, s.key, err))
+			}
+			l.from[s.key] = from
+		}
+		if *file != "" {
+			if err := l.readFile(*file, set); err != nil {
+				return nil, err
+			}
+		}
+		for _, s := range settings {
+			if v := getenv(s.env()); v != "" {
+				set(s, v, s.env())
+			}
+			if v, ok := given[s.key]; ok {
+				set(s, v, "--"+s.flag())
+			}
+		}
+		errs = append(errs, l.validate())
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+}
+
+// readFile reads settings from YAML: nested or dotted keys, lists or text with
+// commas. Unknown keys are errors that say where they stand.
+func (l *loaded) readFile(name string, set func(s setting, v, from string)) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read settings: %w", err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var errs []error
+	var walk func(prefix string, n *yaml.Node)
+	walk = func(prefix string, n *yaml.Node) {
+		at := fmt.Sprintf("%s:%d:%d", name, n.Line, n.Column)
+		if i := slices.IndexFunc(settings, func(s setting) bool { return s.key == prefix }); i >= 0 {
+			switch n.Kind {
+			case yaml.ScalarNode:
+				set(settings[i], n.Value, at)
+			case yaml.SequenceNode:
+				var vs []string
+				for _, v := range n.Content {
+					vs = append(vs, v.Value)
+				}
+				set(settings[i], strings.Join(vs, ","), at)
+			default:
+				errs = append(errs, fmt.Errorf("%s: %s wants a value or a list", at, prefix))
+			}
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			errs = append(errs, fmt.Errorf("%s: there is no setting %q; see weir config explain", at, prefix))
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i].Value
+			if prefix != "" {
+				key = prefix + "." + key
+			}
+			walk(key, n.Content[i+1])
+		}
+	}
+	if len(doc.Content) > 0 {
+		walk("", doc.Content[0])
+	}
+	return errors.Join(errs...)
+}
+
+var ordinal = regexp.MustCompile(`-(\d+)$`)
+
+func (l *loaded) validate() error {
+	var errs []error
+	if len(l.Brokers) == 0 {
+		errs = append(errs, errors.New("kafka.brokers is empty: name at least one broker, such as 127.0.0.1:9092"))
+	}
+	for _, r := range l.Roles {
+		if !slices.Contains(allRoles, r) {
+			errs = append(errs, fmt.Errorf("roles: there is no role %q: %s", r, strings.Join(allRoles, ", ")))
+		}
+	}
+	if l.Slot == "" {
+		l.Slot, l.from["slot"] = "0", "default"
+		if host, err := os.Hostname(); err == nil {
+			if m := ordinal.FindStringSubmatch(host); m != nil {
+				l.Slot, l.from["slot"] = m[1], "the host's name"
+			}
+		}
+	}
+	if _, err := strconv.ParseUint(l.Slot, 10, 31); err != nil {
+		errs = append(errs, fmt.Errorf("slot %q is no number from 0", l.Slot))
+	}
+	var level logLevel
+	if err := level.UnmarshalText([]byte(l.LogLevel)); err != nil {
+		errs = append(errs, fmt.Errorf("log.level %q: debug, info, warn or error", l.LogLevel))
+	}
+	return errors.Join(errs...)
+}

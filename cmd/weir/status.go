@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/topics"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var statusCommand = command{
+	name:    "status",
+	args:    "[--json] [flags]",
+	summary: "Show the stages, who runs them and how far behind they are.",
+	example: "weir status",
+	run: func(ctx context.Context, c *call) error {
+		fs := flag.NewFlagSet("status", flag.ContinueOnError)
+		asJSON := fs.Bool("json", false, "print JSON")
+		load := clientFlags(fs, c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		k, err := connect(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer k.cl.Close()
+		st, err := k.status(ctx, s)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			enc := json.NewEncoder(c.stdout)
+			enc.SetIndent("", "  ")
+			return enc.Encode(st)
+		}
+		fmt.Fprintf(c.stdout, "Kafka %s, %d partitions, policy revision %d\n\n", strings.Join(s.Brokers, ","), st.Partitions, st.Revision)
+		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "GROUP\tSTATE\tMEMBERS\tRECORDS BEHIND")
+		for _, g := range st.Groups {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", g.Name, g.State, g.Members, g.Behind)
+		}
+		return w.Flush()
+	},
+}
+
+// pipelineStatus is what weir status shows. Behind counts records and markers
+// of transactions alike, so an idle stage may show a few.
+type pipelineStatus struct {
+	Partitions int           `json:"partitions"`
+	Revision   int64         `json:"revision"`
+	Groups     []groupStatus `json:"groups"`
+}
+
+type groupStatus struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Members int    `json:"members"`
+	Behind  int64  `json:"behind"`
+}
+
+func (k *cluster) status(ctx context.Context, s *Settings) (*pipelineStatus, error) {
+	names := topics.Names{Prefix: s.Prefix}
+	details, err := k.adm.ListTopics(ctx, names.Requests())
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	if !details.Has(names.Requests()) {
+		return nil, fmt.Errorf("%s does not exist: Weir has not been set up on this cluster; see weir topics apply", names.Requests())
+	}
+	st := &pipelineStatus{Partitions: len(details[names.Requests()].Partitions)}
+	w, err := policy.Watch(ctx, names.Config(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	st.Revision = w.Latest().Revision
+	listed, err := k.adm.ListGroups(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
+	}
+	var ours []string
+	for _, g := range listed.Groups() {
+		if strings.HasPrefix(g, s.Prefix) {
+			ours = append(ours, g)
+		}
+	}
+	if len(ours) == 0 {
+		return st, nil
+	}
+	lags, err := k.adm.Lag(ctx, ours...)
+	if err != nil {
+		return nil, fmt.Errorf("read lags: %w", err)
+	}
+	for _, l := range lags.Sorted() {
+		st.Groups = append(st.Groups, groupStatus{Name: l.Group, State: l.State, Members: len(l.Members), Behind: l.Lag.Total()})
+	}
+	slices.SortFunc(st.Groups, func(a, b groupStatus) int { return strings.Compare(a.Name, b.Name) })
+	return st, nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weirhq/weir/ingest"
+	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/lane"
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
+	httpprovider "github.com/weirhq/weir/processor/provider/http"
+	"github.com/weirhq/weir/processor/provider/simulated"
+	"github.com/weirhq/weir/processor/sink"
+	"github.com/weirhq/weir/processor/sink/warehouse"
+	"github.com/weirhq/weir/processor/status"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+type logLevel = slog.Level
+
+func newLogger(w io.Writer, level string) *slog.Logger {
+	var l logLevel
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo // validate has refused it before
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}))
+}
+
+// cluster is a connection to Kafka for what is asked of it as a whole.
+type cluster struct {
+	cl  *kgo.Client
+	adm *kadm.Client
+}
+
+func connect(ctx context.Context, s *Settings) (*cluster, error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers...), kgo.ClientID("weir"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytesFn(topics.Names{Prefix: s.Prefix}.BatchBytes))
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	pingCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := cl.Ping(pingCtx); err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("no Kafka answers at %v: %w", s.Brokers, err)
+	}
+	return &cluster{cl: cl, adm: kadm.NewClient(cl)}, nil
+}
+
+// topicConfig is what the settings say of the topics, with what only the
+// cluster knows.
+func (c *cluster) topicConfig(ctx context.Context, s *Settings) (topics.Config, error) {
+	cfg := topics.Config{Prefix: s.Prefix, Partitions: int32(s.Partitions), Replication: int16(s.Replication)}
+	if cfg.Replication == 0 {
+		n, err := topics.ClusterReplication(ctx, c.adm)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Replication = n
+	}
+	return cfg, cfg.Validate()
+}
+
+// partitionsOf returns the catalogue's partition count of one topic.
+func partitionsOf(specs []topics.Spec, name string) int32 {
+	i := slices.IndexFunc(specs, func(s topics.Spec) bool { return s.Name == name })
+	return specs[i].Partitions
+}
+
+// system is a running Weir, or a part of one.
+type system struct {
+	settings *Settings
+	logger   *slog.Logger
+	listener net.Listener // for ingest
+	ready    func()       // called when every role has been started
+}
+
+// run runs the roles until ctx ends or one of them fails. What it opens it
+// closes, in reverse.
+func (s *system) run(ctx context.Context) error {
+	c, err := connect(ctx, s.settings)
+	if err != nil {
+		return err
+	}
+	defer c.cl.Close()
+	tcfg, err := c.topicConfig(ctx, s.settings)
+	if err != nil {
+		return err
+	}
+	names := tcfg.Names()
+	base := topics.Catalogue(tcfg, nil)
+	if err := topics.Check(ctx, c.adm, base); err != nil {
+		return err
+	}
+	brokers := kgo.SeedBrokers(s.settings.Brokers...)
+	watch, err := policy.Watch(ctx, names.Config(), s.logger, brokers)
+	if err != nil {
+		return err
+	}
+	if err := topics.Check(ctx, c.adm, topics.Catalogue(tcfg, &watch.Latest().Policy)); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	var (
+		n         = tcfg.Partitions
+		delays    = partitionsOf(base, names.Delay(topics.Tiers[0].Name))
+		dlq       = partitionsOf(base, names.DLQ())
+		read      = stream.ReadConfig{Brokers: s.settings.Brokers, ClientID: "weir-restore"}
+		streaming = func(stage string) stream.Config {
+			return stream.Config{
+				Brokers:         s.settings.Brokers,
+				ClientID:        "weir-" + stage,
+				TransactionalID: names.Requests() + "." + stage + "." + s.settings.Slot,
+				BatchBytes:      names.BatchBytes,
+				Logger:          s.logger,
+			}
+		}
+		has = func(role string) bool { return slices.Contains(s.settings.Roles, role) }
+	)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return watch.Run(ctx) })
+	var history ingest.History
+	if s.settings.ClickHouse != "" && (has("ingest") || has("sink")) {
+		db, err := warehouse.Open(ctx, s.settings.ClickHouse)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		history = warehouse.History{Conn: db}
+	}
+	if has("admission") {
+		g.Go(func() error {
+			return admission.Run(ctx, admission.Config{
+				Stream: streaming("admission"), Read: read, Names: names,
+				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
+				Logger: s.logger, Metrics: registry,
+			}, watch)
+		})
+	}
+	if has("lanes") {
+		// Receipts are no part of a lane's transaction: they come later.
+		amend, err := kgo.NewClient(brokers, kgo.ClientID("weir-receipts"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err != nil {
+			return fmt.Errorf("receipts: %w", err)
+		}
+		defer amend.Close()
+		receipts := status.NewReceipts(amend, names, n, s.logger)
+		g.Go(func() error {
+			return lane.Supervise(ctx, lane.Config{
+				Stream: streaming("lane"), Read: read, Names: names,
+				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
+				Policy: watch, Logger: s.logger, Metrics: registry,
+				Open: func(p schemas.Provider) (provider.Provider, error) {
+					return providerTypes.Open(p, provider.Deps{Getenv: os.Getenv, Logger: s.logger, Receipts: receipts.Take})
+				},
+			})
+		})
+	}
+	if has("delay") {
+		g.Go(func() error {
+			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Logger: s.logger})
+		})
+	}
+	if has("sink") && s.settings.ClickHouse != "" {
+		g.Go(func() error {
+			return sink.Run(ctx, sink.Config{Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, InstanceID: names.Status() + ".sink." + s.settings.Slot, Logger: s.logger, Metrics: registry})
+		})
+	}
+	if has("ingest") {
+		srv, err := ingest.New(ctx, ingest.Config{
+			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch,
+			History: history, Registry: registry, Logger: s.logger,
+		})
+		if err != nil {
+			return err
+		}
+		g.Go(func() error { return srv.Serve(ctx, s.listener) })
+	}
+	if s.ready != nil {
+		s.ready()
+	}
+	err = g.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// providerTypes are the adapters that this program has.
+var providerTypes = provider.Types{
+	"simulated": simulated.Open,
+	"http":      httpprovider.Open,
+}

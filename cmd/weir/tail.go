@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+var tailCommand = command{
+	name:    "tail",
+	args:    "[--to RECIPIENT] [--status STATUS] [--since 10m] [--json]",
+	summary: "Follow what happens to messages, as weir.status has it.",
+	example: "weir tail --status limited",
+	run: func(ctx context.Context, c *call) error {
+		fs := flag.NewFlagSet("tail", flag.ContinueOnError)
+		to := fs.String("to", "", "only this recipient, as Weir writes it: +8613800000000")
+		status := fs.String("status", "", "only this status")
+		since := fs.Duration("since", 0, "begin so long ago rather than now")
+		decisions := fs.Bool("decisions", false, "also decisions that are no status of a message")
+		asJSON := fs.Bool("json", false, "print the records as they are")
+		load := clientFlags(fs, c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		start := kgo.NewOffset().AtEnd()
+		if *since > 0 {
+			start = kgo.NewOffset().AfterMilli(time.Now().Add(-*since).UnixMilli())
+		}
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers...), kgo.ConsumeTopics(topics.Names{Prefix: s.Prefix}.Status()),
+			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(start))
+		if err != nil {
+			return err
+		}
+		defer cl.Close()
+		for {
+			fetches := cl.PollFetches(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err := fetches.Err(); err != nil {
+				return err
+			}
+			var failed error
+			fetches.EachRecord(func(r *kgo.Record) {
+				e, err := schemas.DecodeEvent(r.Value)
+				if err != nil {
+					failed = fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err)
+					return
+				}
+				switch {
+				case e.Kind != schemas.KindStatus && !*decisions:
+				case *to != "" && e.To != *to:
+				case *status != "" && string(e.Status) != *status:
+				case *asJSON:
+					fmt.Fprintf(c.stdout, "%s\n", r.Value)
+				default:
+					fmt.Fprintln(c.stdout, line(e))
+				}
+			})
+			if failed != nil {
+				return failed
+			}
+		}
+	},
+}
+
+// line shows an event to people.
+func line(e *schemas.Event) string {
+	what := string(e.Status)
+	if e.Kind == schemas.KindDecision {
+		what = "(" + string(e.Decision.Verdict) + ")"
+	}
+	text := fmt.Sprintf("%s  %-11s %-16s %s", e.At.Time().Local().Format("15:04:05.000"), what, e.To, e.MessageID)
+	for _, part := range []struct{ name, value string }{
+		{"class", e.Class}, {"provider", e.Provider}, {"limit", e.Limit}, {"window", e.Window}, {"reason", e.Reason}, {"error", e.ErrorCode}, {"retry", localTime(e.RetryAt)},
+	} {
+		if part.value != "" {
+			text += " " + part.name + "=" + part.value
+		}
+	}
+	return text
+}
+
+func localTime(m schemas.Millis) string {
+	if m == 0 {
+		return ""
+	}
+	return m.Time().Local().Format("15:04:05")
+}
+
+// samePolicy compares two policies by what they say.
+func samePolicy(a, b *schemas.Policy) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var topicsCommand = command{
+	name:    "topics",
+	args:    "plan|apply [--json] [flags]",
+	summary: "Compare Kafka's topics with what Weir needs, or create what is missing.",
+	example: "weir topics plan --kafka-brokers 10.0.0.5:9092",
+	run: func(ctx context.Context, c *call) error {
+		verb := c.verb("plan", "apply")
+		fs := flag.NewFlagSet("topics", flag.ContinueOnError)
+		asJSON := fs.Bool("json", false, "print JSON")
+		load := clientFlags(fs, c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		if verb == "" {
+			return usagef("say plan or apply")
+		}
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		k, err := connect(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer k.cl.Close()
+		pol, err := k.policy(ctx, s)
+		if err != nil {
+			return err
+		}
+		diff, err := k.plan(ctx, s, pol)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			enc := json.NewEncoder(c.stdout)
+			enc.SetIndent("", "  ")
+			if err := enc.Encode(diff); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintln(c.stdout, diff.String())
+		}
+		if verb == "plan" {
+			return nil
+		}
+		return topics.Apply(ctx, k.adm, diff, func(line string) { fmt.Fprintln(c.stderr, line) })
+	},
+}
+
+// plan compares the cluster with what a policy needs.
+func (k *cluster) plan(ctx context.Context, s *Settings, pol *schemas.Policy) (topics.Diff, error) {
+	cfg, err := k.topicConfig(ctx, s)
+	if err != nil {
+		return topics.Diff{}, err
+	}
+	return topics.Plan(ctx, k.adm, topics.Catalogue(cfg, pol))
+}
+
+// policy returns the policy in force; the empty one before there is a topic
+// for it.
+func (k *cluster) policy(ctx context.Context, s *Settings) (*schemas.Policy, error) {
+	names := topics.Names{Prefix: s.Prefix}
+	details, err := k.adm.ListTopics(ctx, names.Config())
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	if !details.Has(names.Config()) {
+		return &schemas.Policy{}, nil
+	}
+	w, err := policy.Watch(ctx, names.Config(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	return &w.Latest().Policy, nil
+}
+
+type discardWriter struct{}
+
+func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// version is set by the build (-ldflags -X main.version=…).
+var version = "dev"
+
+var versionCommand = command{
+	name:    "version",
+	summary: "Print the version of this program.",
+	run: func(_ context.Context, c *call) error {
+		rev := "unknown commit"
+		if info, ok := debug.ReadBuildInfo(); ok {
+			for _, s := range info.Settings {
+				if s.Key == "vcs.revision" {
+					rev = s.Value
+				}
+			}
+		}
+		_, err := fmt.Fprintf(c.stdout, "weir %s (%s, %s, %s/%s)\n", version, rev, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return err
+	},
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/deploy/embedded/broker"
+	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
+)
+
+func TestMain(m *testing.M) {
+	child.Main(map[string]child.Role{broker.Name: broker.Role})
+	os.Exit(m.Run())
+}
+
+// weir runs the program in this process.
+func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, func(string) string { return "" }, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestWrongUsageExitsWithTwo(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, ""},
+		{[]string{"fly"}, `no command "fly"`},
+		{[]string{"send"}, "--to is missing"},
+		{[]string{"apply"}, "-f"},
+		{[]string{"topics"}, "plan or apply"},
+		{[]string{"config"}, "check or explain"},
+		{[]string{"run", "--roles", "admission,cooking"}, `no role "cooking"`},
+		{[]string{"run", "--kafka-partitions", "many"}, "no whole number"},
+		{[]string{"run", "--slot", "first"}, "no number"},
+		{[]string{"dev", "--nope"}, "nope"},
+	} {
+		code, _, stderr := weir(t, c.args...)
+		if code != exitUsage || !strings.Contains(stderr, c.want) {
+			t.Errorf("weir %v: code %d, %q; want code 2 with %q", c.args, code, stderr, c.want)
+		}
+	}
+}
+
+func TestEveryCommandHasHelpWithItsFlags(t *testing.T) {
+	_, all, _ := weir(t, "help")
+	for _, cmd := range commands() {
+		if !strings.Contains(all, cmd.name) {
+			t.Errorf("help does not list %s", cmd.name)
+		}
+		if cmd.name == "version" {
+			continue
+		}
+		code, stdout, stderr := weir(t, cmd.name, "--help")
+		if code != exitOK || !strings.Contains(stdout, "Usage: weir "+cmd.name) || cmd.example == "" || !strings.Contains(stdout, cmd.example) {
+			t.Errorf("weir %s --help: code %d, %q %q", cmd.name, code, stdout, stderr)
+		}
+	}
+}
+
+func TestFlagsBeatEnvironmentBeatsFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(file, []byte("kafka:\n  brokers: [file:1, file:2]\n  partitions: 16\nslot: 1\nlog.level: debug\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"WEIR_KAFKA_PARTITIONS": "17", "WEIR_SLOT": "2"}
+	fs := flag.NewFlagSet("test", flag.ContinueOnError)
+	load := settingsFlags(fs, defaultSettings(), func(k string) string { return env[k] })
+	if err := fs.Parse([]string{"--config", file, "--slot", "3"}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Brokers) != 2 || l.Brokers[0] != "file:1" || l.Partitions != 17 || l.Slot != "3" || l.LogLevel != "debug" || l.HTTP != defaultSettings().HTTP {
+		t.Errorf("settings %+v", l.Settings)
+	}
+	for key, want := range map[string]string{"kafka.brokers": file + ":2:12", "kafka.partitions": "WEIR_KAFKA_PARTITIONS", "slot": "--slot", "http.listen": "default"} {
+		if l.from[key] != want {
+			t.Errorf("%s comes from %q, want %q", key, l.from[key], want)
+		}
+	}
+}
+
+func TestSettingsFileSaysWhereItIsWrong(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(file, []byte("kafka:\n  brokers: a:1\n  broker: b:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := weir(t, "config", "check", "--config", file)
+	if code != exitError || !strings.Contains(stderr, file+":3:11") || !strings.Contains(stderr, "kafka.broker") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}
+
+func TestApplyChangesNothingUnlessAllIsValid(t *testing.T) {
+	broker, err := broker.Start(t.Context(), broker.Options{Dir: t.TempDir(), Addr: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = broker.Stop(ctx)
+	})
+	at := []string{"--kafka-brokers", broker.Addr(), "--kafka-partitions", "4", "--dir", t.TempDir()}
+	policy := func(text string) string {
+		file := filepath.Join(t.TempDir(), "policy.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	const good = "limits:\n  - {name: a, per: [recipient], allow: [1/60s]}\nproviders:\n  - {name: one, type: simulated, channels: [sms]}\n"
+	apply := func(text string) (int, string, string) {
+		return weir(t, append([]string{"apply", "-f", policy(text)}, at...)...)
+	}
+	if code, stdout, stderr := apply(good); code != exitOK || !strings.Contains(stdout, "Revision 1") {
+		t.Fatalf("code %d, %q %q", code, stdout, stderr)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"negative n":       {"limits:\n  - {name: a, per: [recipient], allow: [-1/60s]}\n", "policy.yaml:2:"},
+		"not in force yet": {"limits:\n  - {name: a, per: [tenant], allow: [1/60s]}\n", "not yet in force"},
+		"unknown field":    {"limit:\n  - {}\n", "policy.yaml:1:1"},
+	} {
+		if code, _, stderr := apply(c.text); code != exitError || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: code %d, %q; want %q", name, code, stderr, c.want)
+		}
+	}
+	if code, stdout, stderr := weir(t, append([]string{"status"}, at...)...); code != exitOK || !strings.Contains(stdout, "policy revision 1") {
+		t.Errorf("status: code %d, %q %q", code, stdout, stderr)
+	}
+	if code, stdout, stderr := weir(t, append([]string{"topics", "plan"}, at...)...); code != exitOK {
+		t.Errorf("plan: code %d, %q %q", code, stdout, stderr)
+	}
+	// N is part of the state: another N is refused.
+	at[3] = "5"
+	if code, _, stderr := weir(t, append([]string{"topics", "apply"}, at...)...); code != exitError || !strings.Contains(stderr, "partition") {
+		t.Errorf("another N: code %d, %q", code, stderr)
+	}
+	if code, _, stderr := weir(t, "run", "--roles", "delay", "--kafka-brokers", broker.Addr(), "--kafka-partitions", "5"); code != exitError || !strings.Contains(stderr, "partition") {
+		t.Errorf("run with another N: code %d, %q", code, stderr)
+	}
+}
+
+func TestOutcomeIsOneLine(t *testing.T) {
+	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		m    client.Message
+		want string
+	}{
+		{client.Message{ID: "i", Status: schemas.StatusSent, Provider: "p"}, "sent      i by p after 7 ms"},
+		{client.Message{ID: "i", Status: schemas.StatusLimited, Limit: "verify", Window: "1/60s", RetryAt: schemas.MillisOf(now.Add(58 * time.Second))}, "(58 s)   i"},
+		{client.Message{ID: "i", Status: schemas.StatusRejected, Reason: "no_route"}, "rejected  i no_route"},
+	} {
+		if got := outcome(&c.m, now, 7*time.Millisecond); !strings.HasSuffix(got, c.want) || strings.Contains(got, "\n") {
+			t.Errorf("got %q, want %q at its end", got, c.want)
+		}
+	}
+}
