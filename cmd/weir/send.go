@@ -121,6 +121,7 @@ func outcome(m *client.Message, now time.Time, took time.Duration) string {
 		return fmt.Sprintf("%s until %s", head, m.RetryAt.Time().Local().Format("15:04:05"))
 	case schemas.StatusRejected, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusExpired:
 		return strings.TrimRight(fmt.Sprintf("%s %s %s", head, m.Reason, m.Error), " ")
+	default:
+		return head
 	}
-	return head
 }

@@ -148,7 +148,7 @@ func checkSums(dir, sums string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("Kafka's jars: %w", err)
+		return fmt.Errorf("check the jars of Kafka: %w", err)
 	}
 	var wrong []string
 	for _, e := range entries {
@@ -160,7 +160,7 @@ func checkSums(dir, sums string) error {
 		delete(want, e.Name())
 		got, err := sumOf(filepath.Join(dir, e.Name()))
 		if err != nil {
-			return fmt.Errorf("Kafka's jars: %w", err)
+			return fmt.Errorf("check the jars of Kafka: %w", err)
 		}
 		if got != sum {
 			wrong = append(wrong, e.Name()+" has sum "+got)

@@ -263,7 +263,8 @@ func (s *sink) poll(ctx context.Context) ([]*kgo.Record, error) {
 	s.mu.Unlock()
 	// First without waiting: a context that has ended already would hide what
 	// is there.
-	fetches := s.cl.PollRecords(nil, maxPoll) //nolint:staticcheck // nil is the client's way to say: do not wait
+	//lint:ignore SA1012 a nil context is the client's way to say: do not wait
+	fetches := s.cl.PollRecords(nil, maxPoll)
 	if fetches.Empty() {
 		fetches = s.cl.PollRecords(ctx, maxPoll)
 	}

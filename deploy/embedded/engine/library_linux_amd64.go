@@ -34,7 +34,7 @@ var counterNames = [6]string{
 type analysis struct {
 	size       uint32
 	statements uint32
-	flags      uint32
+	_          uint32 // flags
 	class      uint32
 }
 
