@@ -77,7 +77,7 @@ func join(stored, tailed []*schemas.Event) []*schemas.Event {
 func ofTenant(tenant string, events []*schemas.Event) []*schemas.Event {
 	out := make([]*schemas.Event, 0, len(events))
 	for _, e := range events {
-		if e.Kind == schemas.KindStatus && cmp.Or(e.Tenant, schemas.DefaultTenant) == tenant {
+		if cmp.Or(e.Tenant, schemas.DefaultTenant) == tenant {
 			out = append(out, e)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -84,27 +85,10 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	// Uncommitted and aborted statuses are none.
-	txn, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer txn.Close()
-	for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
-		if err := txn.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		e := event(theirs, schemas.StatusQueued, 1)
-		if end == kgo.TryCommit {
-			e.Status = schemas.StatusLimited
-			e.Limit, e.Window, e.RetryAt = "verify", "1/60s", t0+60_000
-		}
-		if err := txn.ProduceSync(t.Context(), &kgo.Record{Topic: w.names.Status(), Value: schemas.AppendEvent(nil, e)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := txn.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.transaction(event(theirs, schemas.StatusQueued, 1), kgo.TryAbort)
+	limited := event(theirs, schemas.StatusLimited, 1)
+	limited.Limit, limited.Window, limited.RetryAt = "verify", "1/60s", t0+60_000
+	w.transaction(limited, kgo.TryCommit)
 	w.until("limited", func() bool { return w.get(theirs).code == http.StatusOK })
 	if m = read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "limited" || m.Limit != "verify" || m.Window != "1/60s" || m.RetryAt != t0+60_000 {
 		t.Errorf("%+v", m)
@@ -116,6 +100,44 @@ func TestTailBeginsBeforeTheEnd(t *testing.T) {
 	w := newWorld(t, settings{status: []*schemas.Event{event(theirs, schemas.StatusQueued, 1), event(theirs, schemas.StatusFailed, 2)}})
 	if m := read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "queued failed" || m.Status != schemas.StatusFailed {
 		t.Errorf("%+v", m)
+	}
+}
+
+// A partition that ends in a transaction's marker, or in nothing but an aborted
+// one, has an end all the same: newWorld waits until the server is ready.
+func TestReadyBehindTransactions(t *testing.T) {
+	for name, end := range map[string]kgo.TransactionEndTry{"committed": kgo.TryCommit, "aborted": kgo.TryAbort} {
+		t.Run(name, func(t *testing.T) {
+			newWorld(t, settings{before: func(w *world) { w.transaction(event(theirs, schemas.StatusQueued, 1), end) }})
+		})
+	}
+}
+
+func TestFold(t *testing.T) {
+	retrying := event(theirs, schemas.StatusRetrying, 3)
+	retrying.Attempt, retrying.Provider, retrying.ErrorCode, retrying.Error, retrying.RetryAt = 1, "a", "E1", "busy", t0+5000
+	observed := event(theirs, schemas.StatusQueued, 1)
+	observed.Observed = true
+	tests := []struct {
+		name   string
+		events []*schemas.Event
+		want   client.Message
+	}{
+		{"the latest of equals", []*schemas.Event{observed, event(theirs, schemas.StatusSending, 2), retrying},
+			client.Message{Status: schemas.StatusRetrying, At: t0 + 3, Attempt: 1, Provider: "a", ErrorCode: "E1", Error: "busy", RetryAt: t0 + 5000, Observed: true}},
+		{"an end has no error of an attempt before", []*schemas.Event{retrying, event(theirs, schemas.StatusSent, 9)},
+			client.Message{Status: schemas.StatusSent, At: t0 + 9, Attempt: 1, Provider: "a"}},
+		{"a receipt before the end", []*schemas.Event{event(theirs, schemas.StatusDelivered, 1), event(theirs, schemas.StatusSent, 2)},
+			client.Message{Status: schemas.StatusDelivered, At: t0 + 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			want := tt.want
+			want.ID, want.Tenant, want.Channel, want.Class, want.To, want.AcceptedAt, want.Timeline = theirs, "default", "sms", "verify", key, t0, tt.events
+			if got := fold(theirs, nil, tt.events); !reflect.DeepEqual(got, &want) {
+				t.Errorf("%+v\nwant %+v", got, want)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,15 @@ func TestAccepted(t *testing.T) {
 	}
 	if log := w.log.String(); strings.Contains(log, "138") || strings.Contains(log, "code 1") {
 		t.Errorf("the log holds what it must not: %s", log)
+	}
+	// Each recipient's partition is the one that owns it.
+	for i := range 20 {
+		w.post(fmt.Sprintf(`{"channel":"sms","to":"+86138000000%02d","body":"b"}`, i))
+	}
+	for _, rec := range w.requests(20) {
+		if rec.Partition != schemas.PartitionOf(string(rec.Key), partitions) {
+			t.Errorf("key %s in partition %d", rec.Key, rec.Partition)
+		}
 	}
 	for i, text := range []string{"", "00-" + strings.Repeat("0", 32) + trace[35:], strings.ToUpper(trace), trace + "x", "01" + trace[2:]} {
 		w.post(hello, "traceparent: "+text)
@@ -210,6 +220,17 @@ func TestBrokerAway(t *testing.T) {
 	}{
 		{"never there", true, func(w *world) func() { return w.line.mend }},
 		{"gone", false, func(w *world) func() { w.line.cut(); return w.line.mend }},
+		{"hangs up", false, func(w *world) func() {
+			var back atomic.Bool
+			w.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				if back.Load() {
+					return nil, nil, false
+				}
+				w.broker.KeepControl()
+				return nil, errors.New("hung up"), true
+			})
+			return func() { back.Store(true) }
+		}},
 		{"frozen", false, func(w *world) func() {
 			thaw := make(chan struct{})
 			w.broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -224,8 +245,9 @@ func TestBrokerAway(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, settings{cut: tt.start})
+			var accepted []string
 			if !tt.start {
-				read[client.Accepted](w.post(hello), http.StatusAccepted)
+				accepted = append(accepted, read[client.Accepted](w.post(hello), http.StatusAccepted).ID)
 			}
 			back := tt.away(w)
 			t.Cleanup(back) // before the broker closes
@@ -247,7 +269,7 @@ func TestBrokerAway(t *testing.T) {
 			if r := w.do("GET", "/healthz", ""); r.code != http.StatusOK {
 				t.Errorf("healthz: %d", r.code)
 			}
-			if tt.name != "frozen" {
+			if tt.name == "never there" || tt.name == "gone" {
 				var r reply
 				w.until("not ready", func() bool { r = w.do("GET", "/readyz", ""); return r.code != http.StatusOK })
 				p := r.problem(http.StatusServiceUnavailable, "not_ready")
@@ -260,11 +282,22 @@ func TestBrokerAway(t *testing.T) {
 			}
 			back()
 			began := time.Now()
-			w.until("accepting again", func() bool { return w.post(hello).code == http.StatusAccepted })
+			var r reply
+			w.until("accepting again", func() bool { r = w.post(hello); return r.code == http.StatusAccepted })
+			accepted = append(accepted, read[client.Accepted](r, http.StatusAccepted).ID)
 			t.Logf("202 again %v after Kafka was back", time.Since(began).Round(time.Millisecond))
 			w.until("ready again", func() bool { return w.do("GET", "/readyz", "").code == http.StatusOK })
 			if n := strings.Count(w.log.String(), "Kafka does not take requests"); n != 1 {
 				t.Errorf("said %d times: %s", n, w.log)
+			}
+			if tt.name == "frozen" { // it holds what it was sent before it froze
+				return
+			}
+			// What was refused does not go out when Kafka is back.
+			for i, rec := range w.requests(len(accepted)) {
+				if q, err := schemas.DecodeRequest(rec.Value, nil); err != nil || q.ID != accepted[i] {
+					t.Errorf("%+v is in Kafka, and not %s: %v", q, accepted[i], err)
+				}
 			}
 		})
 	}
@@ -330,7 +363,15 @@ func TestShutdown(t *testing.T) {
 		return nil, nil, false
 	})
 	code := make(chan int, 1)
-	go func() { code <- w.post(hello).code }()
+	go func() {
+		resp, err := http.Post("http://"+w.addr+"/v1/messages", "", strings.NewReader(hello))
+		if err != nil {
+			code <- 0
+			return
+		}
+		resp.Body.Close()
+		code <- resp.StatusCode
+	}()
 	<-frozen
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.stop() }()
@@ -361,7 +402,9 @@ func TestAddressOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := srv.Serve(t.Context(), ln); err == nil || !strings.Contains(err.Error(), "loopback") {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := srv.Serve(ctx, ln); err == nil || !strings.Contains(err.Error(), "loopback") {
 		t.Errorf("%v", err)
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {

@@ -47,8 +47,9 @@ type world struct {
 type settings struct {
 	history History
 	server  func(*Server)
-	cut     bool // the broker is away from the beginning
-	status  []*schemas.Event
+	cut     bool             // the broker is away from the beginning
+	status  []*schemas.Event // in the topic before the server starts
+	before  func(*world)     // done before the server starts
 }
 
 func newWorld(t *testing.T, set settings) *world {
@@ -87,6 +88,9 @@ func newWorld(t *testing.T, set settings) *world {
 	}
 	for _, e := range set.status {
 		w.status(e)
+	}
+	if set.before != nil {
+		set.before(w)
 	}
 	if set.cut {
 		w.line.cut()
@@ -201,6 +205,26 @@ func (w *world) status(e *schemas.Event) {
 	w.t.Helper()
 	rec := &kgo.Record{Topic: w.names.Status(), Partition: schemas.PartitionOf(e.To, partitions), Key: []byte(e.To), Value: schemas.AppendEvent(nil, e)}
 	if err := w.cl.ProduceSync(w.t.Context(), rec).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// transaction writes an event to partition 0 as stages do, and ends it.
+func (w *world) transaction(e *schemas.Event, end kgo.TransactionEndTry) {
+	w.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer cl.Close()
+	err = cl.BeginTransaction()
+	if err == nil {
+		err = cl.ProduceSync(w.t.Context(), &kgo.Record{Topic: w.names.Status(), Value: schemas.AppendEvent(nil, e)}).FirstErr()
+	}
+	if err == nil {
+		err = cl.EndTransaction(w.t.Context(), end)
+	}
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }
