@@ -433,7 +433,7 @@ func TestKilledDuringCalls(t *testing.T) {
 // once more with permits in it, nothing is called on them.
 func TestAbortKeepsOutcomes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(nil))
+	r := newFakeRig(t, oneProvider(nil))
 	var refuse, refused atomic.Int32
 	r.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		r.cluster.KeepControl()
@@ -480,7 +480,7 @@ func TestAbortKeepsOutcomes(t *testing.T) {
 // TestExpiredPermitIsNotCalled: the commit of a permit takes longer than the
 // permit lives. It is not called on; a new one is given.
 func TestExpiredPermitIsNotCalled(t *testing.T) {
-	r := newRig(t, oneProvider(nil))
+	r := newFakeRig(t, oneProvider(nil))
 	var slow atomic.Bool
 	r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		r.cluster.KeepControl()
@@ -588,7 +588,7 @@ func TestSupervise(t *testing.T) {
 // lane restored; nothing is called twice, and no outcome is lost.
 func TestUnknownCommit(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
+	r := newFakeRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
 	var silent atomic.Bool
 	var swallowed atomic.Int32
 	r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {

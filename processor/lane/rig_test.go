@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,20 +42,52 @@ type rig struct {
 	sent    int
 }
 
+// newRig starts a broker of its own, or uses the cluster that KAFKA_BROKERS
+// names, under a prefix of its own.
 func newRig(t *testing.T, p schemas.Policy) *rig {
 	t.Helper()
-	r := &rig{t: t, fake: &scripted{}}
-	seed := []kfake.Opt{kfake.NumBrokers(1),
-		kfake.SeedTopics(parts, r.names.Status(), r.names.Readmit()),
-		kfake.SeedTopics(1, r.names.Config()), kfake.SeedTopics(others, r.names.DLQ())}
+	brokers := os.Getenv("KAFKA_BROKERS")
+	if brokers == "" {
+		return newFakeRig(t, p)
+	}
+	r := &rig{t: t, fake: &scripted{}, seeds: strings.Split(brokers, ","), names: topics.Names{Prefix: fmt.Sprintf("t%d.", time.Now().UnixNano())}}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.seeds...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	stamp := "LogAppendTime"
+	for topic, n := range r.topics() {
+		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), n, 1, map[string]*string{"message.timestamp.type": &stamp}, topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.open(p)
+	return r
+}
+
+// topics returns what a rig needs, with partition counts.
+func (r *rig) topics() map[string]int32 {
+	all := map[string]int32{r.names.Status(): parts, r.names.Readmit(): parts, r.names.Config(): 1, r.names.DLQ(): others}
 	for _, tier := range topics.Tiers {
-		seed = append(seed, kfake.SeedTopics(others, r.names.Delay(tier.Name)))
+		all[r.names.Delay(tier.Name)] = others
 	}
 	for _, name := range []string{"p", "q"} {
-		seed = append(seed, kfake.SeedTopics(1, r.names.Journal(name)))
+		all[r.names.Journal(name)] = 1
 		for _, q := range topics.Queues {
-			seed = append(seed, kfake.SeedTopics(1, r.names.Dispatch(name, q)))
+			all[r.names.Dispatch(name, q)] = 1
 		}
+	}
+	return all
+}
+
+// newFakeRig starts a broker in this process, whose faults a test can plan.
+func newFakeRig(t *testing.T, p schemas.Policy) *rig {
+	t.Helper()
+	r := &rig{t: t, fake: &scripted{}}
+	seed := []kfake.Opt{kfake.NumBrokers(1)}
+	for topic, n := range r.topics() {
+		seed = append(seed, kfake.SeedTopics(n, topic))
 	}
 	c, err := kfake.NewCluster(seed...)
 	if err != nil {
@@ -62,6 +95,14 @@ func newRig(t *testing.T, p schemas.Policy) *rig {
 	}
 	t.Cleanup(c.Close)
 	r.cluster, r.seeds = c, c.ListenAddrs()
+	r.open(p)
+	return r
+}
+
+func (r *rig) open(p schemas.Policy) {
+	t := r.t
+	t.Helper()
+	var err error
 	if r.cl, err = kgo.NewClient(kgo.SeedBrokers(r.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +115,6 @@ func newRig(t *testing.T, p schemas.Policy) *rig {
 	wg.Go(func() { _ = r.policy.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	r.apply(p)
-	return r
 }
 
 func (r *rig) apply(p schemas.Policy) {
