@@ -70,6 +70,7 @@ func TestIdleLatency(t *testing.T) {
 		r.fake.mu.Lock()
 		took = append(took, r.fake.at[i+1].Sub(started))
 		r.fake.mu.Unlock()
+		r.eventually("the lane is idle", func() bool { return r.position(topics.QueueUrgent) == int64(i+1) })
 	}
 	slices.Sort(took)
 	t.Logf("produce to call: p50 %v, most %v", took[15], took[29])
