@@ -44,7 +44,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 			s.fetch.Resume(p)
 		}
 	}
-	s.lanes = owned
+	s.lanes, s.held = owned, true
 	s.calls.sweep(s.now())
 	return start, nil
 }

@@ -105,6 +105,7 @@ type stage struct {
 	retain   time.Duration // the longest window of its pace so far
 
 	lanes     map[int32]*lanePart
+	held      bool           // lanes are assigned here; false from Revoke to Assign
 	index     map[string]int // queue by topic
 	tx        transaction
 	txs       int64
@@ -113,8 +114,10 @@ type stage struct {
 }
 
 // Revoke keeps the state: most lanes come back with the next assignment, and
-// Assign knows whether anyone else has had them.
-func (s *stage) Revoke() {}
+// Assign knows whether anyone else has had them. Until then nothing is written:
+// this member is still in the group, so the group would let it commit outcomes
+// for lanes that are another's.
+func (s *stage) Revoke() { s.held = false }
 
 // Wait returns the time until something can be done without an event.
 func (s *stage) Wait() time.Duration {
@@ -124,6 +127,9 @@ func (s *stage) Wait() time.Duration {
 		wait = stoppingWait
 	}
 	for _, l := range s.lanes {
+		if !s.held {
+			break
+		}
 		if len(l.answered) > 0 {
 			wait = 0
 		}
@@ -149,7 +155,7 @@ func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) err
 		return nil
 	}
 	defer s.backpressure()
-	if now.Before(s.notBefore) {
+	if !s.held || now.Before(s.notBefore) {
 		return nil
 	}
 	s.follow()
@@ -266,7 +272,7 @@ func (s *stage) land(got landed) {
 // idle reports whether a stopping lane has nothing left to commit.
 func (s *stage) idle() bool {
 	for _, l := range s.lanes {
-		if len(l.answered) > 0 {
+		if s.held && len(l.answered) > 0 {
 			return false
 		}
 	}
