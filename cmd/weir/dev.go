@@ -124,6 +124,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 		watchChild(ctx, cancel, "engine", click)
 	}
 	sys := &system{settings: &s, logger: newLogger(d.stderr, d.logLevel), listener: listener}
+	defer os.Remove(filepath.Join(d.dir, endpointsFile)) // nobody listens any more
 	sys.ready = func() {
 		e := &endpoints{PID: os.Getpid(), HTTP: s.HTTP, Kafka: kafka.Addr(), ClickHouse: clickhouse, Prefix: s.Prefix, Partitions: s.Partitions}
 		if err := e.write(d.dir); err != nil {
