@@ -57,20 +57,28 @@ type step struct {
 
 // join puts what the tail has behind what is stored. Both are in the order of
 // the log, and the tail's are never older than what is stored and not in it:
-// the store lags, and the tail has lost its beginning.
+// the store lags, and the tail has lost its beginning. Of a step that both have
+// the tail's is taken, which has its decision.
 func join(stored, tailed []*schemas.Event) []*schemas.Event {
-	have := make(map[step]bool, len(stored))
-	for _, e := range stored {
-		have[step{e.Status, e.At, e.Attempt, e.Reason}] = true
-	}
-	out := stored[:len(stored):len(stored)]
+	fresh := make(map[step]*schemas.Event, len(tailed))
 	for _, e := range tailed {
-		if !have[step{e.Status, e.At, e.Attempt, e.Reason}] {
+		fresh[stepOf(e)] = e
+	}
+	out := make([]*schemas.Event, 0, len(stored)+len(tailed))
+	for _, e := range stored {
+		s := stepOf(e)
+		out = append(out, cmp.Or(fresh[s], e))
+		delete(fresh, s)
+	}
+	for _, e := range tailed {
+		if fresh[stepOf(e)] == e {
 			out = append(out, e)
 		}
 	}
 	return out
 }
+
+func stepOf(e *schemas.Event) step { return step{e.Status, e.At, e.Attempt, e.Reason} }
 
 // ofTenant drops the events of other tenants: an id that a producer made may
 // be in use with two of them.

@@ -181,12 +181,14 @@ func (s *store) set(err error, events ...*schemas.Event) {
 
 func TestHistory(t *testing.T) {
 	h := &store{}
-	w := newWorld(t, settings{history: h, status: []*schemas.Event{event(theirs, schemas.StatusRetrying, 3), event(theirs, schemas.StatusSent, 4)}})
+	retrying := event(theirs, schemas.StatusRetrying, 3)
+	retrying.Decision = &schemas.Decision{Verdict: schemas.VerdictMove, T: t0} // which is not stored
+	w := newWorld(t, settings{history: h, status: []*schemas.Event{retrying, event(theirs, schemas.StatusSent, 4)}})
 	old := "0192f0c1-2a3b-7c4d-8e5f-60718293a4b7"
 	foreign := event(old, schemas.StatusSent, 3)
 	foreign.Tenant = "acme"
 	h.set(nil, event(theirs, schemas.StatusQueued, 1), event(theirs, schemas.StatusSending, 2), event(theirs, schemas.StatusRetrying, 3), event(old, schemas.StatusExpired, 2), foreign)
-	if m := read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "queued sending retrying sent" || m.Status != schemas.StatusSent {
+	if m := read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "queued sending retrying sent" || m.Timeline[2].Decision == nil || m.Status != schemas.StatusSent {
 		t.Errorf("joined: %+v", m)
 	}
 	if m := read[client.Message](w.get(old), http.StatusOK); steps(&m) != "expired" {
