@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
@@ -102,10 +100,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	cfg.Stream.Logger = cfg.Logger
 	cfg.Stream.MaxPoll = cmp.Or(cfg.Stream.MaxPoll, 1000)
 	cfg.Stream.Topics = nil
-	// The next transaction begins while the broker still writes the markers of
-	// the last, and is told to come again: the client's 20 ms would be most of
-	// a message's way (Apache Kafka 4.3.1: 43 ms against 27 ms back to back).
-	cfg.Stream.Options = append(slices.Clone(cfg.Stream.Options), kgo.ConcurrentTransactionsBackoff(2*time.Millisecond))
 	index := make(map[string]int)
 	for i, q := range queueNames {
 		topic := cfg.Names.Dispatch(cfg.Provider, q)
