@@ -164,7 +164,7 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 		// A transaction that begins right after another meets the broker still
 		// writing the other's markers. The client's 20 ms would be most of the
 		// latency of two hops.
-		kgo.ConcurrentTransactionsBackoff(2*time.Millisecond),
+		kgo.ConcurrentTransactionsBackoff(2 * time.Millisecond),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// An offset out of range means that what the group has not read is
 		// gone, or that the group points into nothing: never guess.
