@@ -1,0 +1,18 @@
+// Package e2e runs the real weir program, as processes, against real brokers,
+// kills and pauses it, and judges what it wrote.
+//
+// The rooms:
+//
+//	oracle.go     judges weir.status against the policy; shares no code with the limiter
+//	windows.go    the oracle's own arithmetic of windows and scopes
+//	trail.go      reads weir.status as it grows, and hands it to the oracle
+//	trace.go      requests made from a seed, in many spellings
+//	produce.go    producers as other clients partition
+//	process.go    weir as a process: start, kill, pause, stop
+//
+// The tests are one suite for two brokers: the embedded one in every go test,
+// and Apache Kafka (deploy/local) behind the build tag e2e.
+//
+// What it does not do: judge ClickHouse's rows (processor/sink does), or measure
+// throughput (bench does).
+package e2e

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	_ "time/tzdata" // the oracle's days do not depend on the machine
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// shelfMark parts the limit, the recipient and the rest of a scope in the name
+// of a list of places. No policy's name and no recipient has it.
+const shelfMark = "\x00"
+
+// matching returns the limits that count the message of a decision. What the
+// oracle cannot see in the log (country, metadata, content) it does not guess.
+func (o *Oracle) matching(r Record) []*schemas.Limit {
+	pol := o.policies[r.Event.Decision.Revision]
+	if pol == nil {
+		o.fault(FaultCannotBeTold, r, "revision %d is not known", r.Event.Decision.Revision)
+		return nil
+	}
+	var out []*schemas.Limit
+	for i := range pol.Limits {
+		l := &pol.Limits[i]
+		if err := told(l); err != nil {
+			o.fault(FaultCannotBeTold, r, "limit %s: %v", l.Name, err)
+			continue
+		}
+		if l.Mode != schemas.ModeOff && matches(l, r.Event) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// told reports what the oracle cannot judge by weir.status alone.
+func told(l *schemas.Limit) error {
+	if l.Mode == schemas.ModeObserve || len(l.Match.Country) > 0 || len(l.Match.Metadata) > 0 {
+		return fmt.Errorf("observe, country and metadata are not in this oracle")
+	}
+	for _, w := range l.Allow {
+		if w.Kind == schemas.WindowBucket {
+			return fmt.Errorf("buckets are not in this oracle")
+		}
+	}
+	if !slices.Contains(l.Per, "recipient") {
+		return fmt.Errorf("wide scopes are not in this oracle")
+	}
+	for _, d := range l.Per {
+		switch d {
+		case "recipient", "tenant", "channel", "class", "template", "provider":
+		default:
+			return fmt.Errorf("per %s is not in this oracle", d)
+		}
+	}
+	return nil
+}
+
+func matches(l *schemas.Limit, e *schemas.Event) bool {
+	in := func(values []string, v string) bool { return len(values) == 0 || slices.Contains(values, v) }
+	m := &l.Match
+	prefix := len(m.Prefix) == 0
+	for _, p := range m.Prefix {
+		prefix = prefix || strings.HasPrefix(e.To, "+"+p)
+	}
+	return prefix && in(m.Tenant, e.Tenant) && in(m.Channel, e.Channel) && in(m.Class, e.Class) &&
+		in(m.Template, e.Template) && in(m.Provider, e.Provider) && !slices.Contains(l.Exempt, e.To)
+}
+
+func windowsFor(l *schemas.Limit, to string) []schemas.Window {
+	for _, o := range l.Overrides {
+		if o.To == to {
+			return o.Allow
+		}
+	}
+	return l.Allow
+}
+
+// shelf names the list of places that a message's place in a limit belongs to.
+func shelf(l *schemas.Limit, e *schemas.Event) string {
+	key := l.Name + shelfMark + e.To + shelfMark
+	for _, d := range l.Per {
+		switch d {
+		case "tenant":
+			key += "t=" + e.Tenant + shelfMark
+		case "channel":
+			key += "h=" + e.Channel + shelfMark
+		case "class":
+			key += "c=" + e.Class + shelfMark
+		case "template":
+			key += "m=" + e.Template + shelfMark
+		case "provider":
+			key += "p=" + e.Provider + shelfMark
+		}
+	}
+	return key
+}
+
+func cost(l *schemas.Limit, e *schemas.Event) int64 {
+	if l.Count == schemas.CountSegments {
+		return int64(max(e.Segments, 1))
+	}
+	return 1
+}
+
+// count adds up the places that a window holds at t, but those of one message.
+// A rolling window of length w holds what stands in (t-w, t]; a calendar window
+// holds what stands at the same date of the zone, as far as its unit tells
+// dates apart. Neither looks beyond the window's since.
+func count(w schemas.Window, l *schemas.Limit, since map[string]map[string]schemas.Millis, places []place, t schemas.Millis, without string) int64 {
+	var inside func(at schemas.Millis) bool
+	switch w.Kind {
+	case schemas.WindowRolling:
+		inside = func(at schemas.Millis) bool { return t-at < schemas.Millis(w.Length/time.Millisecond) }
+	case schemas.WindowCalendar:
+		zone := zoneOf(l)
+		today := date(t, zone, w.Unit)
+		inside = func(at schemas.Millis) bool { return date(at, zone, w.Unit) == today }
+	case schemas.WindowBucket:
+		return 0 // told has said so
+	}
+	from := since[l.Name][w.UnitKey()]
+	var n int64
+	for _, p := range places {
+		if p.t <= t && p.t > from && inside(p.t) && (without == "" || p.message != without) {
+			n += p.cost
+		}
+	}
+	return n
+}
+
+var zones sync.Map // name → *time.Location: loading one reads a file
+
+func zoneOf(l *schemas.Limit) *time.Location {
+	if z, ok := zones.Load(l.Timezone); ok {
+		return z.(*time.Location)
+	}
+	zone, err := time.LoadLocation(l.Timezone) // "" is UTC
+	if err != nil {
+		panic("the policy was checked: " + err.Error())
+	}
+	zones.Store(l.Timezone, zone)
+	return zone
+}
+
+// date is the local date and time of t, cut to the unit.
+func date(t schemas.Millis, zone *time.Location, unit string) string {
+	layout := map[string]string{"minute": "2006-01-02 15:04 -0700", "hour": "2006-01-02 15 -0700", "day": "2006-01-02", "month": "2006-01"}[unit]
+	return t.Time().In(zone).Format(layout)
+}
