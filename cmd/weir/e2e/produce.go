@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Partitioners of other languages' clients.
+var (
+	// Murmur2 is Java's and kgo's.
+	Murmur2 = kgo.StickyKeyPartitioner(nil)
+	// CRC32 is librdkafka's consistent_random: Python, C#, Ruby, PHP, kcat.
+	CRC32 = kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
+		next := 0
+		return func(r *kgo.Record, n int) int {
+			if len(r.Key) == 0 {
+				next++
+				return next % n
+			}
+			return int(crc32.ChecksumIEEE(r.Key) % uint32(n))
+		}
+	})
+)
+
+// Producer writes requests as a service would: idempotent, acks=all, with a
+// client of its own.
+type Producer struct {
+	cl    *kgo.Client
+	topic string
+
+	mu    sync.Mutex
+	acked []Offset
+	err   error
+}
+
+// NewProducer connects a producer with a partitioner.
+func NewProducer(brokers []string, names topics.Names, p kgo.Partitioner) (*Producer, error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(p), kgo.RequiredAcks(kgo.AllISRAcks()))
+	if err != nil {
+		return nil, fmt.Errorf("producer: %w", err)
+	}
+	return &Producer{cl: cl, topic: names.Requests()}, nil
+}
+
+// Send writes a request; Close waits for its acknowledgement.
+func (p *Producer) Send(ctx context.Context, q *schemas.Request, key string) {
+	r := &kgo.Record{Topic: p.topic, Value: schemas.RequestJSON(q)}
+	if key != "" {
+		r.Key = []byte(key)
+	}
+	p.Record(ctx, r)
+}
+
+// Record writes any record to weir.requests.
+func (p *Producer) Record(ctx context.Context, r *kgo.Record) {
+	r.Topic = p.topic
+	p.cl.Produce(ctx, r, func(r *kgo.Record, err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err != nil {
+			p.err = fmt.Errorf("produce: %w", err)
+			return
+		}
+		p.acked = append(p.acked, Offset{r.Partition, r.Offset})
+	})
+}
+
+// Close waits for all acknowledgements and returns where the requests stand.
+func (p *Producer) Close(ctx context.Context) ([]Offset, error) {
+	err := p.cl.Flush(ctx)
+	p.cl.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		err = p.err
+	}
+	return p.acked, err
+}
