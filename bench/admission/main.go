@@ -1,0 +1,183 @@
+// Command admission measures how many requests a second one admission worker
+// decides on Apache Kafka, beside a bare exactly-once hop on the same runtime
+// (processor/stream) that writes the same records and decides nothing. The
+// ratio says what deciding costs.
+//
+//	go run ./bench/admission            starts Apache Kafka (deploy/local)
+//	KAFKA_BROKERS=host:9092 go run ./bench/admission
+//
+// The two take turns, so that a slow minute of the machine hits both. The table
+// goes to stdout and, with -out, to a file.
+//
+// What it does not measure: latency, several workers, forwarded requests.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/local"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/admission:", err)
+		os.Exit(1)
+	}
+}
+
+// load is what is measured.
+type load struct {
+	records    int
+	recipients int
+	partitions int
+	valueBytes int
+	runs       int
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	var l load
+	fs := flag.NewFlagSet("admission", flag.ContinueOnError)
+	fs.IntVar(&l.records, "records", 400_000, "requests of each run")
+	fs.IntVar(&l.recipients, "recipients", 100_000, "different recipients")
+	fs.IntVar(&l.partitions, "partitions", 8, "partitions N")
+	fs.IntVar(&l.valueBytes, "bytes", 250, "size of a request's value")
+	fs.IntVar(&l.runs, "runs", 5, "runs of each")
+	out := fs.String("out", "", "also write the table to this file, as Markdown")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if l.records > 5*l.recipients {
+		return errors.New("more than 5 requests a recipient: the policy would refuse some, and a refusal writes less")
+	}
+	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	defer closeKafka()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
+
+	fmt.Fprintln(stderr, "warming up, and taking samples of what admission writes")
+	if b.samples, err = b.sample(ctx); err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
+	var rows []row
+	for i := range l.runs {
+		// The order changes, so that neither always has the fresher broker.
+		kinds := []func(context.Context) (rate, error){b.admission, b.copyHop}
+		if i%2 == 1 {
+			slices.Reverse(kinds)
+		}
+		var got [2]rate
+		for j, kind := range kinds {
+			if got[j], err = kind(ctx); err != nil {
+				return fmt.Errorf("run %d: %w", i+1, err)
+			}
+		}
+		if i%2 == 1 {
+			got[0], got[1] = got[1], got[0]
+		}
+		rows = append(rows, row{got[0], got[1]})
+		fmt.Fprintf(stderr, "run %d of %d: admission %s, copy hop %s\n", i+1, l.runs, got[0], got[1])
+	}
+	text := table(l, what, b.samples, rows, strings.Join(append([]string{"go run ./bench/admission"}, args...), " "))
+	fmt.Fprint(stdout, text)
+	if *out != "" {
+		return os.WriteFile(*out, []byte(text), 0o644)
+	}
+	return nil
+}
+
+func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
+	if given := getenv("KAFKA_BROKERS"); given != "" {
+		return strings.Split(given, ","), "the cluster of KAFKA_BROKERS", func() {}, nil
+	}
+	lib, err := local.Ensure(ctx, "", stderr)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+}
+
+// rate is records a second.
+type rate float64
+
+func (r rate) String() string { return fmt.Sprintf("%.1f k/s", float64(r)/1000) }
+
+type row struct{ admission, copyHop rate }
+
+func (r row) ratio() float64 { return float64(r.admission) / float64(r.copyHop) }
+
+func table(l load, what string, s *samples, rows []row, command string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Admission beside a bare exactly-once copy\n\n%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"), machine(), command)
+	fmt.Fprintf(&b, "%s. %d requests a run over %d recipients, values of %d B, %d partitions, one worker, commits every 100 ms,\n",
+		what, l.records, l.recipients, l.valueBytes, l.partitions)
+	fmt.Fprintf(&b, "all admitted under three windows (5/60s, 10/1h, 20/calendar-day). Each request makes %d records:\n", len(s.kinds))
+	for _, k := range s.kinds {
+		fmt.Fprintf(&b, "%s (%.0f B on average)", k.name, k.mean())
+		if k != s.kinds[len(s.kinds)-1] {
+			b.WriteString(", ")
+		}
+	}
+	b.WriteString(".\nThe copy hop writes real samples of the same records and a meta record a partition and commit, and decides nothing.\n\n")
+	b.WriteString("| run | admission | copy hop | ratio |\n|---|---|---|---|\n")
+	for i, r := range rows {
+		fmt.Fprintf(&b, "| %d | %s | %s | %.2f |\n", i+1, r.admission, r.copyHop, r.ratio())
+	}
+	for _, stat := range []struct {
+		name string
+		of   func([]float64) float64
+	}{{"min", slices.Min[[]float64]}, {"median", median}, {"max", slices.Max[[]float64]}} {
+		pick := func(f func(row) float64) float64 {
+			var v []float64
+			for _, r := range rows {
+				v = append(v, f(r))
+			}
+			return stat.of(v)
+		}
+		fmt.Fprintf(&b, "| **%s** | **%s** | **%s** | **%.2f** |\n", stat.name,
+			rate(pick(func(r row) float64 { return float64(r.admission) })),
+			rate(pick(func(r row) float64 { return float64(r.copyHop) })),
+			pick(row.ratio))
+	}
+	return b.String()
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+func machine() string {
+	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+var discard = slog.New(slog.DiscardHandler)
