@@ -37,6 +37,7 @@ type Producer struct {
 
 	mu    sync.Mutex
 	acked []Offset
+	keyed map[string][]Offset // by idempotency key
 	err   error
 }
 
@@ -46,20 +47,22 @@ func NewProducer(brokers []string, names topics.Names, p kgo.Partitioner) (*Prod
 	if err != nil {
 		return nil, fmt.Errorf("producer: %w", err)
 	}
-	return &Producer{cl: cl, topic: names.Requests()}, nil
+	return &Producer{cl: cl, topic: names.Requests(), keyed: make(map[string][]Offset)}, nil
 }
 
 // Send writes a request; Close waits for its acknowledgement.
 func (p *Producer) Send(ctx context.Context, q *schemas.Request, key string) {
-	r := &kgo.Record{Topic: p.topic, Value: schemas.RequestJSON(q)}
+	r := &kgo.Record{Value: schemas.RequestJSON(q)}
 	if key != "" {
 		r.Key = []byte(key)
 	}
-	p.Record(ctx, r)
+	p.produce(ctx, r, q.IdempotencyKey)
 }
 
 // Record writes any record to weir.requests.
-func (p *Producer) Record(ctx context.Context, r *kgo.Record) {
+func (p *Producer) Record(ctx context.Context, r *kgo.Record) { p.produce(ctx, r, "") }
+
+func (p *Producer) produce(ctx context.Context, r *kgo.Record, idempotencyKey string) {
 	r.Topic = p.topic
 	p.cl.Produce(ctx, r, func(r *kgo.Record, err error) {
 		p.mu.Lock()
@@ -68,7 +71,11 @@ func (p *Producer) Record(ctx context.Context, r *kgo.Record) {
 			p.err = fmt.Errorf("produce: %w", err)
 			return
 		}
-		p.acked = append(p.acked, Offset{r.Partition, r.Offset})
+		at := Offset{r.Partition, r.Offset}
+		p.acked = append(p.acked, at)
+		if idempotencyKey != "" {
+			p.keyed[idempotencyKey] = append(p.keyed[idempotencyKey], at)
+		}
 	})
 }
 
@@ -82,4 +89,11 @@ func (p *Producer) Close(ctx context.Context) ([]Offset, error) {
 		err = p.err
 	}
 	return p.acked, err
+}
+
+// Keyed returns where the requests with each idempotency key stand, after Close.
+func (p *Producer) Keyed() map[string][]Offset {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keyed
 }

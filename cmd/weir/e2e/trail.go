@@ -171,3 +171,15 @@ func readCommitted(ctx context.Context, brokers []string, topic string, fn func(
 	}
 	return nil
 }
+
+// ReadLog gives an oracle all of weir.status that is committed as of now.
+func ReadLog(ctx context.Context, brokers []string, names topics.Names, o *Oracle) error {
+	return readCommitted(ctx, brokers, names.Status(), func(r *kgo.Record) error {
+		e, err := schemas.DecodeEvent(r.Value)
+		if err != nil {
+			return err
+		}
+		o.Take(Record{Partition: r.Partition, Offset: r.Offset, Event: e})
+		return nil
+	})
+}

@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/deploy/embedded/broker"
+	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+func TestMain(m *testing.M) {
+	child.Main(map[string]child.Role{broker.Name: broker.Role, engine.RoleName: engine.Role})
+	code := m.Run()
+	if binDir != "" {
+		os.RemoveAll(binDir)
+	}
+	os.Exit(code)
+}
+
+var binDir string
+
+// program builds weir once for all tests.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "weir-e2e-*")
+	if err != nil {
+		return "", err
+	}
+	binDir = dir
+	return Build(context.Background(), dir)
+})
+
+func weirBinary(t *testing.T) string {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+// embedded starts a broker of the test's own, as weir dev does.
+func embedded(t *testing.T) *child.Process {
+	t.Helper()
+	p, err := broker.Start(t.Context(), broker.Options{Dir: t.TempDir(), Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := p.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// partitions is N in these tests.
+const partitions = 8
+
+// site is one Weir: a prefix of its own on a broker, with a policy in force.
+type site struct {
+	t        *testing.T
+	bin      string
+	brokers  []string
+	names    topics.Names
+	dir      string
+	policies map[int64]*schemas.Policy
+}
+
+var sites int
+
+func newSite(t *testing.T, brokers []string, name, policy string) *site {
+	t.Helper()
+	sites++
+	s := &site{t: t, bin: weirBinary(t), brokers: brokers, dir: t.TempDir(),
+		names: topics.Names{Prefix: fmt.Sprintf("e2e-%s-%d-%d.", name, time.Now().UnixMilli(), sites)}}
+	s.weir("topics", "apply")
+	s.apply(policy)
+	return s
+}
+
+// flags say where this site's Kafka is.
+func (s *site) flags() []string {
+	return []string{"--kafka-brokers", strings.Join(s.brokers, ","), "--kafka-prefix", s.names.Prefix, "--kafka-partitions", fmt.Sprint(partitions)}
+}
+
+// weir runs a command to its end and returns what it printed; it must succeed.
+func (s *site) weir(args ...string) string {
+	s.t.Helper()
+	out, err := s.try(args...)
+	if err != nil {
+		s.t.Fatalf("weir %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func (s *site) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	words := 1
+	if args[0] == "topics" {
+		words = 2
+	}
+	all := append(append(append([]string{}, args[:words]...), s.flags()...), args[words:]...)
+	cmd := exec.CommandContext(ctx, s.bin, all...)
+	cmd.Dir = s.dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// apply brings a policy into force.
+func (s *site) apply(policy string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "policy.yaml")
+	if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	s.weir("apply", "-f", file)
+	var err error
+	if s.policies, err = Revisions(s.t.Context(), s.brokers, s.names); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// run starts a worker. It is killed with the test; on failure its last words
+// are shown.
+func (s *site) run(slot int, roles string, more ...string) *Process {
+	s.t.Helper()
+	args := append([]string{"run"}, s.flags()...)
+	args = append(args, "--roles", roles, "--slot", fmt.Sprint(slot), "--log-level", "info")
+	p, err := Start(s.dir, fmt.Sprintf("worker-%d", slot), s.bin, append(args, more...)...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		p.Kill()
+		if s.t.Failed() {
+			s.t.Logf("%s:\n%s", p.Name, p.Tail(25))
+		}
+	})
+	return p
+}
+
+// stop ends workers in good order.
+func (s *site) stop(workers ...*Process) {
+	s.t.Helper()
+	var wg sync.WaitGroup
+	for _, p := range workers {
+		wg.Go(func() {
+			if err := p.Stop(20 * time.Second); err != nil {
+				s.t.Errorf("%s: %v", p.Name, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// follow begins a trail of weir.status, which ends with the test.
+func (s *site) follow(watch func(Record)) *Trail {
+	s.t.Helper()
+	trail, err := Follow(s.brokers, s.names, s.oracle(), watch)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); trail.Run(ctx) }()
+	s.t.Cleanup(func() { cancel(); <-done })
+	return trail
+}
+
+func (s *site) oracle() *Oracle { return NewOracle(s.policies, s.names.Requests(), s.names.Readmit()) }
+
+// settle waits until every request has an end and every record of readmit a
+// decision.
+func (s *site) settle(trail *Trail, requests []Offset, within time.Duration) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), within)
+	defer cancel()
+	next := 0
+	err := trail.Until(ctx, func(o *Oracle) bool {
+		for next < len(requests) {
+			if _, _, ok := o.Ended(requests[next]); !ok {
+				return false
+			}
+			next++
+		}
+		return true
+	})
+	if err != nil {
+		s.t.Errorf("not all messages ended within %v (request %d of %d at %v): %v", within, next, len(requests), requests[min(next, len(requests)-1)], err)
+		return
+	}
+	readmit, err := Committed(ctx, s.brokers, s.names.Readmit())
+	if err == nil {
+		next = 0
+		err = trail.Until(ctx, func(o *Oracle) bool {
+			for next < len(readmit) && o.Decided(readmit[next]) {
+				next++
+			}
+			return next == len(readmit)
+		})
+	}
+	if err != nil {
+		s.t.Errorf("not all of readmit was decided within %v: %v", within, err)
+	}
+}
+
+// judge reads all of weir.status anew and lets a fresh oracle judge it. Call
+// it when all workers have stopped.
+func (s *site) judge(requests []Offset, calls map[string]map[string]int) (*Oracle, *Report) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+	o := s.oracle()
+	if err := ReadLog(ctx, s.brokers, s.names, o); err != nil {
+		s.t.Fatal(err)
+	}
+	readmit, err := Committed(ctx, s.brokers, s.names.Readmit())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return o, o.Finish(requests, readmit, calls)
+}

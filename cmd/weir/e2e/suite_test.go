@@ -1,0 +1,12 @@
+package e2e
+
+import "testing"
+
+// suite is what holds on every broker. Each test has a prefix of its own.
+func suite(t *testing.T, brokers []string, sc scale) {
+	t.Run("exact", func(t *testing.T) { exact(t, brokers, sc) })
+}
+
+func TestEmbedded(t *testing.T) {
+	suite(t, []string{embedded(t).Addr()}, small)
+}
