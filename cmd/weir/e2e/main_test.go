@@ -199,7 +199,10 @@ func (s *site) settle(trail *Trail, requests []Offset, within time.Duration) {
 		return true
 	})
 	if err != nil {
-		s.t.Errorf("not all messages ended within %v (request %d of %d at %v): %v", within, next, len(requests), requests[min(next, len(requests)-1)], err)
+		var left map[schemas.Status]int
+		_ = trail.Until(s.t.Context(), func(o *Oracle) bool { left = o.Unended(requests); return true })
+		s.t.Errorf("not all messages ended within %v: %v; without an end, by last status: %v", within, err, left)
+		s.diagnose()
 		return
 	}
 	readmit, err := Committed(ctx, s.brokers, s.names.Readmit())

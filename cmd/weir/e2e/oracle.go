@@ -142,6 +142,7 @@ type place struct {
 // story is what the log says of one message.
 type story struct {
 	partition int32
+	last      schemas.Status // the latest but receipts
 	end       schemas.Status
 	endOffset int64
 	provider  string
@@ -370,6 +371,7 @@ func (o *Oracle) status(r Record) {
 	case e.Status == schemas.StatusSent && s.permits[e.Attempt] == 0:
 		o.fault(FaultNoPermit, r, "attempt %d", e.Attempt)
 	}
+	s.last = e.Status
 	if e.Status.End() {
 		s.end, s.endOffset, s.provider = e.Status, r.Offset, e.Provider
 		o.report.Ends[e.Status]++
@@ -399,6 +401,22 @@ func (o *Oracle) Ended(at Offset) (id string, end schemas.Status, ok bool) {
 		return id, s.end, true
 	}
 	return id, "", false
+}
+
+// Unended counts the requests that have no end by the last status of their
+// messages; "" is those without a decision.
+func (o *Oracle) Unended(requests []Offset) map[schemas.Status]int {
+	out := make(map[schemas.Status]int)
+	for _, at := range requests {
+		if id, _, ok := o.Ended(at); !ok {
+			var last schemas.Status
+			if s := o.messages[id]; s != nil {
+				last = s.last
+			}
+			out[last]++
+		}
+	}
+	return out
 }
 
 // Decided reports whether the record of readmit at an offset was decided.

@@ -36,7 +36,7 @@ var spellings = []string{
 
 // magic are what the simulated provider does to an e-mail address; see
 // processor/provider/simulated.
-var magic = []string{"transient-1", "transient-2", "throttled-1", "permanent", "permanent", "maybe", "undelivered", "delivered"}
+var magic = []string{"transient-1", "transient-2", "permanent", "permanent", "maybe", "undelivered", "delivered"}
 
 // Next returns the next request and the key that its producer gives the
 // record: the recipient as spelled; empty is none.
