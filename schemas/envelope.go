@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -79,11 +78,7 @@ func (e *Envelope) Each(fn func(key, value string)) {
 	text(HeaderExpiresAt, e.ExpiresAt.String())
 	text(HeaderDueAt, e.DueAt.String())
 	if len(e.Place) > 0 {
-		b, err := json.Marshal(e.Place)
-		if err != nil {
-			panic(fmt.Sprintf("charges cannot be encoded: %v", err)) // strings and numbers only
-		}
-		fn(HeaderPlace, string(b))
+		fn(HeaderPlace, string(AppendCharges(nil, e.Place)))
 	}
 	text(HeaderTaint, string(e.Taint))
 	text(HeaderReturn, e.Return)
@@ -125,7 +120,7 @@ func (e *Envelope) Set(key, value string) error {
 	case HeaderDueAt:
 		e.DueAt, err = ParseMillis(value)
 	case HeaderPlace:
-		err = json.Unmarshal([]byte(value), &e.Place)
+		e.Place, err = DecodeCharges([]byte(value))
 	case HeaderTaint:
 		e.Taint = Taint(value)
 	case HeaderReturn:
