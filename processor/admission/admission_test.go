@@ -279,3 +279,61 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 }
+
+// TestPolicyChangesLive: a revision comes into force in a running partition by
+// a marker in the transaction of the next decision, keeps the history of the
+// windows it leaves alone, and a new owner decides under it.
+func TestPolicyChangesLive(t *testing.T) {
+	w := newWorld(t)
+	stop := w.admit("0")
+	const request = `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`
+	p := schemas.PartitionOf("+8613800000000", partitions)
+	var log []*schemas.Event
+	send := func(want schemas.Status) *schemas.Event {
+		t.Helper()
+		w.request(p, request)
+		log = append(log, w.statuses(1)...)
+		e := lastStatus(log)
+		if e.Status != want {
+			t.Fatalf("got %s, want %s: %s", e.Status, want, text(log))
+		}
+		return e
+	}
+	send(schemas.StatusQueued)
+	send(schemas.StatusLimited)
+
+	rev := w.pol.Latest()
+	next := rev.Policy
+	next.Limits = append([]schemas.Limit(nil), next.Limits...)
+	raised, err := schemas.ParseWindow("2/60s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Limits[0].Allow = append([]schemas.Window{raised}, next.Limits[0].Allow[1:]...)
+	if _, err := w.pol.Publish(t.Context(), w.cl, rev.Revision, "test", next); err != nil {
+		t.Fatal(err)
+	}
+	// One place stands: raising keeps it, so exactly one more passes.
+	if e := send(schemas.StatusQueued); e.Decision.Revision != rev.Revision+1 {
+		t.Errorf("decided under revision %d", e.Decision.Revision)
+	}
+	send(schemas.StatusLimited)
+	stop()
+	w.admit("1")
+	if e := send(schemas.StatusLimited); e.Decision.Revision != rev.Revision+1 || e.Window != "2/60s" {
+		t.Errorf("a new owner decides under revision %d by %s", e.Decision.Revision, e.Window)
+	}
+	markers := 0
+	for _, e := range log {
+		if e.Decision != nil && e.Decision.Verdict == schemas.VerdictMarker && e.Decision.Partition == p {
+			markers++
+		}
+	}
+	if markers != 2 {
+		t.Errorf("%d markers, want one for each revision", markers)
+	}
+	// A revision whose parent is no longer in force is void.
+	if _, err := w.pol.Publish(t.Context(), w.cl, rev.Revision, "late", rev.Policy); err != policy.ErrConflict {
+		t.Errorf("a late edit: %v", err)
+	}
+}
