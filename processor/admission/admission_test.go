@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/processor/admission"
@@ -25,11 +29,12 @@ var discard = slog.New(slog.DiscardHandler)
 
 // world is a fake broker with Weir's topics and the policy of weir dev.
 type world struct {
-	t     *testing.T
-	seeds []string
-	names topics.Names
-	cl    *kgo.Client // produces, and reads status
-	pol   *policy.Watcher
+	t      *testing.T
+	broker *kfake.Cluster
+	seeds  []string
+	names  topics.Names
+	cl     *kgo.Client // produces, and reads status
+	pol    *policy.Watcher
 }
 
 func newWorld(t *testing.T) *world {
@@ -39,7 +44,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	w := &world{t: t, seeds: c.ListenAddrs()}
+	w := &world{t: t, broker: c, seeds: c.ListenAddrs()}
 	doc, err := schemas.ParsePolicy("dev.yaml", presets.Dev)
 	if err != nil {
 		t.Fatal(err)
@@ -335,5 +340,82 @@ func TestPolicyChangesLive(t *testing.T) {
 	// A revision whose parent is no longer in force is void.
 	if _, err := w.pol.Publish(t.Context(), w.cl, rev.Revision, "late", rev.Policy); err != policy.ErrConflict {
 		t.Errorf("a late edit: %v", err)
+	}
+}
+
+// TestAbortedTransactionLeavesNothing makes the broker refuse a commit: what
+// was decided in it is decided anew, once, as if it had not been.
+func TestAbortedTransactionLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	var refused atomic.Int32
+	w.broker.ControlKey(int16(kmsg.TxnOffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if refused.Add(1) > 2 {
+			return nil, nil, false
+		}
+		w.broker.KeepControl()
+		in := req.(*kmsg.TxnOffsetCommitRequest)
+		resp := in.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+		for _, t := range in.Topics {
+			rt := kmsg.NewTxnOffsetCommitResponseTopic()
+			rt.Topic, rt.TopicID = t.Topic, t.TopicID
+			for _, p := range t.Partitions {
+				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+	p := schemas.PartitionOf("+8613800000000", partitions)
+	w.request(p, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x","idempotency_key":"k"}`)
+	w.request(p, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"y"}`)
+	w.admit("0")
+	events := w.statuses(2)
+	if len(only(events, schemas.StatusQueued)) != 1 || len(only(events, schemas.StatusLimited)) != 1 {
+		t.Fatalf("after two aborts: %s", text(events))
+	}
+	dense(t, events)
+	if refused.Load() < 3 {
+		t.Fatalf("the broker saw %d commits: nothing was aborted", refused.Load())
+	}
+}
+
+// TestRequestsAreNotTrusted: headers of Weir's own that a producer writes are
+// dropped, and others travel on.
+func TestRequestsAreNotTrusted(t *testing.T) {
+	w := newWorld(t)
+	w.admit("0")
+	p := schemas.PartitionOf("+8613800000000", partitions)
+	rec := &kgo.Record{Topic: w.names.Requests(), Partition: p, Value: []byte(`{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`), Headers: []kgo.RecordHeader{
+		{Key: schemas.HeaderID, Value: []byte("forged")}, {Key: "Weir-Place", Value: []byte("forged")}, {Key: schemas.HeaderTraceParent, Value: []byte("00-trace")},
+	}}
+	if err := w.cl.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	e := lastStatus(w.statuses(1))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.seeds...), kgo.ConsumeTopics(w.names.Dispatch("simulated", topics.QueueUrgent)), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	got := cl.PollFetches(ctx).Records()
+	if len(got) != 1 {
+		t.Fatalf("%d records dispatched", len(got))
+	}
+	values := make(map[string][]string)
+	for _, h := range got[0].Headers {
+		values[strings.ToLower(h.Key)] = append(values[strings.ToLower(h.Key)], string(h.Value))
+	}
+	if id := values[schemas.HeaderID]; len(id) != 1 || id[0] != e.MessageID {
+		t.Errorf("weir-id %q, want %q alone", id, e.MessageID)
+	}
+	if place := values[schemas.HeaderPlace]; len(place) != 1 || place[0] == "forged" {
+		t.Errorf("weir-place %q", place)
+	}
+	if tp := values[schemas.HeaderTraceParent]; len(tp) != 1 || tp[0] != "00-trace" {
+		t.Errorf("traceparent %q", tp)
 	}
 }
