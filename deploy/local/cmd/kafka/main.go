@@ -1,9 +1,11 @@
 // Command kafka runs Apache Kafka from jars in the foreground, for trying things
 // out and for benchmarks:
 //
-//	go run ./deploy/local/cmd/kafka [-dir D] [-port P] [-brokers N]
+//	go run ./deploy/local/cmd/kafka [-dir D] [-port P] [-brokers N] [-- COMMAND …]
 //
-// It prints the addresses on stdout once they answer, as KAFKA_BROKERS=….
+// It prints the addresses on stdout once they answer, as KAFKA_BROKERS=…. With
+// a command it sets that variable for it instead, runs it, and ends with it
+// and its exit code.
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -39,18 +42,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else if err != nil {
 		return 2
 	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "kafka: unexpected argument %q\n", flags.Arg(0))
-		return 2
+	err := serve(ctx, o, flags.Args(), stdout, stderr)
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		return failed.ExitCode()
 	}
-	if err := serve(ctx, o, stdout, stderr); err != nil {
+	if err != nil {
 		fmt.Fprintf(stderr, "kafka: %v\n", err)
 		return 1
 	}
 	return 0
 }
 
-func serve(ctx context.Context, o local.Options, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, o local.Options, command []string, stdout, stderr io.Writer) error {
 	var err error
 	if o.LibDir, err = local.Ensure(ctx, "", stderr); err != nil {
 		return err
@@ -64,7 +67,14 @@ func serve(ctx context.Context, o local.Options, stdout, stderr io.Writer) error
 	}
 	defer k.Stop()
 	fmt.Fprintf(stderr, "Apache Kafka %s ready in %v, data in %s\n", local.Version, time.Since(began).Round(10*time.Millisecond), k.Dir())
-	fmt.Fprintf(stdout, "KAFKA_BROKERS=%s\n", strings.Join(k.Addrs(), ","))
+	brokers := "KAFKA_BROKERS=" + strings.Join(k.Addrs(), ",")
+	if len(command) > 0 {
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Env = append(os.Environ(), brokers)
+		cmd.Stdout, cmd.Stderr = stdout, stderr
+		return cmd.Run()
+	}
+	fmt.Fprintln(stdout, brokers)
 	ended := make(chan int, len(k.Addrs()))
 	for i := range k.Addrs() {
 		go func() {
