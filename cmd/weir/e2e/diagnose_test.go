@@ -76,3 +76,36 @@ func (s *site) diagnose() {
 	}
 	s.t.Logf("the site:\n%s", b.String())
 }
+
+// around logs the records of weir.status near an offset with their producers
+// and the markers that ended their transactions.
+func (s *site) around(partition int32, from, to int64) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
+		s.names.Status(): {partition: kgo.NewOffset().At(max(from, 0))}}))
+	if err != nil {
+		s.t.Log(err)
+		return
+	}
+	defer cl.Close()
+	var b strings.Builder
+	for done := false; !done && ctx.Err() == nil; {
+		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			if done = done || r.Offset >= to; done {
+				return
+			}
+			text := "marker: abort"
+			if r.Attrs.IsControl() {
+				if len(r.Key) == 4 && r.Key[3] == 1 {
+					text = "marker: commit"
+				}
+			} else {
+				text = string(r.Value[:min(len(r.Value), 330)])
+			}
+			fmt.Fprintf(&b, "%d %s producer %d/%d %s\n", r.Offset, r.Timestamp.UTC().Format("05.000"), r.ProducerID, r.ProducerEpoch, text)
+		})
+	}
+	s.t.Logf("status/%d:\n%s", partition, b.String())
+}

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
@@ -181,6 +184,44 @@ func (s *site) follow(watch func(Record)) *Trail {
 }
 
 func (s *site) oracle() *Oracle { return NewOracle(s.policies, s.names.Requests(), s.names.Readmit()) }
+
+// stable waits until every group is stable with its members alive. The
+// embedded broker (kfake) starts no session timer for a member whose connection
+// breaks while it waits to join; killed then, it would hold its partitions for
+// ever. Apache Kafka expires it, and needs no such care.
+func (s *site) stable(members int) {
+	s.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		groups, err := adm.DescribeGroups(s.t.Context())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		busy := 0
+		for name, g := range groups {
+			if strings.HasPrefix(name, s.names.Prefix) && (g.State != "Stable" || len(g.Members) != members) {
+				busy++
+			}
+		}
+		if busy == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Errorf("%d groups were not stable within 30 s", busy)
+			s.diagnose()
+			return
+		}
+		<-tick.C
+	}
+}
 
 // settle waits until every request has an end and every record of readmit a
 // decision.

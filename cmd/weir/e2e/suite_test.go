@@ -4,6 +4,9 @@ import "testing"
 
 // suite is what holds on every broker. Each test has a prefix of its own.
 func suite(t *testing.T, brokers []string, sc scale) {
+	t.Run("lives", func(t *testing.T) { livesOfMessages(t, brokers) })
+	t.Run("bad input", func(t *testing.T) { badInput(t, brokers) })
+	t.Run("latency", func(t *testing.T) { latency(t, brokers, sc) })
 	t.Run("exact", func(t *testing.T) { exact(t, brokers, sc) })
 }
 
