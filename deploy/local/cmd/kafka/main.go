@@ -1,7 +1,7 @@
 // Command kafka runs Apache Kafka from jars in the foreground, for trying things
 // out and for benchmarks:
 //
-//	go run ./deploy/local/cmd/kafka [-dir D] [-port P] [-brokers N] [-- COMMAND …]
+//	go run ./deploy/local/cmd/kafka [-dir D] [-port P] [-brokers N] [-log FILE] [-- COMMAND …]
 //
 // It prints the addresses on stdout once they answer, as KAFKA_BROKERS=…. With
 // a command it sets that variable for it instead, runs it, and ends with it
@@ -37,10 +37,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.Dir, "dir", "", "keep data here between starts (default: a temporary directory, removed at the end)")
 	flags.IntVar(&o.Port, "port", 0, "port of the first broker (default: free ports)")
 	flags.IntVar(&o.Brokers, "brokers", 1, "1 or 3")
+	logFile := flags.String("log", "", "write the brokers' log to this file (default: stderr)")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {
 		return 2
+	}
+	if *logFile != "" {
+		f, err := os.Create(*logFile)
+		if err != nil {
+			fmt.Fprintf(stderr, "kafka: %v\n", err)
+			return 1
+		}
+		defer f.Close()
+		o.Log = f
 	}
 	err := serve(ctx, o, flags.Args(), stdout, stderr)
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
