@@ -39,21 +39,14 @@ var applyCommand = command{
 		if err != nil {
 			return err
 		}
-		s, err := load()
-		if err != nil {
+		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			rev, err := k.publish(ctx, s, &doc.Policy, func(line string) { fmt.Fprintln(c.stderr, line) })
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.stdout, "Revision %d is in force.\n", rev.Revision)
 			return err
-		}
-		k, err := connect(ctx, s)
-		if err != nil {
-			return err
-		}
-		defer k.cl.Close()
-		rev, err := k.publish(ctx, s, &doc.Policy, func(line string) { fmt.Fprintln(c.stderr, line) })
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(c.stdout, "Revision %d is in force.\n", rev.Revision)
-		return err
+		})
 	},
 }
 

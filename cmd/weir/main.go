@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -124,4 +125,10 @@ func (c *call) parse(fs *flag.FlagSet) error {
 		return &usageError{err.Error()}
 	}
 	return nil
+}
+
+func (c *call) printJSON(v any) error {
+	enc := json.NewEncoder(c.stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"slices"
@@ -27,31 +26,22 @@ var statusCommand = command{
 		if err := c.parse(fs); err != nil {
 			return err
 		}
-		s, err := load()
-		if err != nil {
-			return err
-		}
-		k, err := connect(ctx, s)
-		if err != nil {
-			return err
-		}
-		defer k.cl.Close()
-		st, err := k.status(ctx, s)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			enc := json.NewEncoder(c.stdout)
-			enc.SetIndent("", "  ")
-			return enc.Encode(st)
-		}
-		fmt.Fprintf(c.stdout, "Kafka %s, %d partitions, policy revision %d\n\n", strings.Join(s.Brokers, ","), st.Partitions, st.Revision)
-		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "GROUP\tSTATE\tMEMBERS\tRECORDS BEHIND")
-		for _, g := range st.Groups {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", g.Name, g.State, g.Members, g.Behind)
-		}
-		return w.Flush()
+		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			st, err := k.status(ctx, s)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return c.printJSON(st)
+			}
+			fmt.Fprintf(c.stdout, "Kafka %s, %d partitions, policy revision %d\n\n", strings.Join(s.Brokers, ","), st.Partitions, st.Revision)
+			w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "GROUP\tSTATE\tMEMBERS\tRECORDS BEHIND")
+			for _, g := range st.Groups {
+				fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", g.Name, g.State, g.Members, g.Behind)
+			}
+			return w.Flush()
+		})
 	},
 }
 

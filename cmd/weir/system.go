@@ -64,6 +64,21 @@ func connect(ctx context.Context, s *Settings) (*cluster, error) {
 	return &cluster{cl: cl, adm: kadm.NewClient(cl)}, nil
 }
 
+// onCluster loads the settings, connects, and calls fn: the frame of commands
+// that ask or change a cluster.
+func onCluster(ctx context.Context, load func() (*Settings, error), fn func(k *cluster, s *Settings) error) error {
+	s, err := load()
+	if err != nil {
+		return err
+	}
+	k, err := connect(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer k.cl.Close()
+	return fn(k, s)
+}
+
 // topicConfig is what the settings say of the topics, with what only the
 // cluster knows.
 func (c *cluster) topicConfig(ctx context.Context, s *Settings) (topics.Config, error) {

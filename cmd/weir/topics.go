@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 
@@ -29,36 +28,25 @@ var topicsCommand = command{
 		if verb == "" {
 			return usagef("say plan or apply")
 		}
-		s, err := load()
-		if err != nil {
-			return err
-		}
-		k, err := connect(ctx, s)
-		if err != nil {
-			return err
-		}
-		defer k.cl.Close()
-		pol, err := k.policy(ctx, s)
-		if err != nil {
-			return err
-		}
-		diff, err := k.plan(ctx, s, pol)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			enc := json.NewEncoder(c.stdout)
-			enc.SetIndent("", "  ")
-			if err := enc.Encode(diff); err != nil {
+		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			pol, err := k.policy(ctx, s)
+			if err != nil {
 				return err
 			}
-		} else {
-			fmt.Fprintln(c.stdout, diff.String())
-		}
-		if verb == "plan" {
-			return nil
-		}
-		return topics.Apply(ctx, k.adm, diff, func(line string) { fmt.Fprintln(c.stderr, line) })
+			diff, err := k.plan(ctx, s, pol)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				err = c.printJSON(diff)
+			} else {
+				_, err = fmt.Fprintln(c.stdout, diff.String())
+			}
+			if err != nil || verb == "plan" {
+				return err
+			}
+			return topics.Apply(ctx, k.adm, diff, func(line string) { fmt.Fprintln(c.stderr, line) })
+		})
 	},
 }
 
