@@ -174,12 +174,16 @@ func readCommitted(ctx context.Context, brokers []string, topic string, fn func(
 
 // ReadLog gives an oracle all of weir.status that is committed as of now.
 func ReadLog(ctx context.Context, brokers []string, names topics.Names, o *Oracle) error {
+	return readLog(ctx, brokers, names, o.Take)
+}
+
+func readLog(ctx context.Context, brokers []string, names topics.Names, take func(Record)) error {
 	return readCommitted(ctx, brokers, names.Status(), func(r *kgo.Record) error {
 		e, err := schemas.DecodeEvent(r.Value)
 		if err != nil {
 			return err
 		}
-		o.Take(Record{Partition: r.Partition, Offset: r.Offset, Event: e})
+		take(Record{Partition: r.Partition, Offset: r.Offset, Event: e})
 		return nil
 	})
 }

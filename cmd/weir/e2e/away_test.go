@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/schemas"
+)
+
+// sendMany produces n good requests to different recipients.
+func (s *site) sendMany(prefix string, n int) []Offset {
+	s.t.Helper()
+	p, err := NewProducer(s.brokers, s.names, Murmur2)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range n {
+		q := schemas.Request{Channel: schemas.ChannelSMS, To: fmt.Sprintf("%s%04d", prefix, i), Class: "verify", Body: "code"}
+		p.Send(s.t.Context(), &q, q.To)
+	}
+	at, err := p.Close(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return at
+}
+
+// ClickHouse goes away and comes back: messages go on, and every status
+// arrives once.
+func TestClickHouseAway(t *testing.T) {
+	lib, err := engine.Ensure(t.Context(), "", os.Stderr)
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT TESTED: ClickHouse going away: %v", err)
+	}
+	dir, addr := t.TempDir(), freeAddr(t)
+	start := func() *child.Process {
+		t.Helper()
+		p, err := engine.Start(t.Context(), engine.Options{Dir: dir, Addr: addr, LibPath: lib, Log: os.Stderr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	stop := func(p *child.Process) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := p.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	click := start()
+	s := newSite(t, []string{embedded(t).Addr()}, "away", badInputPolicy)
+	trail := s.follow(nil)
+	worker := s.run(0, "admission,lanes,delay,sink", "--clickhouse-url", "http://"+addr)
+	rows := func() string {
+		return sql(t, "http://"+addr, "SELECT count(), uniqExact(message_id), uniqExact(status_partition, status_offset) FROM weir.status_events")
+	}
+	requests := s.sendMany("+861373000", 20)
+	s.settle(trail, requests, 30*time.Second)
+	const each = 3 // queued, sending, sent
+	first := fmt.Sprintf("%d\t%d\t%d", 20*each, 20, 20*each)
+	if !poll(t, 15*time.Second, func() bool { return rows() == first }) {
+		t.Fatalf("rows %q, want %q", rows(), first)
+	}
+
+	stop(click)
+	more := s.sendMany("+861374000", 200)
+	s.settle(trail, more, 30*time.Second) // nothing waits for ClickHouse
+	select {
+	case <-worker.Done():
+		t.Fatalf("the worker ended with ClickHouse: %v\n%s", worker.Err(), worker.Tail(10))
+	default:
+	}
+	click = start()
+	defer func() { stop(click) }()
+	all := fmt.Sprintf("%d\t%d\t%d", 220*each, 220, 220*each)
+	began := time.Now()
+	if !poll(t, 40*time.Second, func() bool { return rows() == all }) {
+		t.Errorf("rows %q, want %q", rows(), all)
+	}
+	t.Logf("AWAY ClickHouse is back: all %s rows after %.1f s", strings.Fields(all)[0], time.Since(began).Seconds())
+	s.stop(worker)
+}
+
+// The broker stops answering: 503 with Retry-After, and 202 again when it is
+// back. What was answered 202 ends.
+func TestBrokerAway(t *testing.T) {
+	broker := embedded(t)
+	s := newSite(t, []string{broker.Addr()}, "noanswer", badInputPolicy)
+	trail := s.follow(nil)
+	addr := freeAddr(t)
+	worker := s.run(0, "ingest,admission,lanes,delay", "--http-listen", addr)
+	body := func(i int) string { return fmt.Sprintf(`{"channel":"sms","to":"+861375%07d","body":"x"}`, i) }
+	url := "http://" + addr + "/v1/messages"
+	if resp, b := post(t, url, body(1)); resp.StatusCode != 202 {
+		t.Fatalf("%d %s", resp.StatusCode, b)
+	}
+
+	process, err := os.FindProcess(broker.PID())
+	if err == nil {
+		err = process.Signal(syscall.SIGSTOP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Signal(syscall.SIGCONT) //nolint:errcheck // it may go on already
+	began := time.Now()
+	resp, b := post(t, url, body(2))
+	took := time.Since(began)
+	var problem struct{ Code string }
+	_ = json.Unmarshal(b, &problem) // judged below
+	wait, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	t.Logf("AWAY broker stopped: %s after %.1f s, Retry-After %d, %s", resp.Status, took.Seconds(), wait, problem.Code)
+	if resp.StatusCode != http.StatusServiceUnavailable || wait < 1 || problem.Code != "kafka_unavailable" {
+		t.Errorf("%d %s Retry-After %q", resp.StatusCode, b, resp.Header.Get("Retry-After"))
+	}
+	if took > 30*time.Second {
+		t.Errorf("answered after %v", took)
+	}
+
+	if err := process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	began = time.Now()
+	if !poll(t, 40*time.Second, func() bool { resp, b = post(t, url, body(3)); return resp.StatusCode == 202 }) {
+		t.Errorf("after the broker came back: %d %s", resp.StatusCode, b)
+	}
+	t.Logf("AWAY broker back: %s after %.1f s", resp.Status, time.Since(began).Seconds())
+	requests, err := Committed(t.Context(), s.brokers, s.names.Requests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.settle(trail, requests, 60*time.Second)
+	s.stop(worker)
+	_, report := s.judge(requests, nil)
+	if !report.OK() {
+		t.Error(report)
+	}
+}
