@@ -1,0 +1,223 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// topicID waits for the topic to exist.
+func (s *sink) topicID(ctx context.Context) (string, error) {
+	adm := kadm.NewClient(s.cl)
+	for n := 0; ; n++ {
+		ts, err := adm.ListTopics(ctx, s.name)
+		if err == nil {
+			err = ts.Error()
+		}
+		if err == nil {
+			id := ts[s.name].ID.String()
+			return id, nil
+		}
+		if ctx.Err() != nil {
+			return "", nil
+		}
+		wait := backoff(n)
+		s.cfg.Logger.Warn("the status topic cannot be read", "topic", s.name, "error", err, "retry_in", wait)
+		select {
+		case <-ctx.Done():
+			return "", nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// skip goes on at the log's start where Kafka deleted records before they were
+// loaded: they are lost, and waiting would lose more. Anything else that makes
+// the group's offset impossible is fatal.
+func (s *sink) skip(_ context.Context, id int32, cause error) error {
+	p := s.parts[id]
+	if p == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	starts, err := kadm.NewClient(s.cl).ListStartOffsets(ctx, s.name)
+	if err != nil {
+		s.cfg.Logger.Warn("fetch failed", "partition", id, "error", errors.Join(cause, err))
+		return nil
+	}
+	start, ok := starts.Lookup(s.name, id)
+	if !ok || start.Err != nil || start.Offset <= p.read {
+		return fmt.Errorf("%s/%d: offset %d was read before and Kafka has no longer heard of it: %w", s.name, id, p.read, cause)
+	}
+	s.cfg.Logger.Error("Kafka deleted status events before they were loaded into ClickHouse", "partition", id, "from", p.read, "to", start.Offset)
+	s.metrics.skipped.Add(float64(start.Offset - p.read))
+	p.skipped(start.Offset, time.Now())
+	s.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.name: {id: {Epoch: -1, Offset: p.read}}})
+	return nil
+}
+
+// rebalance drops what was revoked and takes what was assigned.
+func (s *sink) rebalance() error {
+	s.mu.Lock()
+	revoked, assigned := s.revoked, s.assigned
+	s.revoked, s.assigned = false, nil
+	s.mu.Unlock()
+	if revoked {
+		s.dropAll()
+	}
+	for id, at := range assigned {
+		plan, err := s.standing(id, at)
+		if err != nil {
+			return err
+		}
+		s.parts[id] = newPartition(s.topic, plan, s.cfg.limits())
+		s.ledger.start(id)
+		if plan.planned() {
+			s.cfg.Logger.Info("a planned insert is taken over", "partition", id, "from", plan.From, "to", plan.To, "try", plan.Try)
+		}
+	}
+	return nil
+}
+
+// standing reads where the group stands in a partition.
+func (s *sink) standing(id int32, at position) (Plan, error) {
+	plan, err := ParseMetadata(id, at.offset, at.metadata)
+	switch {
+	case errors.Is(err, ErrForeignMetadata):
+		if at.offset >= 0 {
+			s.cfg.Logger.Warn("the group's offset was not set by a sink: rows that are there already are left out", "partition", id, "offset", at.offset)
+		}
+		start := max(at.offset, 0)
+		return Plan{Topic: s.topic, Partition: id, From: start, To: start, Doubt: math.MaxInt64}, nil
+	case err != nil:
+		return Plan{}, fmt.Errorf("partition %d: %w", id, err)
+	case plan.Topic != s.topic:
+		return Plan{}, fmt.Errorf("%w: group %s stands in topic %s and %s is now %s: delete the group, and the old topic's rows or the database",
+			ErrTopicAnew, Group(s.cfg.Names), plan.Topic, s.name, s.topic)
+	}
+	return plan, nil
+}
+
+func (s *sink) dropAll() {
+	for _, cancel := range s.cancels {
+		cancel() // whoever is next sends it again under the same token
+	}
+	clear(s.parts)
+	s.ledger.clear()
+	if len(s.paused) > 0 {
+		s.setPaused(nil)
+	}
+}
+
+// commit commits every position that changed, in one request.
+func (s *sink) commit(ctx context.Context) error {
+	offsets := make(map[int32]kgo.EpochOffset)
+	metadata := make(map[int32]string)
+	for id, p := range s.parts {
+		if pos, ok := p.position(); ok {
+			offsets[id] = kgo.EpochOffset{Epoch: -1, Offset: pos.From}
+			metadata[id] = pos.Metadata()
+		}
+	}
+	if len(offsets) == 0 {
+		return nil
+	}
+	// A stop of the process must not make a commit's outcome unknown.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for i := range req.Topics {
+			for j := range req.Topics[i].Partitions {
+				p := &req.Topics[i].Partitions[j]
+				m := metadata[p.Partition]
+				p.Metadata = &m
+			}
+		}
+		return nil
+	})
+	failed := func(err error) {
+		s.cfg.Logger.Warn("offsets were not committed; they will be committed again", "error", err)
+	}
+	s.cl.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.name: offsets},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+			if err != nil {
+				failed(err)
+				return
+			}
+			for _, t := range resp.Topics {
+				for _, p := range t.Partitions {
+					if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+						failed(fmt.Errorf("partition %d: %w", p.Partition, err))
+						continue
+					}
+					if own := s.parts[p.Partition]; own != nil {
+						own.committed()
+					}
+				}
+			}
+		})
+	return nil
+}
+
+func (s *sink) setRevoked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revoked, s.assigned = true, nil
+	if s.wake != nil {
+		s.wake()
+	}
+}
+
+func (s *sink) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	got := make(map[int32]string)
+	keep := func(topic string, p int32, metadata *string) {
+		if metadata != nil && (topic == s.name || topic == "") {
+			got[p] = *metadata
+		}
+	}
+	for _, g := range resp.Groups { // OffsetFetch v8 and later
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				keep(t.Topic, p.Partition, p.Metadata)
+			}
+		}
+	}
+	for _, t := range resp.Topics { // before v8
+		for _, p := range t.Partitions {
+			keep(t.Topic, p.Partition, p.Metadata)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metadata = got
+	return nil
+}
+
+// setAssigned runs on the client's group goroutine, after the group's offsets
+// were fetched and before anything is read from them.
+func (s *sink) setAssigned(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.assigned == nil {
+		s.assigned = make(map[int32]position)
+	}
+	for id, at := range offsets[s.name] {
+		pos := position{offset: -1}
+		if eo := at.EpochOffset(); eo.Offset >= 0 {
+			pos = position{offset: eo.Offset, metadata: s.metadata[id]}
+		}
+		s.assigned[id] = pos
+	}
+	if s.wake != nil {
+		s.wake()
+	}
+	return offsets, nil
+}

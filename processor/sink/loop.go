@@ -1,0 +1,302 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// sink is one member of the group. Its fields belong to the goroutine of run,
+// but for what mu guards.
+type sink struct {
+	cfg     Config
+	conn    driver.Conn
+	cl      *kgo.Client
+	metrics *metrics
+	name    string // of the topic
+	topic   string // its id
+
+	parts   map[int32]*partition
+	ledger  *ledger
+	cancels map[*partition]context.CancelFunc // of inserts under way
+	results chan result
+	running int
+	paused  map[int32]bool
+	inserts sync.WaitGroup
+
+	checked   chan checked
+	checking  bool
+	nextCheck time.Time
+
+	mu       sync.Mutex
+	metadata map[int32]string // of the last offset fetch
+	revoked  bool
+	assigned map[int32]position // since
+	wake     context.CancelFunc
+}
+
+// position is where the group stands in a partition; offset -1 is nowhere.
+type position struct {
+	offset   int64
+	metadata string
+}
+
+// result is the end of one try of an insert, or of a look.
+type result struct {
+	p       *partition
+	looked  bool
+	present map[int64]struct{}
+	none    bool
+	err     error
+}
+
+func (s *sink) run(ctx context.Context) (err error) {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(s.cfg.Brokers...),
+		kgo.ClientID("weir-sink"),
+		kgo.ConsumerGroup(Group(s.cfg.Names)),
+		kgo.ConsumeTopics(s.name),
+		kgo.Balancers(kgo.RangeBalancer()),
+		kgo.SessionTimeout(s.cfg.SessionTimeout),
+		kgo.HeartbeatInterval(min(3*time.Second, s.cfg.SessionTimeout/3)),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.DisableAutoCommit(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		// What the group has not read and Kafka no longer has is never guessed.
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchMaxBytes(16 << 20),
+		kgo.FetchMaxPartitionBytes(4 << 20),
+		kgo.FetchMaxWait(500 * time.Millisecond),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {}), // gates the assignment against polls
+		kgo.OnPartitionsRevoked(func(context.Context, *kgo.Client, map[string][]int32) { s.setRevoked() }),
+		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) { s.setRevoked() }),
+		kgo.OnOffsetsFetched(s.offsetsFetched),
+		kgo.AdjustFetchOffsetsFn(s.setAssigned),
+	}
+	if s.cfg.InstanceID != "" {
+		opts = append(opts, kgo.InstanceID(s.cfg.InstanceID))
+	}
+	s.cl, err = kgo.NewClient(append(opts, s.cfg.Options...)...)
+	if err != nil {
+		return fmt.Errorf("open client: %w", err)
+	}
+	defer s.cl.CloseAllowingRebalance()
+	defer s.inserts.Wait()
+	defer s.dropAll()
+	if s.topic, err = s.topicID(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := s.turn(ctx); err != nil {
+			return err
+		}
+	}
+	return s.finish()
+}
+
+// turn takes in what happened, and does what is due. No rebalance happens
+// between the poll's return and AllowRebalance.
+func (s *sink) turn(ctx context.Context) error {
+	defer s.cl.AllowRebalance()
+	recs, err := s.poll(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := s.rebalance(); err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, r := range recs {
+		if p := s.parts[r.Partition]; p != nil {
+			p.add(r, now)
+		}
+	}
+	s.collect(now)
+	pressed := s.held() >= s.cfg.Memory
+	for _, p := range s.parts {
+		p.expire(now)
+		p.makePlan(now, pressed)
+	}
+	if err := s.commit(ctx); err != nil {
+		return err
+	}
+	s.start(ctx, time.Now())
+	s.pause()
+	s.check(ctx, now)
+	s.lag(now)
+	return nil
+}
+
+// poll returns what was fetched. It waits for it until something else is due.
+// Once it has returned no rebalance begins until AllowRebalance.
+func (s *sink) poll(ctx context.Context) ([]*kgo.Record, error) {
+	ctx, cancel := context.WithDeadline(ctx, s.due())
+	defer cancel()
+	s.mu.Lock()
+	s.wake = cancel
+	if s.revoked || len(s.assigned) > 0 || len(s.results) > 0 {
+		cancel()
+	}
+	s.mu.Unlock()
+	// First without waiting: a context that has ended already would hide what
+	// is there.
+	//lint:ignore SA1012 a nil context is the client's way to say: do not wait
+	fetches := s.cl.PollRecords(nil, maxPoll)
+	if fetches.Empty() {
+		fetches = s.cl.PollRecords(ctx, maxPoll)
+	}
+	var errs []error
+	fetches.EachError(func(topic string, p int32, err error) {
+		switch {
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
+		case errors.Is(err, kerr.OffsetOutOfRange), isDataLoss(err):
+			errs = append(errs, s.skip(ctx, p, err))
+		default:
+			s.cfg.Logger.Warn("fetch failed", "topic", topic, "partition", p, "error", err)
+		}
+	})
+	return fetches.Records(), errors.Join(errs...)
+}
+
+func isDataLoss(err error) bool {
+	_, ok := errors.AsType[*kgo.ErrDataLoss](err)
+	return ok
+}
+
+// due is when the next turn must be although nothing happens.
+func (s *sink) due() time.Time {
+	now := time.Now()
+	at := now.Add(time.Second)
+	for _, p := range s.parts {
+		if t, ok := p.wakes(now); ok && t.Before(at) {
+			if _, insert := p.wants(now); insert && s.running >= s.cfg.Inserts {
+				continue // an insert that ends wakes us
+			}
+			at = t
+		}
+	}
+	return at
+}
+
+// collect takes in the inserts that ended.
+func (s *sink) collect(now time.Time) {
+	for {
+		select {
+		case r := <-s.results:
+			s.running--
+			s.cancels[r.p]()
+			delete(s.cancels, r.p)
+			r.p.running = false
+			if s.parts[r.p.id] != r.p {
+				continue // not ours any more
+			}
+			p := r.p
+			if r.err != nil {
+				wait := backoff(p.failures)
+				p.failed(now.Add(wait))
+				s.metrics.failures.Inc()
+				s.cfg.Logger.Warn("ClickHouse did not take or tell what it was asked; it is tried again", "partition", p.id, "phase", p.phase,
+					"from", p.from, "to", p.plan.To, "try", p.plan.Try, "failures", p.failures, "error", r.err, "retry_in", wait)
+				continue
+			}
+			confirmed := p.rows
+			if r.looked {
+				confirmed = confirmed[:p.looked(r.present, r.none, now)]
+			} else {
+				p.inserted()
+			}
+			s.ledger.loaded(p.id, p.from, confirmed, now)
+			s.metrics.rows.Add(float64(len(confirmed)))
+		default:
+			return
+		}
+	}
+}
+
+// start begins the inserts that are due, a limited number at once.
+func (s *sink) start(ctx context.Context, now time.Time) {
+	for id, p := range s.parts {
+		at, ok := p.wants(now)
+		if !ok || at.After(now) {
+			continue
+		}
+		if s.running >= s.cfg.Inserts {
+			return
+		}
+		s.running++
+		p.running = true
+		insertCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		s.cancels[p] = cancel
+		plan, rows, r := p.plan, p.rows, result{p: p, looked: p.phase == looking}
+		from, to := p.from, p.from
+		if len(rows) > 0 {
+			to = rows[len(rows)-1].Offset + 1
+		}
+		s.inserts.Go(func() {
+			if r.looked {
+				r.present, r.none, r.err = present(insertCtx, s.conn, id, from, to)
+			} else {
+				r.err = load(insertCtx, s.conn, s.cfg.HashKey, plan, rows)
+			}
+			s.results <- r // has room for all that run
+			s.wakeUp()
+		})
+	}
+}
+
+// finish waits for the inserts under way and confirms them. It plans nothing.
+func (s *sink) finish() error {
+	defer s.cl.AllowRebalance()
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	for s.running > 0 {
+		pollCtx, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+		s.mu.Lock()
+		s.wake = stop
+		if len(s.results) > 0 {
+			stop()
+		}
+		s.mu.Unlock()
+		s.cl.PauseFetchTopics(s.name)
+		s.cl.PollRecords(pollCtx, 1)
+		stop()
+		if err := s.rebalance(); err != nil {
+			return err
+		}
+		s.collect(time.Now())
+		if err := s.commit(ctx); err != nil {
+			return err
+		}
+		s.cl.AllowRebalance()
+		if ctx.Err() != nil {
+			return nil // the next owner sends it again
+		}
+	}
+	return nil
+}
+
+func (s *sink) lag(now time.Time) {
+	var lag time.Duration
+	for _, p := range s.parts {
+		if at, ok := p.oldest(); ok {
+			lag = max(lag, now.Sub(at))
+		}
+	}
+	s.metrics.lag.Set(lag.Seconds())
+	s.metrics.held.Set(float64(s.held()))
+}
+
+func (s *sink) wakeUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wake != nil {
+		s.wake()
+	}
+}

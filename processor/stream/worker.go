@@ -1,0 +1,209 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// worker is one life of a client: from joining the group to its end.
+type worker struct {
+	cfg     Config
+	session *kgo.GroupTransactSession
+	waker   *Waker
+	stage   Stage
+
+	assigns chan assignment // from the client's group goroutine to Run's
+	closed  chan struct{}
+
+	mu        sync.Mutex
+	committed map[Partition]Position // of the last offset fetch: metadata only
+	revoked   bool                   // since the last look
+}
+
+type assignment struct {
+	committed map[Partition]Position
+	reply     chan assigned
+}
+
+type assigned struct {
+	start map[Partition]int64
+	err   error
+}
+
+func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) Stage) (err error) {
+	w := &worker{cfg: cfg, waker: waker, assigns: make(chan assignment), closed: make(chan struct{})}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(cfg.Brokers...),
+		kgo.ClientID(cfg.ClientID),
+		kgo.ConsumerGroup(cfg.Group),
+		kgo.ConsumeTopics(cfg.Topics...),
+		kgo.Balancers(kgo.RangeBalancer()),
+		kgo.SessionTimeout(cfg.SessionTimeout),
+		kgo.HeartbeatInterval(min(3*time.Second, cfg.SessionTimeout/3)),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.TransactionalID(cfg.TransactionalID),
+		kgo.TransactionTimeout(cfg.TransactionTimeout),
+		// A transaction that begins right after another meets the broker still
+		// writing the other's markers. The client's 20 ms would be most of the
+		// latency of two hops.
+		kgo.ConcurrentTransactionsBackoff(2 * time.Millisecond),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		// An offset out of range means that what the group has not read is
+		// gone, or that the group points into nothing: never guess.
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchMaxWait(cfg.FetchMaxWait),
+		kgo.FetchMaxPartitionBytes(cfg.FetchMaxPartitionBytes),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(cfg.Linger),
+		kgo.MaxBufferedRecords(200_000),
+		kgo.ProducerBatchCompression(kgo.Lz4Compression(), kgo.NoCompression()),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {}), // gates the assignment against polls
+		kgo.OnPartitionsRevoked(func(context.Context, *kgo.Client, map[string][]int32) { w.setRevoked() }),
+		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) { w.setRevoked() }),
+		kgo.OnOffsetsFetched(w.offsetsFetched),
+		kgo.AdjustFetchOffsetsFn(w.assign),
+	}
+	if cfg.BatchBytes != nil {
+		opts = append(opts, kgo.ProducerBatchMaxBytesFn(cfg.BatchBytes))
+	}
+	w.session, err = kgo.NewGroupTransactSession(append(opts, cfg.Options...)...)
+	if err != nil {
+		return fmt.Errorf("open client: %w", err)
+	}
+	defer w.session.CloseAllowingRebalance()
+	defer close(w.closed)
+
+	// Taking the producer id first aborts this slot's own crashed transaction,
+	// so that nobody waits for it to time out.
+	if _, _, err := w.session.Client().ProducerID(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("%w: take producer id: %w", ErrUnknownOutcome, err)
+	}
+	w.stage = newStage(fetching{w.session.Client()})
+	for {
+		if err := w.turn(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// turn waits for records, restores what was assigned, and runs one transaction.
+func (w *worker) turn(ctx context.Context) error {
+	defer w.session.AllowRebalance()
+	pollCtx, cancel := w.waker.arm(ctx, max(w.stage.Wait(), 0))
+	recs, err := w.poll(pollCtx)
+	cancel()
+	w.waker.disarm()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if w.takeRevoked() {
+		w.stage.Revoke()
+		// The session remembers a revocation until End, and would abort the
+		// next transaction for it.
+		if _, err := w.session.End(ctx, kgo.TryAbort); err != nil {
+			return fmt.Errorf("%w: reset after a rebalance: %w", ErrUnknownOutcome, err)
+		}
+	}
+	select {
+	case a := <-w.assigns:
+		start, err := w.stage.Assign(ctx, a.committed)
+		a.reply <- assigned{start, err}
+		if err != nil {
+			return fmt.Errorf("assign: %w", err)
+		}
+		// The poll above ended before anything of this assignment was read.
+		if len(recs) == 0 {
+			return nil
+		}
+	default:
+	}
+	// A stop of the process must not cut a transaction in two: it ends in its
+	// own time, bounded by the transaction's timeout.
+	txCtx, cancelTx := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.TransactionTimeout)
+	defer cancelTx()
+	tx := &Tx{w: w, ctx: txCtx}
+	stepErr := w.stage.Step(txCtx, tx, recs)
+	if !tx.begun && len(tx.positions) == 0 && stepErr == nil && tx.failed() == nil {
+		return nil
+	}
+	committed, err := tx.end(txCtx, stepErr)
+	if err != nil {
+		return err
+	}
+	w.stage.Ended(committed)
+	return nil
+}
+
+// poll returns what is there, waiting for it until ctx ends. Once it has
+// returned, no rebalance begins until AllowRebalance, whether or not there were
+// records.
+func (w *worker) poll(ctx context.Context) ([]*kgo.Record, error) {
+	if recs, err := w.drain(); len(recs) > 0 || err != nil {
+		return recs, err
+	}
+	return w.judge(w.session.PollRecords(ctx, w.cfg.MaxPoll))
+}
+
+// drain returns what has been fetched already.
+func (w *worker) drain() ([]*kgo.Record, error) {
+	//lint:ignore SA1012 a nil context is the client's way to say: do not wait
+	return w.judge(w.session.PollRecords(nil, w.cfg.MaxPoll))
+}
+
+// judge tells the errors that end the worker from those that the client mends.
+func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
+	var errs []error
+	fetches.EachError(func(topic string, p int32, err error) {
+		switch {
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, kgo.ErrClientClosed):
+		case errors.Is(err, kerr.OffsetOutOfRange):
+			errs = append(errs, Fatal(fmt.Errorf("%s/%d: the group's offset is out of range: records were deleted before they were read, or the topic was made anew: %w", topic, p, err)))
+		case isDataLoss(err):
+			errs = append(errs, Fatal(fmt.Errorf("%s/%d: %w", topic, p, err)))
+		default:
+			w.cfg.Logger.Warn("fetch failed", "topic", topic, "partition", p, "error", err)
+		}
+	})
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return fetches.Records(), nil
+}
+
+func isDataLoss(err error) bool {
+	_, ok := errors.AsType[*kgo.ErrDataLoss](err)
+	return ok
+}
+
+func (w *worker) setRevoked() {
+	w.mu.Lock()
+	w.revoked = true
+	w.mu.Unlock()
+	w.waker.Wake()
+}
+
+func (w *worker) takeRevoked() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.revoked
+	w.revoked = false
+	return r
+}
