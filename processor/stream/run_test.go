@@ -305,3 +305,36 @@ func evict(t *testing.T, cl *kgo.Client) {
 		}
 	}
 }
+
+// TestTwoProcessesInOneSlot: with one transactional id, one of the two ends
+// with the error that says so, however often they fence each other before.
+func TestTwoProcessesInOneSlot(t *testing.T) {
+	seeds := cluster(t, "in", "out", "state")
+	prod := client(t, seeds)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() {
+			ended <- stream.Run(ctx, config(seeds, "same"), nil, func(stream.Fetching) stream.Stage {
+				return &count{t: t, seeds: seeds, wait: 50 * time.Millisecond}
+			})
+		}()
+	}
+	var err error
+	for i := 0; err == nil; i++ {
+		produce(t, prod, "in", i*parts, parts)
+		select {
+		case err = <-ended:
+		case <-time.After(20 * time.Millisecond):
+		}
+		if ctx.Err() != nil {
+			t.Fatal("both processes run in one slot")
+		}
+	}
+	if !errors.Is(err, stream.ErrFenced) {
+		t.Fatalf("ended with %v", err)
+	}
+	cancel()
+	<-ended
+}
