@@ -35,6 +35,7 @@ type world struct {
 	names  topics.Names
 	cl     *kgo.Client // produces, and reads status
 	pol    *policy.Watcher
+	now    func() time.Time // nil is the machine's clock
 }
 
 func newWorld(t *testing.T) *world {
@@ -84,6 +85,7 @@ func (w *world) admit(slot string) (stop func()) {
 			Read:       stream.ReadConfig{Brokers: w.seeds},
 			Names:      w.names,
 			Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions,
+			Now: w.now,
 		}, w.pol)
 	}()
 	stopped := false
@@ -417,5 +419,48 @@ func TestRequestsAreNotTrusted(t *testing.T) {
 	}
 	if tp := values[schemas.HeaderTraceParent]; len(tp) != 1 || tp[0] != "00-trace" {
 		t.Errorf("traceparent %q", tp)
+	}
+}
+
+// TestStallsWhenItsClockIsAhead: with a clock far ahead of the broker's nothing
+// is decided, and as soon as it is right everything is, under the right time.
+func TestStallsWhenItsClockIsAhead(t *testing.T) {
+	w := newWorld(t)
+	var ahead atomic.Int64
+	ahead.Store(int64(10 * time.Second))
+	w.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	w.admit("0")
+	w.request(0, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`)
+	w.request(1, `{"channel":"sms","to":"+8613800000001","class":"verify","body":"x"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond) // more than one try
+	defer cancel()
+	if got := w.cl.PollFetches(ctx).Records(); len(got) > 0 {
+		t.Fatalf("decided with a clock 10 s ahead: %s", got[0].Value)
+	}
+	ahead.Store(0)
+	events := w.statuses(2)
+	for _, e := range only(events, schemas.StatusQueued) {
+		if d := time.Until(e.Decision.T.Time()); d > time.Second {
+			t.Errorf("decided %v in the future", d)
+		}
+	}
+	if len(only(events, schemas.StatusQueued)) != 2 {
+		t.Errorf("after the clock was put right: %s", text(events))
+	}
+	dense(t, events)
+}
+
+// TestMovesForwardToTheBrokersClock: a machine whose clock lags is lifted to
+// the broker's by the first comparison.
+func TestMovesForwardToTheBrokersClock(t *testing.T) {
+	w := newWorld(t)
+	w.now = func() time.Time { return time.Now().Add(-time.Hour) }
+	w.admit("0")
+	w.request(0, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`)
+	w.statuses(1)
+	w.request(0, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`)
+	e := lastStatus(w.statuses(1))
+	if d := time.Since(e.Decision.T.Time()); d > 10*time.Second {
+		t.Errorf("decided %v in the past", d)
 	}
 }

@@ -13,6 +13,7 @@ type metrics struct {
 	refusals  *prometheus.CounterVec
 	commit    prometheus.Histogram
 	restore   prometheus.Histogram
+	ahead     prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -22,8 +23,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		commit:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_commit_seconds", Help: "From the first record of a transaction to its commit.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 		restore:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_restore_seconds", Help: "Restoring assigned partitions.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
 	}
+	m.ahead = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_admission_clock_ahead_seconds", Help: "How far decisions were stamped ahead of the broker's clock when last compared; above 2 nothing is decided."})
 	if reg != nil {
-		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore)
+		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead)
 	}
 	return m
 }

@@ -18,6 +18,7 @@ type partition struct {
 	base  standing // as committed
 	cur   standing // as the open transaction has it
 	open  bool
+	floor schemas.Millis // the broker's time of the ledger's last known append
 }
 
 // standing is the part of the state that is replaced rather than mutated.
@@ -68,9 +69,10 @@ func (p *partition) rollback() {
 	p.seen.rollback()
 }
 
-// advance moves the partition's time to now, never back.
+// advance moves the partition's time to now, or to the broker's where that is
+// later, and never back.
 func (p *partition) advance(now schemas.Millis) {
-	p.cur.meta.T = max(p.cur.meta.T, now)
+	p.cur.meta.T = max(p.cur.meta.T, now, p.floor)
 }
 
 // stamp gives a decision its place in the partition's log.

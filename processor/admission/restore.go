@@ -53,6 +53,10 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 		start[s.readmit(n)] = p.base.meta.Readmit
 	}
 	s.parts = owned
+	s.checked = time.Time{} // another partition's leader may have another clock
+	if s.stalled.IsZero() {
+		s.fetch.Resume(s.inputs()...) // one may have been lost while it was paused
+	}
 	if len(restore) > 0 {
 		took := time.Since(started)
 		s.metrics.restore.Observe(took.Seconds())

@@ -48,8 +48,7 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 	cfg.Stream.Topics = []string{cfg.Names.Requests(), cfg.Names.Readmit()}
 	cfg.Stream.Logger = cfg.Logger
 	metrics := newMetrics(cfg.Metrics)
-	started := cfg.Now()
-	if err := stream.Run(ctx, cfg.Stream, nil, func(stream.Fetching) stream.Stage {
+	if err := stream.Run(ctx, cfg.Stream, nil, func(f stream.Fetching) stream.Stage {
 		return &stage{
 			cfg:     cfg,
 			policy:  pol,
@@ -57,9 +56,8 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 			env:     environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions},
 			parts:   make(map[int32]*partition),
 			touched: make(map[int32]bool),
-			// Elapsed time is monotonic: a step of the wall clock while this
-			// runs moves no decision.
-			now: func() schemas.Millis { return schemas.MillisOf(started.Add(cfg.Now().Sub(started))) },
+			fetch:   f,
+			clock:   newClock(cfg.Now),
 		}
 	}); err != nil {
 		return fmt.Errorf("admission: %w", err)
@@ -75,7 +73,10 @@ type stage struct {
 	env     environment
 	parts   map[int32]*partition
 	touched map[int32]bool // partitions of the open transaction
-	now     func() schemas.Millis
+	fetch   stream.Fetching
+	clock   *clock
+	checked time.Time // when the clock was last found right
+	stalled time.Time // until then nothing is decided; zero when not stalled
 	began   time.Time
 }
 
@@ -91,12 +92,19 @@ func (s *stage) readmit(n int32) stream.Partition {
 // at the same position, and Assign checks it.
 func (s *stage) Revoke() {}
 
-// Wait is long: what admission does is always caused by a record.
-func (s *stage) Wait() time.Duration { return time.Second }
+// Wait is long: what admission does is always caused by a record, but for the
+// end of a stall.
+func (s *stage) Wait() time.Duration {
+	if !s.stalled.IsZero() {
+		return max(time.Until(s.stalled), time.Millisecond)
+	}
+	return time.Second
+}
 
 // Step decides what was polled and, as long as more is there, goes on until it
 // is time to commit.
 func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+	s.resume()
 	if len(polled) == 0 {
 		return nil
 	}
@@ -117,7 +125,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 			return err
 		}
 	}
-	return nil
+	return s.checkClock(ctx, tx)
 }
 
 // take decides one record.
@@ -136,7 +144,7 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
 	if r.Offset < *next {
 		return stream.Fatal(fmt.Errorf("%s/%d: offset %d came after %d", r.Topic, r.Partition, r.Offset, *next-1))
 	}
-	p.advance(s.now())
+	p.advance(s.clock.now())
 	if rev := s.policy.Latest(); rev.Revision > p.cur.meta.Marker.Revision {
 		e, err := p.switchTo(rev)
 		if err != nil {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 // Tx is one transaction of a Step. It begins with the first Produce.
@@ -57,6 +60,31 @@ func (tx *Tx) More() []*kgo.Record {
 		tx.fail(err)
 	}
 	return recs
+}
+
+// Abort makes the transaction end without committing, for a reason that is
+// logged. The stage goes on: Ended(false) follows.
+func (tx *Tx) Abort(reason error) { tx.fail(reason) }
+
+// Appended flushes what was produced and returns the broker's time of the
+// latest append to each partition of topic (KIP-734), this transaction's own
+// records among them.
+func (tx *Tx) Appended(ctx context.Context, topic string) (map[int32]schemas.Millis, error) {
+	cl := tx.w.session.Client()
+	if err := cl.Flush(ctx); err != nil {
+		return nil, fmt.Errorf("flush: %w", err)
+	}
+	latest, err := kadm.NewClient(cl).ListMaxTimestampOffsets(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("list append times of %s: %w", topic, err)
+	}
+	times := make(map[int32]schemas.Millis)
+	latest.Each(func(o kadm.ListedOffset) {
+		if o.Err == nil && o.Timestamp > 0 {
+			times[o.Partition] = schemas.Millis(o.Timestamp)
+		}
+	})
+	return times, nil
 }
 
 func (tx *Tx) fail(err error) {

@@ -1,0 +1,101 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// clock is the process's time. Elapsed time is monotonic: a step of the wall
+// clock while this runs moves no decision.
+type clock struct {
+	read   func() time.Time
+	anchor time.Time
+}
+
+func newClock(read func() time.Time) *clock { return &clock{read: read, anchor: read()} }
+
+func (c *clock) now() schemas.Millis {
+	return schemas.MillisOf(c.anchor.Add(c.read().Sub(c.anchor)))
+}
+
+// anew takes the wall clock as it is now.
+func (c *clock) anew() { c.anchor = c.read() }
+
+const (
+	// clockTolerance is how far ahead of the broker's clock a decision may be
+	// stamped (δ). Further ahead, places would stand longer than real time.
+	clockTolerance = 2 * time.Second
+	// clockEvery is how often the two clocks are compared under load; the first
+	// transaction after an assignment is always checked.
+	clockEvery = time.Second
+)
+
+// errClockAhead aborts a transaction that was stamped too far ahead.
+var errClockAhead = errors.New("this machine's clock is ahead of the broker's: nothing is decided until it is put right")
+
+// checkClock compares the time of the open transaction's decisions with the
+// broker's append time of the ledger's own records, which have just been
+// written. Behind it, a partition moves forward. Ahead of it by more than the
+// tolerance, the transaction must not commit: checkClock aborts it, and the
+// worker stalls and says so, rather than decide.
+func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
+	if time.Since(s.checked) < clockEvery {
+		return nil
+	}
+	appended, err := tx.Appended(ctx, s.env.names.Ledger())
+	if err != nil {
+		return fmt.Errorf("compare clocks: %w", err)
+	}
+	worst := time.Duration(0)
+	for n := range s.touched {
+		p := s.parts[n]
+		at, ok := appended[n]
+		if !ok {
+			continue
+		}
+		p.floor = max(p.floor, at)
+		worst = max(worst, p.cur.meta.T.Sub(at))
+	}
+	s.metrics.ahead.Set(worst.Seconds())
+	if worst <= clockTolerance {
+		s.checked = time.Now()
+		return nil
+	}
+	tx.Abort(fmt.Errorf("%w (by %v)", errClockAhead, worst.Round(time.Millisecond)))
+	s.cfg.Logger.Error("stalled: "+errClockAhead.Error(), "ahead", worst.Round(time.Millisecond))
+	s.stall()
+	return nil
+}
+
+// stall stops reading for a while. The wall clock may be put right meanwhile,
+// so it is taken anew.
+func (s *stage) stall() {
+	s.stalled = time.Now().Add(stallFor)
+	s.fetch.Pause(s.inputs()...)
+	s.clock.anew()
+}
+
+// stallFor is how long a stalled worker waits before it tries again.
+const stallFor = time.Second
+
+// resume reads on after a stall.
+func (s *stage) resume() {
+	if s.stalled.IsZero() || time.Now().Before(s.stalled) {
+		return
+	}
+	s.stalled = time.Time{}
+	s.fetch.Resume(s.inputs()...)
+}
+
+// inputs are the partitions that are read.
+func (s *stage) inputs() (all []stream.Partition) {
+	for n := range s.parts {
+		all = append(all, s.requests(n), s.readmit(n))
+	}
+	return all
+}
