@@ -38,6 +38,7 @@ func (s *site) sendMany(prefix string, n int) []Offset {
 // ClickHouse goes away and comes back: messages go on, and every status
 // arrives once.
 func TestClickHouseAway(t *testing.T) {
+	t.Parallel()
 	lib, err := engine.Ensure(t.Context(), "", os.Stderr)
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -99,6 +100,7 @@ func TestClickHouseAway(t *testing.T) {
 // The broker stops answering: 503 with Retry-After, and 202 again when it is
 // back. What was answered 202 ends.
 func TestBrokerAway(t *testing.T) {
+	t.Parallel()
 	broker := embedded(t)
 	s := newSite(t, []string{broker.Addr()}, "noanswer", badInputPolicy)
 	trail := s.follow(nil)

@@ -145,6 +145,7 @@ func alive(pid int) bool {
 
 // TestDev is the README's first screen.
 func TestDev(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), ".weir")
 	d := startDev(t, dir, anyPorts...)
 	t.Logf("DEV ready after %.1f s: %s", d.ready.Seconds(), strings.ReplaceAll(d.Output(), "\n", " | "))
@@ -345,6 +346,7 @@ func readStatus(ctx context.Context, brokers []string, names topics.Names, o *Or
 // second takes other ones, and so does the first where something has them. A
 // busy port that was asked for is an error.
 func TestDevDodgesBusyPorts(t *testing.T) {
+	t.Parallel()
 	first := startDev(t, filepath.Join(t.TempDir(), ".weir"))
 	second := startDev(t, filepath.Join(t.TempDir(), ".weir"))
 	t.Logf("DEV first on %s %s %s, second on %s %s %s", first.HTTP, first.Kafka, first.ClickHouse, second.HTTP, second.Kafka, second.ClickHouse)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,13 +82,12 @@ type site struct {
 	policies map[int64]*schemas.Policy
 }
 
-var sites int
+var sites atomic.Int64 // made so far: parts of prefixes
 
 func newSite(t *testing.T, brokers []string, name, policy string) *site {
 	t.Helper()
-	sites++
 	s := &site{t: t, bin: weirBinary(t), brokers: brokers, dir: t.TempDir(),
-		names: topics.Names{Prefix: fmt.Sprintf("e2e-%s-%d-%d.", name, time.Now().UnixMilli(), sites)}}
+		names: topics.Names{Prefix: fmt.Sprintf("e2e-%s-%d-%d.", name, time.Now().UnixMilli(), sites.Add(1))}}
 	s.weir("topics", "apply")
 	s.apply(policy)
 	return s

@@ -11,5 +11,6 @@ func suite(t *testing.T, brokers []string, sc scale) {
 }
 
 func TestEmbedded(t *testing.T) {
+	t.Parallel()
 	suite(t, []string{embedded(t).Addr()}, small)
 }
