@@ -3,112 +3,154 @@ package schemas
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strconv"
+	"sync"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxJSONDepth bounds nesting, so that input never decides the stack's depth.
 const maxJSONDepth = 200
 
-// jsonReader reads RFC 8259 in one pass without building a tree: the requests
-// and events that it serves have fixed fields, and encoding/json can tell
-// neither duplicate names nor where a field stands. After a method has
-// returned false, why and at say what was wrong; nothing more may be read.
+// jsonSpace is RFC 8259's white space.
+const jsonSpace = " \t\r\n"
+
+// readOptions leave duplicate names and broken text to the callers: requests
+// report them beside everything else that is wrong, events mend them.
+var readOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// jsonReader reads one value in one pass without building a tree. jsontext
+// knows the grammar; what is here is what a reader of fixed fields wants: bytes
+// instead of strings, the first mistake kept with its place and none of the
+// input's text, and the bound on nesting. After a method has returned false,
+// why and at say what was wrong; nothing more may be read.
 type jsonReader struct {
-	b       []byte
-	i       int
-	depth   int
-	scratch []byte // the last string that had escapes
+	dec     jsontext.Decoder
+	src     bytes.Buffer
+	scratch []byte // the last string
 	broken  bool   // the last string was not whole Unicode; U+FFFD stands for what was not
 	why     string
 	at      int
 }
 
-func (r *jsonReader) fail(why string) bool {
+var jsonReaders = sync.Pool{New: func() any { return new(jsonReader) }}
+
+// readJSON begins to read value, which must not change before done.
+func readJSON(value []byte) *jsonReader {
+	r := jsonReaders.Get().(*jsonReader)
+	r.src = *bytes.NewBuffer(value) // not copied
+	r.dec.Reset(&r.src, readOptions...)
+	r.why, r.at = "", 0
+	return r
+}
+
+// done gives the reader back; what it returned as bytes is no longer valid.
+func (r *jsonReader) done() {
+	r.src = bytes.Buffer{}
+	r.dec.Reset(&r.src) // lets go of the value
+	jsonReaders.Put(r)
+}
+
+func (r *jsonReader) fail(why string, at int) bool {
 	if r.why == "" {
-		r.why, r.at = why, r.i
+		r.why, r.at = why, at
 	}
 	return false
 }
 
-func (r *jsonReader) space() {
-	for r.i < len(r.b) {
-		switch r.b[r.i] {
-		case ' ', '\t', '\n', '\r':
-			r.i++
-		default:
-			return
+// offset is where the input goes on: at the next value once peek has seen one.
+// The whole input is in the decoder's buffer, as it reads from a bytes.Buffer.
+func (r *jsonReader) offset() int {
+	rest := r.dec.UnreadBuffer()
+	return int(r.dec.InputOffset()) + len(rest) - len(bytes.TrimLeft(rest, jsonSpace+":,"))
+}
+
+// syntax keeps what is wrong with the JSON. The decoder's own words would
+// repeat names and characters of the input.
+func (r *jsonReader) syntax(err error) bool {
+	rest, start := r.dec.UnreadBuffer(), int(r.dec.InputOffset())
+	wrong, ok := errors.AsType[*jsontext.SyntacticError](err)
+	if !ok || errors.Is(err, io.ErrUnexpectedEOF) {
+		return r.fail("unexpected end", start+len(rest))
+	}
+	why, at := "unexpected character", int(wrong.ByteOffset)
+	if at >= start && at < start+len(rest) {
+		switch c := rest[at-start]; {
+		case c == '\\':
+			why = "broken or misplaced escape"
+		case c < ' ':
+			why = "control character"
 		}
 	}
+	return r.fail(why, at)
 }
 
-// peek returns the next byte after white space, 0 at the end of the input.
-func (r *jsonReader) peek() byte {
-	r.space()
-	if r.i >= len(r.b) {
-		return 0
-	}
-	return r.b[r.i]
-}
+// peek returns the kind of what comes next, 0 for what cannot come; reading on
+// then says why.
+func (r *jsonReader) peek() jsontext.Kind { return r.dec.PeekKind() }
 
-// literal reads one of true, false and null.
-func (r *jsonReader) literal(word string) bool {
-	if !bytes.HasPrefix(r.b[r.i:], []byte(word)) {
-		return r.unexpected()
+// token reads a literal or the begin or end of an object or array.
+func (r *jsonReader) token() bool {
+	if _, err := r.dec.ReadToken(); err != nil {
+		return r.syntax(err)
 	}
-	r.i += len(word)
+	if r.dec.StackDepth() > maxJSONDepth {
+		return r.fail("nested too deep", int(r.dec.InputOffset()))
+	}
 	return true
 }
 
-func (r *jsonReader) unexpected() bool {
-	if r.i >= len(r.b) {
-		return r.fail("unexpected end")
+// raw reads a value as it stands, valid until the next read.
+func (r *jsonReader) raw() ([]byte, bool) {
+	v, err := r.dec.ReadValue()
+	if err != nil {
+		return nil, r.syntax(err)
 	}
-	return r.fail("unexpected character")
+	return v, true
+}
+
+// text reads a string, which peek has seen. The answer is not nil, and valid
+// until the next read. Sets broken.
+func (r *jsonReader) text() ([]byte, bool) {
+	v, ok := r.raw()
+	if !ok {
+		return nil, false
+	}
+	var err error
+	r.scratch, err = jsontext.AppendUnquote(r.scratch[:0], v)
+	r.broken = err != nil
+	return r.scratch, true
+}
+
+// expected fails for a value of another kind than why asks for, or for no value.
+func (r *jsonReader) expected(why string) bool {
+	if r.peek() == 0 {
+		return r.token()
+	}
+	return r.fail(why, r.offset())
 }
 
 // object reads an object, calling field at each value. The key is valid until
 // the next read.
 func (r *jsonReader) object(field func(key []byte) bool) bool {
 	if r.peek() != '{' {
-		return r.unexpected()
+		return r.expected("an object was expected")
 	}
-	if r.depth++; r.depth > maxJSONDepth {
-		return r.fail("nested too deep")
-	}
-	r.i++
-	if r.peek() == '}' {
-		r.i++
-		r.depth--
-		return true
+	if !r.token() {
+		return false
 	}
 	for {
-		if r.peek() != '"' {
-			return r.unexpected()
-		}
-		key, ok := r.text()
-		if !ok {
-			return false
-		}
-		if r.peek() != ':' {
-			return r.unexpected()
-		}
-		r.i++
-		r.space()
-		if !field(key) {
-			return false
-		}
 		switch r.peek() {
-		case ',':
-			r.i++
+		case '"':
+			if key, ok := r.text(); !ok || !field(key) {
+				return false
+			}
 		case '}':
-			r.i++
-			r.depth--
-			return true
+			return r.token()
 		default:
-			return r.unexpected()
+			return r.expected("a name was expected")
 		}
 	}
 }
@@ -116,277 +158,106 @@ func (r *jsonReader) object(field func(key []byte) bool) bool {
 // array reads an array, calling item at each value.
 func (r *jsonReader) array(item func() bool) bool {
 	if r.peek() != '[' {
-		return r.unexpected()
+		return r.expected("an array was expected")
 	}
-	if r.depth++; r.depth > maxJSONDepth {
-		return r.fail("nested too deep")
+	if !r.token() {
+		return false
 	}
-	r.i++
-	if r.peek() == ']' {
-		r.i++
-		r.depth--
-		return true
-	}
-	for {
-		r.space()
+	for r.peek() != ']' {
 		if !item() {
 			return false
 		}
-		switch r.peek() {
-		case ',':
-			r.i++
-		case ']':
-			r.i++
-			r.depth--
-			return true
-		default:
-			return r.unexpected()
-		}
 	}
+	return r.token()
 }
 
 // skip reads any value and forgets it.
 func (r *jsonReader) skip() bool {
-	switch c := r.peek(); c {
-	case '{':
-		return r.object(func([]byte) bool { return r.skip() })
-	case '[':
-		return r.array(r.skip)
-	case '"':
-		_, ok := r.text()
-		return ok
-	case 't':
-		return r.literal("true")
-	case 'f':
-		return r.literal("false")
-	case 'n':
-		return r.literal("null")
-	default:
-		_, ok := r.number()
-		return ok
-	}
-}
-
-// number reads a number and returns its text.
-func (r *jsonReader) number() ([]byte, bool) {
-	start := r.i
-	digits := func() bool {
-		from := r.i
-		for r.i < len(r.b) && r.b[r.i]-'0' <= 9 {
-			r.i++
-		}
-		return r.i > from
-	}
-	if r.i < len(r.b) && r.b[r.i] == '-' {
-		r.i++
-	}
-	if r.i < len(r.b) && r.b[r.i] == '0' {
-		r.i++
-	} else if !digits() {
-		return nil, r.unexpected()
-	}
-	if r.i < len(r.b) && r.b[r.i] == '.' {
-		r.i++
-		if !digits() {
-			return nil, r.unexpected()
+	for depth := r.dec.StackDepth(); r.token(); {
+		if r.dec.StackDepth() <= depth {
+			return true
 		}
 	}
-	if r.i < len(r.b) && r.b[r.i]|0x20 == 'e' {
-		r.i++
-		if r.i < len(r.b) && (r.b[r.i] == '+' || r.b[r.i] == '-') {
-			r.i++
-		}
-		if !digits() {
-			return nil, r.unexpected()
-		}
-	}
-	return r.b[start:r.i], true
-}
-
-// text reads a string. The answer is part of the input where it has no
-// escapes, else of scratch: valid until the next read. Sets broken.
-func (r *jsonReader) text() ([]byte, bool) {
-	r.broken = false
-	r.i++ // the quote, as the caller saw
-	start := r.i
-	ascii := true
-	for r.i < len(r.b) {
-		c := r.b[r.i]
-		switch {
-		case c == '"':
-			s := r.b[start:r.i]
-			r.i++
-			if !ascii && !utf8.Valid(s) {
-				r.broken = true
-				s = bytes.ToValidUTF8(s, []byte("\ufffd"))
-			}
-			return s, true
-		case c == '\\':
-			return r.escaped(start)
-		case c < 0x20:
-			return nil, r.fail("control character in a string")
-		case c >= utf8.RuneSelf:
-			ascii = false
-		}
-		r.i++
-	}
-	return nil, r.fail("unexpected end")
-}
-
-// escaped goes on from the first backslash of a string that began at start.
-func (r *jsonReader) escaped(start int) ([]byte, bool) {
-	out := append(r.scratch[:0], r.b[start:r.i]...)
-	for r.i < len(r.b) {
-		c := r.b[r.i]
-		switch {
-		case c == '"':
-			r.i++
-			r.scratch = out
-			if !utf8.Valid(out) {
-				r.broken = true
-				out = bytes.ToValidUTF8(out, []byte("\ufffd"))
-			}
-			return out, true
-		case c < 0x20:
-			return nil, r.fail("control character in a string")
-		case c != '\\':
-			out = append(out, c)
-			r.i++
-			continue
-		}
-		if r.i++; r.i >= len(r.b) {
-			break
-		}
-		switch c = r.b[r.i]; c {
-		case '"', '\\', '/':
-			out = append(out, c)
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'u':
-			u, ok := r.hex4(r.i + 1)
-			if !ok {
-				return nil, r.fail("broken escape in a string")
-			}
-			r.i += 4
-			if utf16.IsSurrogate(u) {
-				whole := rune(utf8.RuneError)
-				if r.i+2 < len(r.b) && r.b[r.i+1] == '\\' && r.b[r.i+2] == 'u' {
-					if low, ok := r.hex4(r.i + 3); ok {
-						whole = utf16.DecodeRune(u, low)
-					}
-				}
-				if u = whole; whole == utf8.RuneError {
-					r.broken = true
-				} else {
-					r.i += 6
-				}
-			}
-			out = utf8.AppendRune(out, u)
-		default:
-			return nil, r.fail("broken escape in a string")
-		}
-		r.i++
-	}
-	return nil, r.fail("unexpected end")
-}
-
-func (r *jsonReader) hex4(i int) (rune, bool) {
-	if i+4 > len(r.b) {
-		return 0, false
-	}
-	var u rune
-	for _, c := range r.b[i : i+4] {
-		switch {
-		case c-'0' <= 9:
-			u = u<<4 | rune(c-'0')
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			u = u<<4 | rune(c|0x20-'a'+10)
-		default:
-			return 0, false
-		}
-	}
-	return u, true
+	return false
 }
 
 // end reports whether nothing but white space is left.
-func (r *jsonReader) end() bool { return r.peek() == 0 && r.i >= len(r.b) }
+func (r *jsonReader) end() bool {
+	return len(bytes.TrimLeft(r.dec.UnreadBuffer(), jsonSpace)) == 0
+}
+
+// null reads a null, if that is what comes next.
+func (r *jsonReader) null() (was, ok bool) {
+	if r.peek() != 'n' {
+		return false, true
+	}
+	return true, r.token()
+}
 
 // What follows reads a value into a variable; null leaves it alone, as
 // encoding/json does.
 
 func (r *jsonReader) intoText(dst *string) bool {
+	b, ok := r.textOrNull("a string was expected")
+	if b != nil {
+		*dst = wireText(b)
+	}
+	return ok
+}
+
+// textOrNull gives nil for null.
+func (r *jsonReader) textOrNull(why string) ([]byte, bool) {
 	switch r.peek() {
 	case '"':
-		b, ok := r.text()
-		if ok {
-			*dst = wireText(b)
-		}
-		return ok
+		return r.text()
 	case 'n':
-		return r.literal("null")
+		return nil, r.token()
 	}
-	return r.fail("a string was expected")
+	return nil, r.expected(why)
 }
 
 func (r *jsonReader) intoInt(dst *int64, bits int) bool {
-	c := r.peek()
-	if c == 'n' {
-		return r.literal("null")
+	if was, ok := r.null(); was || !ok {
+		return ok
 	}
-	if c != '-' && c-'0' > 9 {
-		return r.fail("a whole number was expected")
+	if r.peek() != '0' {
+		return r.expected("a whole number was expected")
 	}
-	b, ok := r.number()
+	b, ok := r.raw()
 	if !ok {
 		return false
 	}
 	v, err := strconv.ParseInt(string(b), 10, bits)
 	if err != nil {
-		return r.fail("a whole number was expected, or it is too large")
+		return r.fail("a whole number was expected, or it is too large", int(r.dec.InputOffset()))
 	}
 	*dst = v
 	return true
 }
 
 func (r *jsonReader) intoBool(dst *bool) bool {
-	switch r.peek() {
-	case 't':
-		*dst = true
-		return r.literal("true")
-	case 'f':
-		*dst = false
-		return r.literal("false")
+	switch k := r.peek(); k {
+	case 't', 'f':
+		*dst = k == 't'
+		return r.token()
 	case 'n':
-		return r.literal("null")
+		return r.token()
 	}
-	return r.fail("true or false was expected")
+	return r.expected("true or false was expected")
 }
 
 func (r *jsonReader) intoTime(dst *Millis) bool {
-	switch r.peek() {
-	case '"':
-		b, ok := r.text()
-		if !ok {
-			return false
-		}
-		m, err := parseWireTime(b)
-		if err != nil {
-			return r.fail("a time in RFC 3339 was expected")
-		}
-		*dst = m
-		return true
-	case 'n':
-		return r.literal("null")
+	const why = "a time in RFC 3339 was expected"
+	b, ok := r.textOrNull(why)
+	if b == nil {
+		return ok
 	}
-	return r.fail("a time in RFC 3339 was expected")
+	m, err := parseWireTime(b)
+	if err != nil {
+		return r.fail(why, int(r.dec.InputOffset()))
+	}
+	*dst = m
+	return true
 }
 
 // Times outside these years cannot be written in RFC 3339, whatever zone they
@@ -414,62 +285,23 @@ func parseWireTime(b []byte) (Millis, error) {
 	return m, nil
 }
 
-// wireText copies b, without allocating for the words of the contract that
-// every second record repeats.
+// wireWords are the words of the contract that every second record repeats.
+var wireWords = func() map[string]string {
+	words := make(map[string]string)
+	for _, w := range []string{
+		"", "sms", "voice", "email", "push", "webhook", "default", "status", "decision", "urgent", "normal", "bulk",
+		"queued", "sending", "retrying", "sent", "delivered", "failed", "limited",
+		"admit", "refuse", "move", "give_back", "forward", "weir.requests", "weir.readmit",
+	} {
+		words[w] = w
+	}
+	return words
+}()
+
+// wireText copies b, without allocating for wireWords.
 func wireText(b []byte) string {
-	switch string(b) {
-	case "":
-		return ""
-	case "sms":
-		return "sms"
-	case "voice":
-		return "voice"
-	case "email":
-		return "email"
-	case "push":
-		return "push"
-	case "webhook":
-		return "webhook"
-	case "default":
-		return "default"
-	case "status":
-		return "status"
-	case "decision":
-		return "decision"
-	case "urgent":
-		return "urgent"
-	case "normal":
-		return "normal"
-	case "bulk":
-		return "bulk"
-	case "queued":
-		return "queued"
-	case "sending":
-		return "sending"
-	case "retrying":
-		return "retrying"
-	case "sent":
-		return "sent"
-	case "delivered":
-		return "delivered"
-	case "failed":
-		return "failed"
-	case "limited":
-		return "limited"
-	case "admit":
-		return "admit"
-	case "refuse":
-		return "refuse"
-	case "move":
-		return "move"
-	case "give_back":
-		return "give_back"
-	case "forward":
-		return "forward"
-	case "weir.requests":
-		return "weir.requests"
-	case "weir.readmit":
-		return "weir.readmit"
+	if w, ok := wireWords[string(b)]; ok {
+		return w
 	}
 	return string(b)
 }

@@ -1,117 +1,88 @@
 package schemas
 
 import (
+	"bytes"
+	"encoding/json"
+	"maps"
 	"slices"
-	"strconv"
+	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-const hexDigits = "0123456789abcdef"
-
-// appendJSONText writes s as encoding/json does without HTML escaping: what is
-// not UTF-8 becomes U+FFFD.
-func appendJSONText(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
-		}
-		if c < utf8.RuneSelf {
-			dst = append(dst, s[start:i]...)
-			switch c {
-			case '"', '\\':
-				dst = append(dst, '\\', c)
-			case '\b':
-				dst = append(dst, '\\', 'b')
-			case '\f':
-				dst = append(dst, '\\', 'f')
-			case '\n':
-				dst = append(dst, '\\', 'n')
-			case '\r':
-				dst = append(dst, '\\', 'r')
-			case '\t':
-				dst = append(dst, '\\', 't')
-			default:
-				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-			}
-			i++
-			start = i
-			continue
-		}
-		u, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case u == utf8.RuneError && size == 1:
-			dst = append(append(dst, s[start:i]...), `\ufffd`...)
-			start = i + size
-		case u == '\u2028' || u == '\u2029': // line ends to JavaScript, though not to JSON
-			dst = append(append(dst, s[start:i]...), `\u202`...)
-			dst = append(dst, hexDigits[u&15])
-			start = i + size
-		}
-		i += size
-	}
-	return append(append(dst, s[start:]...), '"')
-}
-
-// appendMillis writes m as Millis.MarshalJSON does.
+// appendMillis writes m as Millis.MarshalJSON does. RFC3339 is a layout that
+// package time has fast code for, so the decimals are put in by hand.
 func appendMillis(dst []byte, m Millis) []byte {
 	if m == 0 {
 		return append(dst, "null"...)
 	}
 	t := time.UnixMilli(int64(m)).UTC()
-	year, month, day := t.Date()
-	if year < 0 || year > 9999 {
-		return append(t.AppendFormat(append(dst, '"'), millisLayout), '"')
-	}
-	hour, minute, sec := t.Clock()
+	dst = t.AppendFormat(append(dst, '"'), time.RFC3339)
 	ms := t.Nanosecond() / 1e6
-	d := func(n int) byte { return byte('0' + n%10) }
-	return append(dst, '"',
-		d(year/1000), d(year/100), d(year/10), d(year), '-', d(int(month)/10), d(int(month)), '-', d(day/10), d(day),
-		'T', d(hour/10), d(hour), ':', d(minute/10), d(minute), ':', d(sec/10), d(sec),
-		'.', d(ms/100), d(ms/10), d(ms), 'Z', '"')
+	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z', '"')
 }
 
-// jsonWriter writes one object's fields in order.
+// writeOptions make of jsontext's bytes those of encoding/json. Raw strings
+// are preserved for the sake of text.
+var writeOptions = []jsontext.Options{
+	jsontext.AllowDuplicateNames(true), jsontext.EscapeForJS(true), jsontext.PreserveRawStrings(true),
+}
+
+// jsonWriter writes one value, the fields of its objects in the order of calls.
 type jsonWriter struct {
-	b     []byte
-	comma bool
+	enc jsontext.Encoder
+	out bytes.Buffer
 }
 
-// name begins a field. Names are the contract's: they need no escaping.
-func (w *jsonWriter) name(name string) {
-	if w.comma {
-		w.b = append(w.b, ',')
+var jsonWriters = sync.Pool{New: func() any { return new(jsonWriter) }}
+
+func writeJSON() *jsonWriter {
+	w := jsonWriters.Get().(*jsonWriter)
+	w.out.Reset()
+	w.enc.Reset(&w.out, writeOptions...)
+	return w
+}
+
+// done appends what was written to dst and gives the writer back.
+func (w *jsonWriter) done(dst []byte) []byte {
+	dst = append(dst, bytes.TrimSuffix(w.out.Bytes(), []byte("\n"))...)
+	jsonWriters.Put(w)
+	return dst
+}
+
+// token writes one token. Only calls in an order that gives no JSON can fail.
+func (w *jsonWriter) token(t jsontext.Token) {
+	if err := w.enc.WriteToken(t); err != nil {
+		panic(err)
 	}
-	w.comma = true
-	w.b = append(append(append(w.b, '"'), name...), '"', ':')
 }
 
-func (w *jsonWriter) open(c byte) {
-	w.b = append(w.b, c)
-	w.comma = false
-}
-
-func (w *jsonWriter) close(c byte) {
-	w.b = append(w.b, c)
-	w.comma = true
-}
-
-// next separates the items of an array.
-func (w *jsonWriter) next() {
-	if w.comma {
-		w.b = append(w.b, ',')
+func (w *jsonWriter) value(v jsontext.Value) {
+	if err := w.enc.WriteValue(v); err != nil {
+		panic(err)
 	}
-	w.comma = true
+}
+
+// string writes a name or a value as encoding/json does without HTML escaping.
+// What is not UTF-8 becomes U+FFFD, which encoding/json writes as an escape and
+// jsontext does not; it is rare enough to leave to encoding/json itself.
+func (w *jsonWriter) string(s string) {
+	if w.enc.WriteToken(jsontext.String(s)) == nil {
+		return
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic(err) // no string is refused
+	}
+	w.value(b.Bytes())
 }
 
 func (w *jsonWriter) text(name, v string) {
-	w.name(name)
-	w.b = appendJSONText(w.b, v)
+	w.token(jsontext.String(name))
+	w.string(v)
 }
 
 func (w *jsonWriter) textIf(name, v string) {
@@ -121,13 +92,19 @@ func (w *jsonWriter) textIf(name, v string) {
 }
 
 func (w *jsonWriter) int(name string, v int64) {
-	w.name(name)
-	w.b = strconv.AppendInt(w.b, v, 10)
+	w.token(jsontext.String(name))
+	w.token(jsontext.Int(v))
+}
+
+func (w *jsonWriter) intIf(name string, v int64) {
+	if v != 0 {
+		w.int(name, v)
+	}
 }
 
 func (w *jsonWriter) time(name string, v Millis) {
-	w.name(name)
-	w.b = appendMillis(w.b, v)
+	w.token(jsontext.String(name))
+	w.value(appendMillis(w.enc.AvailableBuffer(), v))
 }
 
 func (w *jsonWriter) timeIf(name string, v Millis) {
@@ -140,21 +117,22 @@ func (w *jsonWriter) textsIf(name string, m map[string]string) {
 	if len(m) == 0 {
 		return
 	}
-	w.name(name)
-	w.open('{')
+	w.open(name, jsontext.BeginObject)
 	for _, k := range sortedKeys(m) {
-		w.next()
-		w.b = append(appendJSONText(w.b, k), ':')
-		w.b = appendJSONText(w.b, m[k])
+		w.string(k)
+		w.string(m[k])
 	}
-	w.close('}')
+	w.token(jsontext.EndObject)
+}
+
+// open begins an object or an array as a field.
+func (w *jsonWriter) open(name string, begin jsontext.Token) {
+	w.token(jsontext.String(name))
+	w.token(begin)
 }
 
 func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
+	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
 	slices.Sort(keys)
 	return keys
 }

@@ -3,6 +3,8 @@ package schemas
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Kinds lists every kind of event.
@@ -17,8 +19,8 @@ var Verdicts = []Verdict{
 // AppendEvent appends an event as one JSON object to dst: byte for byte what
 // encoding/json writes without HTML escaping. Equal events give equal bytes.
 func AppendEvent(dst []byte, e *Event) []byte {
-	w := jsonWriter{b: dst}
-	w.open('{')
+	w := writeJSON()
+	w.token(jsontext.BeginObject)
 	w.text("kind", string(e.Kind))
 	w.textIf("message_id", e.MessageID)
 	w.textIf("tenant", e.Tenant)
@@ -44,38 +46,31 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	w.textIf("duplicate_of", e.DuplicateOf)
 	w.textIf("redrive_of", e.RedriveOf)
 	if e.Observed {
-		w.name("observed")
-		w.b = append(w.b, "true"...)
+		w.string("observed")
+		w.token(jsontext.True)
 	}
 	w.sourceIf("source", e.Source)
 	if e.Decision != nil {
-		w.name("decision")
+		w.string("decision")
 		w.decision(e.Decision)
 	}
-	w.close('}')
-	return w.b
-}
-
-func (w *jsonWriter) intIf(name string, v int64) {
-	if v != 0 {
-		w.int(name, v)
-	}
+	w.token(jsontext.EndObject)
+	return w.done(dst)
 }
 
 func (w *jsonWriter) sourceIf(name string, s *Source) {
 	if s == nil {
 		return
 	}
-	w.name(name)
-	w.open('{')
+	w.open(name, jsontext.BeginObject)
 	w.text("topic", s.Topic)
 	w.int("partition", int64(s.Partition))
 	w.int("offset", s.Offset)
-	w.close('}')
+	w.token(jsontext.EndObject)
 }
 
 func (w *jsonWriter) decision(d *Decision) {
-	w.open('{')
+	w.token(jsontext.BeginObject)
 	w.text("verdict", string(d.Verdict))
 	w.int("partition", int64(d.Partition))
 	w.int("seq", d.Seq)
@@ -86,46 +81,43 @@ func (w *jsonWriter) decision(d *Decision) {
 	w.chargesIf("returned", d.Returned)
 	w.chargesIf("missing", d.Missing)
 	if len(d.Evidence) > 0 {
-		w.name("evidence")
-		w.open('[')
+		w.open("evidence", jsontext.BeginArray)
 		for i := range d.Evidence {
-			w.next()
 			w.evidence(&d.Evidence[i])
 		}
-		w.close(']')
+		w.token(jsontext.EndArray)
 	}
 	if d.Marker != nil {
-		w.name("marker")
+		w.string("marker")
 		w.marker(d.Marker)
 	}
-	w.close('}')
+	w.token(jsontext.EndObject)
 }
 
 func (w *jsonWriter) chargesIf(name string, charges []Charge) {
 	if len(charges) == 0 {
 		return
 	}
-	w.name(name)
+	w.string(name)
 	w.charges(charges)
 }
 
 func (w *jsonWriter) charges(charges []Charge) {
-	w.open('[')
+	w.token(jsontext.BeginArray)
 	for i := range charges {
-		w.next()
 		c := &charges[i]
-		w.open('{')
+		w.token(jsontext.BeginObject)
 		w.text("limit", c.Limit)
 		w.text("scope", c.Scope)
 		w.time("t", c.T)
 		w.int("cost", c.Cost)
-		w.close('}')
+		w.token(jsontext.EndObject)
 	}
-	w.close(']')
+	w.token(jsontext.EndArray)
 }
 
 func (w *jsonWriter) evidence(v *Evidence) {
-	w.open('{')
+	w.token(jsontext.BeginObject)
 	w.text("limit", v.Limit)
 	w.text("scope", v.Scope)
 	w.text("window", v.Window)
@@ -135,55 +127,52 @@ func (w *jsonWriter) evidence(v *Evidence) {
 	w.timeIf("oldest", v.Oldest)
 	w.timeIf("start", v.Start)
 	w.timeIf("since", v.Since)
-	w.close('}')
+	w.token(jsontext.EndObject)
 }
 
 func (w *jsonWriter) marker(m *Marker) {
-	w.open('{')
+	w.token(jsontext.BeginObject)
 	w.int("revision", m.Revision)
 	w.int("seq", m.Seq)
 	w.time("t", m.T)
 	if len(m.Since) > 0 {
-		w.name("since")
-		w.open('{')
+		w.open("since", jsontext.BeginObject)
 		for _, limit := range sortedKeys(m.Since) {
-			w.next()
-			w.b = append(appendJSONText(w.b, limit), ':')
 			windows := m.Since[limit]
 			if windows == nil {
-				w.b = append(w.b, "null"...)
+				w.string(limit)
+				w.token(jsontext.Null)
 				continue
 			}
-			w.open('{')
+			w.open(limit, jsontext.BeginObject)
 			for _, window := range sortedKeys(windows) {
-				w.next()
-				w.b = append(appendJSONText(w.b, window), ':')
-				w.b = appendMillis(w.b, windows[window])
+				w.time(window, windows[window])
 			}
-			w.close('}')
+			w.token(jsontext.EndObject)
 		}
-		w.close('}')
+		w.token(jsontext.EndObject)
 	}
-	w.close('}')
+	w.token(jsontext.EndObject)
 }
 
 // AppendCharges appends charges as a JSON array to dst: the header weir-place.
 // No charges are an empty array.
 func AppendCharges(dst []byte, charges []Charge) []byte {
-	w := jsonWriter{b: dst}
+	w := writeJSON()
 	w.charges(charges)
-	return w.b
+	return w.done(dst)
 }
 
 // DecodeCharges reads what AppendCharges writes.
 func DecodeCharges(value []byte) ([]Charge, error) {
-	r := jsonReader{b: value}
+	r := readJSON(value)
+	defer r.done()
 	var charges []Charge
 	if !r.intoCharges(&charges) {
 		return nil, fmt.Errorf("decode charges: %s", atByte(r.why, r.at))
 	}
 	if !r.end() {
-		return nil, fmt.Errorf("decode charges: %s", atByte("something follows the JSON array", r.i))
+		return nil, fmt.Errorf("decode charges: %s", atByte("something follows the JSON array", r.offset()))
 	}
 	return charges, nil
 }
@@ -194,13 +183,14 @@ func DecodeCharges(value []byte) ([]Charge, error) {
 // U+FFFD. Nothing of value is kept. The error says where the value is wrong
 // and holds none of it.
 func DecodeEvent(value []byte) (*Event, error) {
-	r := jsonReader{b: value}
+	r := readJSON(value)
+	defer r.done()
 	e := &Event{}
 	if !r.event(e) {
 		return nil, fmt.Errorf("decode status event: %s", atByte(r.why, r.at))
 	}
 	if !r.end() {
-		return nil, fmt.Errorf("decode status event: %s", atByte("something follows the JSON object", r.i))
+		return nil, fmt.Errorf("decode status event: %s", atByte("something follows the JSON object", r.offset()))
 	}
 	return e, nil
 }
@@ -265,14 +255,6 @@ func (r *jsonReader) event(e *Event) bool {
 		}
 		return r.skip()
 	})
-}
-
-// null reads a null, if that is what comes next.
-func (r *jsonReader) null() (was, ok bool) {
-	if r.peek() != 'n' {
-		return false, true
-	}
-	return true, r.literal("null")
 }
 
 func (r *jsonReader) intoCount(dst *int) bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 )
 
@@ -43,7 +44,7 @@ func DecodeHTTPRequest(body []byte, now Millis) (*Request, error) {
 
 // requestDecoder reads one request.
 type requestDecoder struct {
-	jsonReader
+	*jsonReader
 	q        *Request
 	strict   bool
 	seen     uint32 // a bit for each field that has been there
@@ -54,15 +55,12 @@ func decodeRequestJSON(value []byte, strict bool) (*Request, *RequestError) {
 	if len(value) > MaxRequestBytes {
 		return nil, requestFault("", ReasonTooLarge, "is larger than 256 KiB")
 	}
-	d := requestDecoder{jsonReader: jsonReader{b: value}, q: &Request{}, strict: strict}
-	switch d.peek() {
-	case '{':
-	case 0:
-		if len(bytes.TrimSpace(value)) == 0 {
-			return nil, requestFault("", ReasonEmpty, "is empty")
-		}
-		return nil, requestFault("", ReasonNotJSON, atByte("is not JSON: unexpected character", d.i))
-	default:
+	if len(bytes.Trim(value, jsonSpace)) == 0 {
+		return nil, requestFault("", ReasonEmpty, "is empty")
+	}
+	d := requestDecoder{jsonReader: readJSON(value), q: &Request{}, strict: strict}
+	defer d.done()
+	if d.peek() != '{' {
 		if !d.skip() {
 			return nil, requestFault("", ReasonNotJSON, atByte("is not JSON: "+d.why, d.at))
 		}
@@ -72,7 +70,7 @@ func decodeRequestJSON(value []byte, strict bool) (*Request, *RequestError) {
 		return nil, requestFault("", ReasonNotJSON, atByte("is not JSON: "+d.why, d.at))
 	}
 	if !d.end() {
-		d.problems.add("", ReasonTrailingData, atByte("something follows the JSON object", d.i))
+		d.problems.add("", ReasonTrailingData, atByte("something follows the JSON object", d.offset()))
 	}
 	d.q.settle()
 	if len(d.problems) > 0 {
@@ -170,7 +168,7 @@ func (d *requestDecoder) text(bit uint, name string, dst *string) bool {
 		*dst = wireText(b)
 		return true
 	case 'n':
-		return d.literal("null")
+		return d.token()
 	}
 	return d.wrongType("/"+name, "must be a string")
 }
@@ -203,7 +201,7 @@ func (d *requestDecoder) time(bit uint, name, outOfRange string, dst *Millis) bo
 		*dst = m
 		return true
 	case 'n':
-		return d.literal("null")
+		return d.token()
 	}
 	return d.wrongType("/"+name, "must be a time in RFC 3339, such as 2026-11-22T01:00:00Z")
 }
@@ -213,7 +211,7 @@ func (d *requestDecoder) texts(bit uint, name string, dst *map[string]string) bo
 	switch d.peek() {
 	case '{':
 	case 'n':
-		return d.literal("null")
+		return d.token()
 	default:
 		return d.wrongType("/"+name, "must be an object with strings as values")
 	}
@@ -227,8 +225,8 @@ func (d *requestDecoder) texts(bit uint, name string, dst *map[string]string) bo
 			d.problems.add(appendPointer("/"+name, k), ReasonDuplicateField, "stands twice")
 		}
 		var v string
-		switch c := d.peek(); {
-		case c == '"':
+		switch d.peek() {
+		case '"':
 			b, ok := d.jsonReader.text()
 			if !ok {
 				return false
@@ -237,22 +235,12 @@ func (d *requestDecoder) texts(bit uint, name string, dst *map[string]string) bo
 				d.problems.add(appendPointer("/"+name, k), ReasonBadText, "is not whole Unicode text")
 			}
 			v = string(b)
-		case c == '-' || c-'0' <= 9:
-			b, ok := d.number()
+		case '0', 't', 'f':
+			b, ok := d.raw()
 			if !ok {
 				return false
 			}
 			v = string(b)
-		case c == 't':
-			if !d.literal("true") {
-				return false
-			}
-			v = "true"
-		case c == 'f':
-			if !d.literal("false") {
-				return false
-			}
-			v = "false"
 		default: // null too: it would be sent as a hole
 			if !d.wrongType(appendPointer("/"+name, k), "must be a string, a number or a boolean") {
 				return false
@@ -271,8 +259,8 @@ func (d *requestDecoder) texts(bit uint, name string, dst *map[string]string) bo
 // RequestJSON writes a request as one JSON object, with the fields in the order
 // of Request and the names of maps sorted: equal requests give equal bytes.
 func RequestJSON(q *Request) []byte {
-	w := jsonWriter{b: make([]byte, 0, 256+len(q.Body)+len(q.HTML))}
-	w.open('{')
+	w := writeJSON()
+	w.token(jsontext.BeginObject)
 	w.textIf("action", string(q.Action))
 	w.textIf("tenant", q.Tenant)
 	w.textIf("channel", string(q.Channel))
@@ -296,6 +284,6 @@ func RequestJSON(q *Request) []byte {
 	w.textIf("callback_url", q.CallbackURL)
 	w.textsIf("metadata", q.Metadata)
 	w.timeIf("at", q.At)
-	w.close('}')
-	return w.b
+	w.token(jsontext.EndObject)
+	return w.done(nil)
 }
