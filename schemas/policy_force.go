@@ -19,14 +19,11 @@ type notInForce struct {
 // of it, at its line: never silently do nothing.
 var notYetInForce = []notInForce{
 	{"limits[].mode", is(ModeObserve), "mode observe; enforce and off are"},
-	{"limits[].on_refusal", is(RefusalDefer), "on_refusal defer; reject is"},
 	{"limits[].count", is(CountAttempt, CountSegments), "this count; message is"},
 	{"limits[].per", withoutRecipient, "a limit that does not count by recipient; per with recipient is"},
 	{"limits[].per[]", is("content"), "counting by content"},
 	{"limits[].allow[]", isBucket, "a bucket in a limit; rolling and calendar windows are"},
 	{"limits[].overrides[].allow[]", isBucket, "a bucket in a limit; rolling and calendar windows are"},
-	{"classes[].countries", nil, "countries"},
-	{"classes[].quiet_hours", nil, "quiet_hours"},
 	{"providers[].type", isNot("simulated", "http"), "this type of provider; simulated and http are"},
 	{"providers[].smooth", nil, "smooth"},
 	{"providers[].lanes", func(v any) bool { n, ok := v.(int32); return ok && n > 1 }, "more than one lane; lanes: 1 is"},

@@ -28,11 +28,26 @@ func (p *partition) first(m *message) outcome {
 	if m.req.SendAt > p.cur.meta.T {
 		return p.park(m, schemas.StatusScheduled, schemas.ReadmitDue, m.req.SendAt, "send_at")
 	}
+	if err := m.permitted(); err != nil {
+		return p.reject(m, err)
+	}
+	switch until, err := m.quietUntil(p.cur.meta.T); {
+	case err != nil:
+		return p.reject(m, err)
+	case until > 0:
+		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, until, "quiet_hours")
+	}
 	if err := m.route(p.cur.pol); err != nil {
 		return p.reject(m, err)
 	}
 	r := p.table.Decide(p.cur.rules, m.subject(), nil, p.cur.meta.T)
 	if !r.OK {
+		if due, ok := p.deferral(&r); ok {
+			o := p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, due, "limited")
+			refuse(&o.event, &r)
+			o.event.RetryAt = due
+			return o
+		}
 		o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, "limited")
 		refuse(&o.event, &r)
 		return o
@@ -48,6 +63,16 @@ func (p *partition) again(m *message) outcome {
 		return p.endAgain(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
 	}
 	err := m.render(p.cur.pol)
+	if err == nil {
+		err = m.permitted()
+	}
+	until := schemas.Millis(0)
+	if err == nil {
+		until, err = m.quietUntil(p.cur.meta.T)
+	}
+	if until > 0 {
+		return p.park(m, schemas.StatusDeferred, m.input.env.Reason, until, "quiet_hours")
+	}
 	if err == nil {
 		err = m.route(p.cur.pol)
 	}

@@ -11,14 +11,15 @@ import (
 // partition is the state that decides: one a partition of weir.requests. What
 // a transaction changes is an overlay until commit.
 type partition struct {
-	num   int32
-	env   environment
-	table *limit.Table
-	seen  *seen
-	base  standing // as committed
-	cur   standing // as the open transaction has it
-	open  bool
-	floor schemas.Millis // the broker's time of the ledger's last known append
+	num     int32
+	env     environment
+	table   *limit.Table
+	seen    *seen
+	base    standing // as committed
+	cur     standing // as the open transaction has it
+	open    bool
+	cursors map[cursorKey]cursor
+	floor   schemas.Millis // the broker's time of the ledger's last known append
 }
 
 // standing is the part of the state that is replaced rather than mutated.
@@ -29,7 +30,7 @@ type standing struct {
 }
 
 func newPartition(num int32, env environment) (*partition, error) {
-	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen()}
+	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cursors: make(map[cursorKey]cursor)}
 	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion}
 	return p, p.adopt(&schemas.Revision{})
 }

@@ -1,0 +1,142 @@
+package admission
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/quiet"
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+)
+
+// permitted tells whether the class may go to the recipient's country. A
+// recipient without one, such as a mail address, is of no country.
+func (m *message) permitted() error {
+	if len(m.class.Countries) == 0 || m.to.Country == "" || slices.Contains(m.class.Countries, m.to.Country) {
+		return nil
+	}
+	return &refusal{"country_not_allowed", "the class " + m.class.Name + " is not sent to " + m.to.Country}
+}
+
+// errQuiet ends a message whose class rejects in quiet hours.
+var errQuiet = &refusal{"quiet_hours", "the class is not sent in quiet hours"}
+
+// quietUntil returns when the quiet hours end that t is in; zero when t is not
+// quiet. In the recipient's zone, several zones are all observed; a recipient
+// whose zone is not known is taken to be in UTC.
+func (m *message) quietUntil(t schemas.Millis) (schemas.Millis, error) {
+	q := m.class.QuietHours
+	if q == nil {
+		return 0, nil
+	}
+	hours, err := quiet.Parse(q)
+	if err != nil {
+		return 0, err
+	}
+	zones := []*time.Location{time.UTC}
+	switch q.Timezone {
+	case "":
+	case "recipient":
+		if known := recipient.Zones(m.to.Key); len(known) > 0 {
+			zones = known
+		}
+	default:
+		zone, err := time.LoadLocation(q.Timezone)
+		if err != nil {
+			return 0, err
+		}
+		zones[0] = zone
+	}
+	until, is := hours.Until(t.Time(), zones)
+	switch {
+	case !is:
+		return 0, nil
+	case q.Then == "reject":
+		return 0, errQuiet
+	}
+	return schemas.MillisOf(until), nil
+}
+
+// cursor hands out the times at which the messages that one limit and scope
+// defers come back, so that they do not all come at once. It is a courtesy and
+// no state: whoever comes back is judged anew, and after a restart it begins
+// again.
+type cursor struct {
+	at   schemas.Millis
+	used int64 // handed out at this time
+}
+
+type cursorKey struct{ limit, scope string }
+
+// maxCursors is when those that are past are dropped.
+const maxCursors = 4096
+
+// deferral returns when a refused message comes back; false when it must end,
+// because a limit that refused it rejects, or because it will never pass.
+func (p *partition) deferral(r *limit.Result) (schemas.Millis, bool) {
+	if r.RetryAt == 0 {
+		return 0, false
+	}
+	for _, e := range r.Refused {
+		i := slices.IndexFunc(p.cur.pol.Limits, func(l schemas.Limit) bool { return l.Name == e.Limit })
+		if i < 0 || p.cur.pol.Limits[i].OnRefusal != schemas.RefusalDefer {
+			return 0, false
+		}
+	}
+	due := r.RetryAt
+	for _, e := range r.Refused {
+		due = max(due, p.handOut(e, r.RetryAt))
+	}
+	return due, true
+}
+
+// handOut returns the next time of one limit and scope, not before earliest.
+func (p *partition) handOut(e schemas.Evidence, earliest schemas.Millis) schemas.Millis {
+	if len(p.cursors) > maxCursors {
+		for k, c := range p.cursors {
+			if c.at < p.cur.meta.T {
+				delete(p.cursors, k)
+			}
+		}
+	}
+	key := cursorKey{e.Limit, e.Scope}
+	c := p.cursors[key]
+	if c.at < earliest {
+		c = cursor{at: earliest}
+	}
+	batch, gap := spacing(e.Window)
+	if c.used == batch {
+		c.at, c.used = c.at.Add(gap), 0
+	}
+	c.used++
+	p.cursors[key] = c
+	return c.at
+}
+
+// spacing returns how many messages come back at once, and how long after them
+// the next: a rolling window frees its places one by one, a calendar window all
+// at its start.
+func spacing(window string) (batch int64, gap time.Duration) {
+	w, err := schemas.ParseWindow(window)
+	if err != nil {
+		return 1, time.Second
+	}
+	switch w.Kind {
+	case schemas.WindowRolling:
+		return 1, max(w.Length/time.Duration(w.N), time.Millisecond)
+	case schemas.WindowCalendar:
+		switch w.Unit {
+		case "minute":
+			return w.N, time.Minute
+		case "hour":
+			return w.N, time.Hour
+		case "day":
+			return w.N, 24 * time.Hour
+		}
+		return w.N, 31 * 24 * time.Hour
+	case schemas.WindowBucket:
+		return 1, max(time.Duration(w.RefillEvery/max(w.RefillTokens, 1))*time.Millisecond, time.Millisecond)
+	}
+	return 1, time.Second
+}
