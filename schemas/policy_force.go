@@ -57,8 +57,7 @@ func withoutRecipient(v any) bool {
 func (d *Document) NotYetInForce() error {
 	var errs PolicyErrors
 	d.Policy.eachNotInForce(func(path, message string) {
-		p := d.Position(path)
-		errs = append(errs, PolicyError{File: d.Name, Line: p.Line, Column: p.Column, Path: path, Message: message})
+		errs = append(errs, d.mistake(path, message))
 	})
 	return errs.sorted()
 }

@@ -21,6 +21,7 @@ type Document struct {
 	Name      string // of the file, as given
 	Policy    Policy
 	positions map[string]Position
+	own       map[ResourceKind]int // how many of each kind the file has; the policy's others come from elsewhere
 }
 
 // Position returns where the value at path (limits[0].allow[1]) stands; of a
@@ -35,11 +36,22 @@ func (d *Document) Position(path string) Position {
 	return Position{Line: 1, Column: 1}
 }
 
+// mistake is one at path: with its position, or by the resource's name where
+// the file does not have it.
+func (d *Document) mistake(path, message string) PolicyError {
+	if k, item, _, ok := d.Policy.splitPath(path); ok && d.own != nil && item >= d.own[k] {
+		e := PolicyErrors{{Path: path, Message: message}}.Named(&d.Policy)[0]
+		e.Path += " (in force, not in " + d.Name + ")"
+		return e
+	}
+	p := d.Position(path)
+	return PolicyError{File: d.Name, Line: p.Line, Column: p.Column, Path: path, Message: message}
+}
+
 // ErrorAt returns a PolicyErrors with one mistake at path, for what only the
 // caller can judge.
 func (d *Document) ErrorAt(path, message string) error {
-	p := d.Position(path)
-	return PolicyErrors{{File: d.Name, Line: p.Line, Column: p.Column, Path: path, Message: message}}
+	return PolicyErrors{d.mistake(path, message)}
 }
 
 // Bounds against files that are small and grow: aliases of aliases, and values
@@ -54,6 +66,13 @@ const (
 // PolicyErrors with every mistake, by position. An empty file is the empty
 // policy. It does not judge what this version acts on: see NotYetInForce.
 func ParsePolicy(name string, text []byte) (*Document, error) {
+	return ParsePolicyOver(name, text, nil)
+}
+
+// ParsePolicyOver is ParsePolicy for a file that need not be whole: what it
+// lacks is taken from base, as Policy.Merge does, and the result is checked as
+// a whole. Mistakes in what the file does not have are reported by name.
+func ParsePolicyOver(name string, text []byte, base *Policy) (*Document, error) {
 	d := &decoder{
 		doc:     &Document{Name: name, positions: map[string]Position{}},
 		aliases: map[*yaml.Node]bool{},
@@ -67,6 +86,13 @@ func ParsePolicy(name string, text []byte) (*Document, error) {
 	if root != nil {
 		d.value(root, reflect.ValueOf(&d.doc.Policy).Elem(), "")
 	}
+	if base != nil {
+		d.doc.own = map[ResourceKind]int{}
+		for _, k := range ResourceKinds {
+			d.doc.own[k] = d.doc.Policy.section(k).Len()
+		}
+		d.doc.Policy = *base.Merge(&d.doc.Policy)
+	}
 	broken := slices.Clone(d.errs)
 	c := checker{policy: &d.doc.Policy, given: d.given, report: func(path, message string) {
 		// What could not be read at all is reported once.
@@ -75,7 +101,7 @@ func ParsePolicy(name string, text []byte) (*Document, error) {
 				return
 			}
 		}
-		d.fail(d.doc.Position(path), path, message)
+		d.errs = append(d.errs, d.doc.mistake(path, message))
 	}}
 	if len(d.errs) < maxPolicyErrors {
 		c.check()

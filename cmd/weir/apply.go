@@ -5,24 +5,38 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/user"
-
-	"github.com/twmb/franz-go/pkg/kgo"
+	"slices"
+	"time"
 
 	"github.com/weirhq/weir/processor/limit"
-	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/schemas"
-	"github.com/weirhq/weir/topics"
 )
 
 var applyCommand = command{
 	name:    "apply",
-	args:    "-f FILE [flags]",
-	summary: "Bring a policy file into force, whole.",
-	example: "weir apply -f policy.yaml",
+	args:    "-f FILE [--dry-run] [--prune] [--json] [flags]",
+	summary: "Bring a policy file into force.",
+	details: `What the file has is added, or replaces what has its kind and name. What it
+lacks stays in force; with --prune it is removed, and the file is the whole
+policy. Limits and routes stand in the file's order, and what it lacks comes
+after them in the order it had: for routes, of which the first match wins, the
+file's decide first.
+
+Nothing is changed unless the result as a whole is valid. A window that is new
+or longer than before counts from now on; what it prints says when it is
+complete. When the policy was changed meanwhile the file is tried once more on
+what it has become, but not with --prune, which would remove what it never saw.
+
+A provider is removed only while no messages wait in its queue. Give it
+weight: 0 in its routes first: what is admitted for it while it is being removed
+stays in its queue until it is declared again.`,
+	example: "weir apply -f policy.yaml --prune --dry-run",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("apply", flag.ContinueOnError)
-		file := fs.String("f", "", "policy file (YAML)")
+		file := fs.String("f", "", "policy file (YAML or JSON)")
+		dryRun := fs.Bool("dry-run", false, "print what would change, and change nothing")
+		prune := fs.Bool("prune", false, "remove what the file lacks")
+		asJSON := fs.Bool("json", false, "print JSON")
 		load := clientFlags(fs, c.getenv)
 		if err := c.parse(fs); err != nil {
 			return err
@@ -30,67 +44,98 @@ var applyCommand = command{
 		if *file == "" {
 			return usagef("name the policy file with -f")
 		}
+		if fs.NArg() > 0 {
+			return usagef("takes no argument %q", fs.Arg(0))
+		}
 		text, err := os.ReadFile(*file)
 		if err != nil {
 			return err
 		}
-		// Nothing is touched unless all of it is valid and in force.
-		doc, err := readPolicy(*file, text)
-		if err != nil {
-			return err
-		}
-		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
-			rev, err := k.publish(ctx, s, &doc.Policy, func(line string) { fmt.Fprintln(c.stderr, line) })
+		var kept []string
+		edit := func(have *schemas.Revision) (*schemas.Policy, error) {
+			base := &have.Policy
+			if *prune {
+				base = nil
+			}
+			doc, err := readPolicy(*file, text, base)
 			if err != nil {
+				return nil, err
+			}
+			kept = doc.Kept()
+			return &doc.Policy, nil
+		}
+		if *prune { // judged before a cluster is looked for
+			if _, err := edit(&schemas.Revision{}); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.stdout, "Revision %d is in force.\n", rev.Revision)
-			return err
+		}
+		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			tries := 2
+			if *prune {
+				tries = 1
+			}
+			return c.change(ctx, k, s, tries, edit, func() []string { return kept }, *dryRun, *asJSON)
 		})
 	},
 }
 
-// readPolicy parses a policy and refuses what this version does not act on.
-func readPolicy(name string, text []byte) (*schemas.Document, error) {
-	doc, err := schemas.ParsePolicy(name, text)
+// change brings an edit into force, or with dryRun only says what it would do,
+// and prints what came of it. kept is asked afterwards.
+func (c *call) change(ctx context.Context, k *cluster, s *Settings, tries int, edit func(have *schemas.Revision) (*schemas.Policy, error), kept func() []string, dryRun, asJSON bool) error {
+	var r *revision
+	var err error
+	if dryRun {
+		r, err = k.draft(ctx, s, edit)
+	} else {
+		r, err = k.revise(ctx, s, tries, edit, func(line string) { fmt.Fprintln(c.stderr, line) })
+	}
+	if err != nil {
+		return err
+	}
+	out := newReport(r, dryRun, time.Now())
+	out.Kept = kept()
+	if dryRun {
+		diff, err := k.plan(ctx, s, r.next)
+		if err != nil {
+			return err
+		}
+		if !diff.Empty() {
+			out.Topics = &diff
+		}
+	}
+	return c.printReport(out, asJSON)
+}
+
+// readPolicy parses a policy, over base when there is one, and refuses what
+// this version does not act on.
+func readPolicy(name string, text []byte, base *schemas.Policy) (*schemas.Document, error) {
+	doc, err := schemas.ParsePolicyOver(name, text, base)
 	if err != nil {
 		return nil, fmt.Errorf("the policy is not valid, nothing was changed:\n%w", err)
 	}
 	if err := doc.NotYetInForce(); err != nil {
 		return nil, fmt.Errorf("the policy asks for what this version does not do yet, nothing was changed:\n%w", err)
 	}
-	// What no partition could decide on must not come into force anywhere.
-	if _, err := limit.Compile(&doc.Policy, nil); err != nil {
+	if err := decidable(&doc.Policy); err != nil {
 		return nil, fmt.Errorf("%s: nothing was changed: %w", name, err)
 	}
 	return doc, nil
 }
 
-// publish creates the topics that a policy needs, and then writes it: a
-// revision never comes into force before its providers can be served.
-func (k *cluster) publish(ctx context.Context, s *Settings, p *schemas.Policy, progress func(string)) (*schemas.Revision, error) {
-	diff, err := k.plan(ctx, s, p)
-	if err != nil {
-		return nil, err
-	}
-	if err := topics.Apply(ctx, k.adm, diff, progress); err != nil {
-		return nil, fmt.Errorf("create the topics that the policy needs: %w", err)
-	}
-	names := topics.Names{Prefix: s.Prefix}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w, err := policy.Watch(ctx, names.Config(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
-	if err != nil {
-		return nil, err
-	}
-	go w.Run(ctx) //nolint:errcheck // Publish reports what Run meets
-	return w.Publish(ctx, k.cl, w.Latest().Revision, author(), *p)
+// decidable refuses a policy that no partition could decide on: it must not
+// come into force anywhere.
+func decidable(p *schemas.Policy) error {
+	_, err := limit.Compile(p, nil)
+	return err
 }
 
-// author says who changes the policy from a command line.
-func author() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
+// leading takes the arguments before the first flag, at most n.
+func (c *call) leading(n int) []string {
+	i := 0
+	for i < len(c.args) && i < n && (c.args[i] == "" || c.args[i][0] != '-') {
+		i++
 	}
-	return "weir apply"
+	words := slices.Clone(c.args[:i])
+	c.args = c.args[i:]
+	return words
 }

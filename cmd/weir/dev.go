@@ -17,7 +17,6 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/schemas"
-	"github.com/weirhq/weir/topics"
 )
 
 // Where weir dev listens unless something else does.
@@ -43,7 +42,7 @@ var devCommand = command{
 		fs.StringVar(&d.kafka, "kafka", "", "address of the embedded broker (default "+devKafka+", or a free port)")
 		fs.StringVar(&d.clickhouse, "clickhouse", "", "address of the embedded ClickHouse engine (default "+devClickHouse+", or a free port)")
 		fs.StringVar(&d.clickhouseURL, "clickhouse-url", "", "use this ClickHouse instead of the embedded engine")
-		fs.StringVar(&d.policyFile, "policy", "", "policy file (default: the one that ships with weir dev)")
+		fs.StringVar(&d.policyFile, "policy", "", "policy file, the whole policy as with weir apply --prune (default: the one in force, at first the one that ships with weir dev)")
 		fs.BoolVar(&d.fresh, "fresh", false, "begin anew: delete the directory's data first")
 		fs.StringVar(&d.logLevel, "log-level", "warn", "debug, info, warn or error")
 		if err := c.parse(fs); err != nil {
@@ -74,7 +73,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	doc, err := readPolicy(name, text)
+	doc, err := readPolicy(name, text, nil)
 	if err != nil {
 		return err
 	}
@@ -180,28 +179,23 @@ func (d *dev) startEngine(ctx context.Context, log io.Writer) (url string, p *ch
 	return "http://" + p.Addr(), p, nil
 }
 
-// bringIntoForce creates the topics and publishes the policy: the first time,
-// and when a file was named that says something new.
+// bringIntoForce creates the topics and publishes the policy, the first time,
+// and when a file was named that says something new: then as the whole policy,
+// as weir apply --prune does.
 func (d *dev) bringIntoForce(ctx context.Context, s *Settings, p *schemas.Policy) error {
 	k, err := connect(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer k.cl.Close()
-	have, err := k.policy(ctx, s)
-	if err != nil {
-		return err
-	}
-	first := len(have.Providers) == 0 && len(have.Limits) == 0
-	if first || d.policyFile != "" && !samePolicy(have, p) {
-		_, err := k.publish(ctx, s, p, nil)
-		return err
-	}
-	diff, err := k.plan(ctx, s, have)
-	if err != nil {
-		return err
-	}
-	return topics.Apply(ctx, k.adm, diff, nil)
+	_, err = k.revise(ctx, s, 1, func(have *schemas.Revision) (*schemas.Policy, error) {
+		first := len(have.Policy.Providers) == 0 && len(have.Policy.Limits) == 0
+		if first || d.policyFile != "" {
+			return p, nil
+		}
+		return &have.Policy, nil
+	}, nil)
+	return err
 }
 
 func (d *dev) welcome(e *endpoints, started time.Time) {

@@ -42,6 +42,7 @@ type command struct {
 	name    string
 	args    string // after the name, in the usage line
 	summary string
+	details string // in the command's own help
 	example string
 	run     func(ctx context.Context, c *call) error
 }
@@ -49,7 +50,7 @@ type command struct {
 // commands lists them in the order of help.
 func commands() []command {
 	return []command{
-		devCommand, runCommand, topicsCommand, applyCommand, sendCommand, tailCommand, statusCommand, configCommand, explainCommand, versionCommand,
+		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, sendCommand, tailCommand, statusCommand, configCommand, explainCommand, versionCommand,
 	}
 }
 
@@ -114,6 +115,9 @@ func (c *call) parse(fs *flag.FlagSet) error {
 	err := fs.Parse(c.args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(c.stdout, "%s\n\nUsage: weir %s %s\n\n", c.summary, c.name, c.command.args)
+		if c.details != "" {
+			fmt.Fprintf(c.stdout, "%s\n\n", c.details)
+		}
 		fs.SetOutput(c.stdout)
 		fs.PrintDefaults()
 		if c.example != "" {

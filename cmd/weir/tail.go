@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"time"
@@ -97,11 +96,4 @@ func localTime(m schemas.Millis) string {
 		return ""
 	}
 	return m.Time().Local().Format("15:04:05")
-}
-
-// samePolicy compares two policies by what they say.
-func samePolicy(a, b *schemas.Policy) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
 }

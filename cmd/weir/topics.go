@@ -5,11 +5,8 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 var topicsCommand = command{
@@ -57,25 +54,6 @@ func (k *cluster) plan(ctx context.Context, s *Settings, pol *schemas.Policy) (t
 		return topics.Diff{}, err
 	}
 	return topics.Plan(ctx, k.adm, topics.Catalogue(cfg, pol))
-}
-
-// policy returns the policy in force; the empty one before there is a topic
-// for it.
-func (k *cluster) policy(ctx context.Context, s *Settings) (*schemas.Policy, error) {
-	names := topics.Names{Prefix: s.Prefix}
-	details, err := k.adm.ListTopics(ctx, names.Config())
-	if err != nil {
-		return nil, fmt.Errorf("list topics: %w", err)
-	}
-	if !details.Has(names.Config()) {
-		return &schemas.Policy{}, nil
-	}
-	w, err := policy.Watch(ctx, names.Config(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
-	if err != nil {
-		return nil, err
-	}
-	defer w.Close()
-	return &w.Latest().Policy, nil
 }
 
 type discardWriter struct{}

@@ -122,14 +122,14 @@ func (s *site) try(args ...string) (string, error) {
 	return string(out), err
 }
 
-// apply brings a policy into force.
+// apply brings a policy into force, whole.
 func (s *site) apply(policy string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "policy.yaml")
 	if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
-	s.weir("apply", "-f", file)
+	s.weir("apply", "-f", file, "--prune")
 	var err error
 	if s.policies, err = Revisions(s.t.Context(), s.brokers, s.names); err != nil {
 		s.t.Fatal(err)

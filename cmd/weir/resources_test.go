@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/embedded/broker"
+	"github.com/weirhq/weir/processor/lane"
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// bench is an embedded broker with the flags that lead to it.
+type bench struct {
+	t     *testing.T
+	addr  string
+	flags []string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b, err := broker.Start(t.Context(), broker.Options{Dir: t.TempDir(), Addr: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = b.Stop(ctx)
+	})
+	return &bench{t: t, addr: b.Addr(), flags: []string{"--kafka-brokers", b.Addr(), "--kafka-partitions", "2", "--dir", t.TempDir()}}
+}
+
+// file writes a policy file.
+func (b *bench) file(text string) string {
+	b.t.Helper()
+	file := filepath.Join(b.t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	return file
+}
+
+// does runs a command that must succeed and print each of want.
+func (b *bench) does(args []string, want ...string) string {
+	b.t.Helper()
+	code, stdout, stderr := weir(b.t, append(args, b.flags...)...)
+	if code != exitOK {
+		b.t.Fatalf("weir %v: code %d, %s%s", args, code, stdout, stderr)
+	}
+	for _, w := range want {
+		if !strings.Contains(stdout, w) {
+			b.t.Errorf("weir %v: no %q in\n%s", args, w, stdout)
+		}
+	}
+	return stdout
+}
+
+// fails runs a command that must end with 1 and say want.
+func (b *bench) fails(args []string, want string) {
+	b.t.Helper()
+	code, stdout, stderr := weir(b.t, append(args, b.flags...)...)
+	if code != exitError || !strings.Contains(stderr, want) || stdout != "" {
+		b.t.Errorf("weir %v: code %d, %q %q; want 1 with %q", args, code, stdout, stderr, want)
+	}
+}
+
+const twoProviders = `limits:
+  - {name: verify, match: {class: verify}, per: [recipient], allow: [1/60s]}
+providers:
+  - {name: one, type: simulated, channels: [sms]}
+  - {name: two, type: simulated, channels: [sms], settings: {token: "${TOKEN}"}}
+routes:
+  - {name: china, match: {channel: sms, prefix: "86"}, to: [{provider: one}]}
+`
+
+func TestApplyMergesAndPrunes(t *testing.T) {
+	b := newBench(t)
+	whole := b.file(twoProviders)
+	b.does([]string{"apply", "-f", whole, "--dry-run"}, "+ limit verify", "history would begin", "weir.dispatch.one", "Nothing was changed (--dry-run); revision 0")
+	if out := b.does([]string{"get", "revisions", "--json"}); !strings.Contains(out, `"revisions": []`) {
+		t.Errorf("a dry run wrote: %s", out)
+	}
+	b.does([]string{"apply", "-f", whole}, "+ limit verify\n", "+ provider one\n+ provider two\n", "(0 unchanged)", "limit verify 60s: history begins now, complete at 20", "Revision 1 is in force.")
+	b.does([]string{"apply", "-f", whole}, "(4 unchanged)", "Nothing to change. Revision 1 is in force.")
+
+	// A part of a policy: it may refer to what is in force, and keeps the rest.
+	part := b.file("limits:\n  - {name: verify, match: {class: verify}, per: [recipient], allow: [2/60s, 5/24h]}\nroutes:\n  - {name: first, to: [{provider: two}]}\n")
+	out := b.does([]string{"apply", "-f", part}, "~ limit verify  allow: 1/60s → [2/60s, 5/24h]\n", "+ route first\n", "(3 unchanged)",
+		"Kept, though the file lacks them (--prune would remove them): provider one, provider two, route china", "limit verify 24h: history begins now", "Revision 2")
+	if strings.Contains(out, "limit verify 60s: history") {
+		t.Errorf("a window that keeps its history is said to begin:\n%s", out)
+	}
+	routes := b.does([]string{"get", "routes"})
+	if first, china := strings.Index(routes, "name: first"), strings.Index(routes, "name: china"); first < 0 || china < first {
+		t.Errorf("the file's route does not come first:\n%s", routes)
+	}
+	b.fails([]string{"apply", "-f", b.file("providers: [{name: one, type: simulated, channels: [email]}]")}, "route china: ")
+	b.fails([]string{"apply", "-f", part, "--prune"}, "policy.yaml:4:")
+
+	// The whole policy again.
+	out = b.does([]string{"apply", "-f", whole, "--prune", "--json"})
+	var r report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Revision != 3 || len(r.Changes) != 2 || r.Changes[0].Op != schemas.ChangeEdit || r.Changes[1].String() != "- route first" || r.Unchanged != 3 || len(r.Warming) != 0 {
+		t.Errorf("report %s", out)
+	}
+	b.does([]string{"get", "revisions"}, "REVISION", "\n3 ", "\n1 ")
+	// An old revision comes back whole.
+	second := b.file(b.does([]string{"get", "revision", "2"}))
+	b.does([]string{"apply", "-f", second, "--prune"}, "+ route first", "Revision 4")
+	b.fails([]string{"get", "revision", "9"}, "the newest is 4")
+}
+
+func TestGetAndDelete(t *testing.T) {
+	b := newBench(t)
+	code, stdout, stderr := weir(t, append([]string{"get", "limits"}, b.flags...)...)
+	if code != exitOK || stdout != "" || !strings.Contains(stderr, "There are no limits.") {
+		t.Errorf("before anything: code %d, %q %q", code, stdout, stderr)
+	}
+	whole := b.file(twoProviders)
+	b.does([]string{"apply", "-f", whole})
+	var all string
+	for _, kind := range []string{"limits", "providers", "routes"} {
+		all += b.does([]string{"get", kind})
+	}
+	doc, err := schemas.ParsePolicy("get", []byte(all))
+	if err != nil {
+		t.Fatalf("%s\n%v", all, err)
+	}
+	want, err := schemas.ParsePolicy("policy", []byte(twoProviders))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes := schemas.DiffPolicy(&want.Policy, &doc.Policy); len(changes) > 0 {
+		t.Errorf("what get prints differs: %v", changes)
+	}
+	b.does([]string{"get", "provider", "two"}, "name: two", "${TOKEN}")
+	if out := b.does([]string{"get", "classes", "--json"}); strings.Join(strings.Fields(out), "") != `{"classes":[]}` {
+		t.Errorf("no classes as JSON: %s", out)
+	}
+	b.fails([]string{"get", "provider", "three"}, `there is no provider "three"; there are one, two`)
+
+	b.fails([]string{"delete", "provider", "one"}, `route china: to[0].provider: there is no provider "one"`)
+	b.fails([]string{"delete", "class", "x"}, `there is no class "x"; there are no classes`)
+	b.does([]string{"delete", "routes", "china", "--dry-run"}, "- route china", "revision 1 is in force")
+	b.does([]string{"delete", "routes", "china"}, "- route china\n(3 unchanged)\nRevision 2")
+	b.does([]string{"delete", "provider", "one"}, "- provider one", "Revision 3")
+	if out := b.does([]string{"get", "providers"}); strings.Contains(out, "name: one") {
+		t.Errorf("it is still there:\n%s", out)
+	}
+}
+
+// A provider with messages in its queue is not removed; the ends of
+// transactions alone are no messages.
+func TestProviderIsRemovedOnlyWhenDrained(t *testing.T) {
+	b := newBench(t)
+	b.does([]string{"apply", "-f", b.file(twoProviders)})
+	names := topics.Names{}
+	queue := names.Dispatch("two", topics.Queues[0])
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.addr), kgo.TransactionalID("test"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	admit := func(commit kgo.TransactionEndTry) {
+		t.Helper()
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: queue, Value: []byte("m")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.EndTransaction(t.Context(), commit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admit(kgo.TryAbort) // never was
+	b.does([]string{"delete", "provider", "two", "--dry-run"}, "- provider two")
+	admit(kgo.TryCommit)
+	b.fails([]string{"delete", "provider", "two"}, "messages wait for it in "+queue)
+	b.fails([]string{"apply", "-f", b.file(strings.Replace(twoProviders, "  - {name: two", "  - {name: three", 1)), "--prune"}, "messages wait for it in "+queue)
+
+	// Its lanes do the message: offsets 0 and 1 are the aborted one, 2 is it.
+	var done kadm.Offsets
+	done.AddOffset(queue, 0, 3, -1)
+	if err := kadm.NewClient(cl).CommitAllOffsets(t.Context(), lane.Group(names, "two"), done); err != nil {
+		t.Fatal(err)
+	}
+	b.does([]string{"delete", "provider", "two"}, "- provider two", "Revision 2")
+}
+
+func TestAnEditMeetsAnother(t *testing.T) {
+	b := newBench(t)
+	b.does([]string{"apply", "-f", b.file(twoProviders)})
+	s := defaultSettings()
+	s.Brokers, s.Partitions = []string{b.addr}, 2
+	k, err := connect(t.Context(), &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.cl.Close()
+	add := func(have *schemas.Revision, class string) *schemas.Policy {
+		return have.Policy.Merge(&schemas.Policy{Classes: []schemas.Class{{Name: class}}})
+	}
+	// rival adds a class of its own each time before the edit is written.
+	rivals := 0
+	rival := func(have *schemas.Revision) {
+		t.Helper()
+		rivals++
+		if _, err := k.publish(t.Context(), &s, have, add(have, "rival-"+string(rune('a'+rivals))), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name         string
+		tries, races int
+		conflict     bool
+	}{
+		{"alone", 2, 0, false},
+		{"once", 2, 1, false},
+		{"twice", 2, 2, true},
+		{"once, and it may not be repeated", 1, 1, true},
+	} {
+		seen := 0
+		class := strings.NewReplacer(" ", "-", ",", "").Replace(c.name)
+		r, err := k.revise(t.Context(), &s, c.tries, func(have *schemas.Revision) (*schemas.Policy, error) {
+			if seen++; seen <= c.races {
+				rival(have)
+			}
+			return add(have, class), nil
+		}, nil)
+		if errors.Is(err, policy.ErrConflict) != c.conflict || err != nil && !c.conflict {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err == nil && (seen != c.races+1 || r.now.Revision != r.from.Revision+1) {
+			t.Errorf("%s: seen %d times, from %d to %d", c.name, seen, r.from.Revision, r.now.Revision)
+		}
+		if c.conflict && !strings.Contains(err.Error(), "is in force: the policy was changed meanwhile") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	now, err := k.policy(t.Context(), &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Neither side of a conflict that was repeated is lost.
+	for _, class := range []string{"alone", "once", "rival-b", "rival-c", "rival-d", "rival-e"} {
+		if !slices.Contains(now.Names(schemas.ResourceClass), class) {
+			t.Errorf("no class %s in %v", class, now.Names(schemas.ResourceClass))
+		}
+	}
+	if len(now.Classes) != 6 {
+		t.Errorf("classes %v", now.Names(schemas.ResourceClass))
+	}
+}
