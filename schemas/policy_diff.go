@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -202,14 +201,15 @@ func brief(v any) string {
 			items[i] = brief(e)
 		}
 		return cut("[" + strings.Join(items, ", ") + "]")
+	case map[string]any:
+		items := make([]string, 0, len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			items = append(items, k+": "+brief(v[k]))
+		}
+		return cut("{" + strings.Join(items, ", ") + "}")
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "?"
-	}
-	return cut(strings.TrimSpace(b.String()))
+	b, _ := json.Marshal(v) // a number or a boolean: never an error
+	return string(b)
 }
 
 // bareWord reports whether s needs no quotes to be told from what is around it.

@@ -86,16 +86,14 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	return nil, io.ErrUnexpectedEOF // null: a policy has none
 }
 
-// yamlText writes a text as itself where that is read back as it was; lines as
-// lines, and everything else in quotes.
+// yamlText writes a text with lines as lines. The encoder itself puts into
+// quotes what would be read back as something else; it misses the merge key, and
+// lines of white space around a text.
 func yamlText(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	odd := func(r rune) bool {
-		return r < ' ' && r != '\n' || r >= 0x7f && r <= 0xa0 || r == 0x2028 || r == 0x2029 || r > 0xd7ff
-	}
 	body := strings.TrimSuffix(s, "\n")
 	switch {
-	case strings.ContainsFunc(s, odd), body != strings.TrimSpace(body), strings.Contains(body, " \n"):
+	case s == "<<", body != strings.TrimSpace(body):
 		n.Style = yaml.DoubleQuotedStyle
 	case strings.Contains(s, "\n"):
 		n.Style = yaml.LiteralStyle

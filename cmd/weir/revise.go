@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -161,7 +162,7 @@ func (c *call) printReport(r *report, asJSON bool) error {
 			w.Complete.Time().UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
 	if r.Topics != nil {
-		fmt.Fprintln(c.stdout, r.Topics)
+		fmt.Fprintln(c.stdout, strings.TrimSpace(r.Topics.String()))
 	}
 	var err error
 	switch {
