@@ -50,7 +50,7 @@ type command struct {
 // commands lists them in the order of help.
 func commands() []command {
 	return []command{
-		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, sendCommand, tailCommand, statusCommand, configCommand, explainCommand, versionCommand,
+		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, sendCommand, tailCommand, statusCommand, auditCommand, configCommand, explainCommand, versionCommand,
 	}
 }
 
@@ -61,6 +61,20 @@ type call struct {
 	getenv func(string) string
 	stdout io.Writer
 	stderr io.Writer
+}
+
+// exitStatus ends a command with an exit code of its own; err may be nil, when
+// the output has said all.
+type exitStatus struct {
+	code int
+	err  error
+}
+
+func (e *exitStatus) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
 }
 
 // usageError is wrong usage: exit code 2.
@@ -93,8 +107,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			fmt.Fprintf(stderr, "weir %s: %s\nSee: weir %s --help\n", cmd.name, bad.text, cmd.name)
 			return exitUsage
 		}
+		code := exitError
+		if e, ok := errors.AsType[*exitStatus](err); ok {
+			if e.err == nil {
+				return e.code
+			}
+			code = e.code
+		}
 		fmt.Fprintf(stderr, "weir %s: %v\n", cmd.name, err)
-		return exitError
+		return code
 	}
 	fmt.Fprintf(stderr, "weir: there is no command %q. See: weir help\n", args[0])
 	return exitUsage

@@ -1,0 +1,130 @@
+package audit
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// item is what stands in two topics: a message, a moment, and a hash of all
+// else that must agree.
+type item struct {
+	id   [2]uint64
+	t    schemas.Millis
+	rest uint64
+}
+
+// idOf is a message's id as it stands in an item. What is no UUID has a hash.
+func idOf(id string) [2]uint64 {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return sumOf("id", id)
+	}
+	return [2]uint64{binary.BigEndian.Uint64(u[:8]), binary.BigEndian.Uint64(u[8:])}
+}
+
+func (i item) message() string {
+	var u uuid.UUID
+	binary.BigEndian.PutUint64(u[:8], i.id[0])
+	binary.BigEndian.PutUint64(u[8:], i.id[1])
+	return u.String()
+}
+
+func (i item) hash() uint64 {
+	x := i.id[0] ^ 0x9e3779b97f4a7c15
+	for _, v := range [3]uint64{i.id[1], uint64(i.t), i.rest} {
+		x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
+		x ^= v
+	}
+	x = (x ^ x>>32) * 0x94d049bb133111eb
+	return x ^ x>>29
+}
+
+const cells = 1 << 16
+
+// cell is the difference of what the two sides put into it: what both have
+// cancels out, and what remains, if it is one item, can be read off.
+type cell struct {
+	count int64
+	xor   item
+	check uint64
+}
+
+func (c *cell) add(i item, n int64) {
+	c.count += n
+	c.xor.id[0] ^= i.id[0]
+	c.xor.id[1] ^= i.id[1]
+	c.xor.t ^= i.t
+	c.xor.rest ^= i.rest
+	c.check ^= i.hash() * 0x9e3779b97f4a7c15
+}
+
+// join compares what two topics hold, in memory that does not grow with them.
+// Near the end of the logs, where one side may lawfully have more than was read
+// of the other, items are kept whole.
+type join struct {
+	mu       sync.Mutex
+	cells    []cell
+	tail     map[item]int
+	from     schemas.Millis // items before are not compared: one side may have forgotten them
+	tailFrom schemas.Millis // items of this time or later belong to the tail
+	before   int64          // how many of the first side lie before from
+}
+
+func newJoin(from, tailFrom schemas.Millis) *join {
+	return &join{cells: make([]cell, cells), tail: make(map[item]int), from: from, tailFrom: tailFrom}
+}
+
+// put counts an item: n is 1 for the side that was read up to the cut, and -1
+// for the side that was read beyond it. when decides whether it is of the tail.
+func (j *join) put(i item, n int64, when schemas.Millis) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if i.t < j.from {
+		if n > 0 {
+			j.before++
+		}
+		return
+	}
+	if when >= j.tailFrom {
+		if j.tail[i] += int(n); j.tail[i] == 0 {
+			delete(j.tail, i)
+		}
+		return
+	}
+	j.cells[i.hash()%cells].add(i, n)
+}
+
+// difference returns the items that only one side has. What the further side
+// alone has in the tail is no difference. tangled counts cells in which more
+// than one item differs, so that none can be named.
+func (j *join) difference() (only, extra []item, tangled int) {
+	for i, n := range j.tail {
+		c := &j.cells[i.hash()%cells]
+		switch {
+		case n > 0:
+			for range n {
+				c.add(i, 1)
+			}
+		case c.count > 0 && c.xor == i:
+			c.add(i, -1) // its other half has an earlier time
+		}
+	}
+	for i := range j.cells {
+		c := &j.cells[i]
+		pure := c.xor.hash()%cells == uint64(i) && c.check == c.xor.hash()*0x9e3779b97f4a7c15
+		switch {
+		case *c == cell{}:
+		case c.count == 1 && pure:
+			only = append(only, c.xor)
+		case c.count == -1 && pure:
+			extra = append(extra, c.xor)
+		default:
+			tangled++
+		}
+	}
+	return only, extra, tangled
+}

@@ -1,0 +1,197 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// journalled is a record of a provider's journal, as far as the audit reads it.
+type journalled struct {
+	Kind    string         `json:"kind"` // permit | outcome
+	ID      string         `json:"id"`
+	Attempt int            `json:"attempt"`
+	T       schemas.Millis `json:"t"`
+	Permit  schemas.Millis `json:"permit"`  // outcome: its permit's t; absent when there was no call
+	Outcome string         `json:"outcome"` // outcome
+}
+
+type flight struct {
+	id      [2]uint64
+	attempt int
+	t       schemas.Millis
+}
+
+// lane judges one partition of a journal: an outcome has one permit, before it.
+type lane struct {
+	*bounds
+	provider string
+	begin    schemas.Millis // what was permitted up to then may be gone; 0 when all is there
+	flights  map[flight]bool
+	sending  *sending
+	counts   Counts
+}
+
+func (l *lane) run(log source, tick func()) error {
+	for {
+		r, err := log()
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			l.counts.InFlight += int64(len(l.flights))
+			return nil
+		}
+		l.take(r)
+		if tick != nil {
+			tick()
+		}
+	}
+}
+
+func (l *lane) take(r *kgo.Record) {
+	var e journalled
+	fault := func(k Kind, format string, args ...any) {
+		if schemas.MillisOf(r.Timestamp) < l.since {
+			return
+		}
+		l.found.violation(Violation{
+			Kind: k, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, MessageID: e.ID, T: e.T,
+			Appended: schemas.MillisOf(r.Timestamp), Text: fmt.Sprintf(format, args...),
+		})
+	}
+	if err := json.Unmarshal(r.Value, &e); err != nil || e.Kind != "permit" && e.Kind != "outcome" {
+		fault(KindTorn, "not a journal record")
+		return
+	}
+	if e.Kind == "permit" {
+		l.counts.Permits++
+		l.flights[flight{idOf(e.ID), e.Attempt, e.T}] = true
+		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T), -1, e.T)
+		l.sending.add(e.T)
+		return
+	}
+	l.counts.Outcomes++
+	if e.Permit == 0 {
+		return // ended or given back without a call
+	}
+	f := flight{idOf(e.ID), e.Attempt, e.Permit}
+	switch {
+	case l.flights[f]:
+		delete(l.flights, f)
+	case e.Permit <= l.begin:
+		l.found.cannotTell("outcomes whose permits lie before the retained journal", 1)
+	default:
+		fault(KindPermit, "outcome %s of attempt %d: no open permit of %s stands before it", e.Outcome, e.Attempt, e.Permit)
+	}
+}
+
+// sending finds the densest real sending in each pace window: from permits in
+// the order of their times, with as many times in memory as the longest window
+// holds. The permits of several lanes must be gathered first.
+type sending struct {
+	paces  []pace
+	tails  []int // by window: the first of times that it holds
+	times  []schemas.Millis
+	most   []int64
+	at     []schemas.Millis
+	gather bool
+}
+
+func newSending(paces []pace, gather bool) *sending {
+	return &sending{paces: paces, tails: make([]int, len(paces)), most: make([]int64, len(paces)), at: make([]schemas.Millis, len(paces)), gather: gather}
+}
+
+func (s *sending) add(t schemas.Millis) {
+	if len(s.paces) == 0 {
+		return
+	}
+	s.times = append(s.times, t)
+	if !s.gather {
+		s.step(len(s.times) - 1)
+		s.trim()
+	}
+}
+
+func (s *sending) step(i int) {
+	t := s.times[i]
+	for k := range s.paces {
+		w := schemas.Millis(s.paces[k].window.Length.Milliseconds())
+		for s.tails[k] < i && s.times[s.tails[k]] <= t-w {
+			s.tails[k]++
+		}
+		if n := int64(i - s.tails[k] + 1); n > s.most[k] {
+			s.most[k], s.at[k] = n, t
+		}
+	}
+}
+
+func (s *sending) trim() {
+	if first := slices.Min(s.tails); first > 4096 && first > len(s.times)/2 {
+		s.times = append(s.times[:0], s.times[first:]...)
+		for k := range s.tails {
+			s.tails[k] -= first
+		}
+	}
+}
+
+func (s *sending) finish(provider string, b *bounds) {
+	if s.gather {
+		slices.Sort(s.times)
+		for i := range s.times {
+			s.step(i)
+		}
+	}
+	for k, p := range s.paces {
+		w := p.window.String()
+		b.found.report.Densest = append(b.found.report.Densest, Density{Provider: provider, Window: w, N: p.window.N, Most: s.most[k], At: s.at[k]})
+		if p.bound && s.most[k] > p.most {
+			b.found.violation(Violation{
+				Kind: KindPace, Topic: provider, Offset: -1, T: s.at[k],
+				Text: fmt.Sprintf("%d permits in a window of %s; no revision allowed more than %d", s.most[k], w, p.most),
+			})
+		}
+	}
+}
+
+// dispatches counts a dispatch topic's records against the admissions.
+func dispatches(b *bounds, provider string, log source, counts *Counts, tick func()) error {
+	for {
+		r, err := log()
+		if err != nil || r == nil {
+			return err
+		}
+		var id, decided, place string
+		for _, h := range r.Headers {
+			switch h.Key {
+			case schemas.HeaderID:
+				id = string(h.Value)
+			case schemas.HeaderDecidedAt:
+				decided = string(h.Value)
+			case schemas.HeaderPlace:
+				place = string(h.Value)
+			}
+		}
+		counts.Dispatched++
+		t, err := schemas.ParseMillis(decided)
+		var charges []schemas.Charge
+		if err == nil && place != "" {
+			charges, err = schemas.DecodeCharges([]byte(place))
+		}
+		if err != nil || t == 0 || id == "" {
+			b.found.violation(Violation{
+				Kind: KindTorn, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, MessageID: id,
+				Appended: schemas.MillisOf(r.Timestamp), Text: "its headers are no envelope of a dispatched message",
+			})
+			continue
+		}
+		b.dispatched.put(dispatchItem(id, provider, t, charges), -1, t)
+		if tick != nil {
+			tick()
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package audit
+
+import (
+	"slices"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// message is what the log says so far of one message.
+type message struct {
+	expires schemas.Millis // 0 is not known
+	last    schemas.Millis // the time of its last status
+	status  uint8          // index into schemas.Statuses, but receipts
+	flags   uint8
+}
+
+const (
+	flagUnknown  = 1 << iota // an attempt's outcome is unknown: only sent or unknown may end it
+	flagBefore               // it began before the log that was read
+	flagReceived             // a receipt came
+)
+
+func (m *message) state() schemas.Status { return schemas.Statuses[m.status] }
+
+func indexOf(s schemas.Status) uint8 { return uint8(max(slices.Index(schemas.Statuses, s), 0)) }
+
+// remembered is how long an ended message is known, so that a second end is
+// seen: clients' ids are unique for 24 hours.
+const remembered = schemas.Millis(25 * 3_600_000)
+
+// mayFollow reports whether a message may go from one state to another, as
+// ARCHITECTURE.md draws it; receipts are not asked about here. The empty state
+// is that of a message that has none.
+func mayFollow(from, to schemas.Status) bool {
+	switch from {
+	case "":
+		switch to {
+		case schemas.StatusSending, schemas.StatusRetrying, schemas.StatusSent, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusAccepted:
+			return false
+		}
+		return true
+	case schemas.StatusScheduled, schemas.StatusDeferred:
+		switch to {
+		case schemas.StatusScheduled:
+			return from == schemas.StatusScheduled
+		case schemas.StatusUnknown:
+			return from == schemas.StatusDeferred
+		case schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusLimited, schemas.StatusSuppressed,
+			schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected:
+			return true
+		}
+	case schemas.StatusQueued, schemas.StatusSending, schemas.StatusRetrying:
+		switch to {
+		case schemas.StatusSending:
+			return from != schemas.StatusRetrying // again: its permit expired unused
+		case schemas.StatusSent, schemas.StatusRetrying:
+			return from == schemas.StatusSending
+		case schemas.StatusFailed:
+			return from != schemas.StatusRetrying
+		case schemas.StatusQueued, schemas.StatusDeferred, schemas.StatusUnknown, schemas.StatusSuppressed,
+			schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected:
+			return true
+		}
+	}
+	return false // ends
+}

@@ -1,0 +1,244 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/lane"
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/simulated"
+	"github.com/weirhq/weir/processor/status"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+const parts = 4
+
+const firstPolicy = `
+limits:
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/2s, 5/60s, 10/calendar-day], timezone: Asia/Shanghai}
+  - {name: everyone, per: [recipient], allow: [3/1s, 12/calendar-hour]}
+  - {name: meta, match: {metadata.kind: x}, per: [recipient, metadata.kind], allow: [2/60s]}
+classes:
+  - {name: verify, retries: [1s]}
+providers:
+  - {name: sim, type: simulated, channels: [sms, email], pace: [500/1s], settings: {latency: 1ms-2ms}}
+tenants:
+  - {name: default, default_region: CN}
+`
+
+const secondPolicy = `
+limits:
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/1s, 3/60s, 10/calendar-day, 9/1h], timezone: Asia/Shanghai, overrides: [{to: "+8613800000001", allow: [2/60s]}]}
+  - {name: everyone, per: [recipient], allow: [3/1s, 12/calendar-hour], exempt: ["+8613800000002"]}
+classes:
+  - {name: verify, retries: [1s]}
+providers:
+  - {name: sim, type: simulated, channels: [sms, email], pace: [500/1s], settings: {latency: 1ms-2ms}}
+tenants:
+  - {name: default, default_region: CN}
+`
+
+// live is the real pipeline on a broker in this process.
+type live struct {
+	t     *testing.T
+	seeds []string
+	names topics.Names
+	cl    *kgo.Client
+	pol   *policy.Watcher
+}
+
+func parse(t *testing.T, text string) schemas.Policy {
+	t.Helper()
+	doc, err := schemas.ParsePolicy("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc.Policy
+}
+
+func newLive(t *testing.T) *live {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	l := &live{t: t, seeds: c.ListenAddrs()}
+	if l.cl, err = kgo.NewClient(kgo.SeedBrokers(l.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.cl.Close)
+	first := parse(t, firstPolicy)
+	adm := kadm.NewClient(l.cl)
+	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: parts, Replication: 1}, &first))
+	if err == nil {
+		err = topics.Apply(t.Context(), adm, diff, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.pol, err = policy.Watch(t.Context(), l.names.Config(), slog.New(slog.DiscardHandler), kgo.SeedBrokers(l.seeds...)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = l.pol.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	l.publish(firstPolicy)
+	return l
+}
+
+func (l *live) publish(text string) {
+	l.t.Helper()
+	if _, err := l.pol.Publish(l.t.Context(), l.cl, l.pol.Latest().Revision, "test", parse(l.t, text)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// start runs admission, lanes and delay; stop waits for their orderly end.
+func (l *live) start() (stop func()) {
+	logger := slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	receipts := status.NewReceipts(l.cl, l.names, parts, logger)
+	run := func(name string, fn func(stream.Config, stream.ReadConfig) error) {
+		wg.Go(func() {
+			cfg := stream.Config{Brokers: l.seeds, TransactionalID: "audit-" + name, SessionTimeout: 6 * time.Second, BatchBytes: l.names.BatchBytes}
+			if err := fn(cfg, stream.ReadConfig{Brokers: l.seeds}); err != nil && ctx.Err() == nil {
+				l.t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	run("admission", func(s stream.Config, r stream.ReadConfig) error {
+		return admission.Run(ctx, admission.Config{
+			Stream: s, Read: r, Names: l.names,
+			Partitions: parts, DelayPartitions: parts, DLQPartitions: parts,
+		}, l.pol)
+	})
+	run("lane", func(s stream.Config, r stream.ReadConfig) error {
+		return lane.Supervise(ctx, lane.Config{
+			Stream: s, Read: r, Names: l.names,
+			Partitions: parts, DelayPartitions: parts, DLQPartitions: parts, Policy: l.pol,
+			Open: func(p schemas.Provider) (provider.Provider, error) {
+				return simulated.Open(p, provider.Deps{Logger: logger, Receipts: receipts.Take})
+			},
+		})
+	})
+	run("delay", func(s stream.Config, _ stream.ReadConfig) error {
+		return delay.Run(ctx, delay.Config{Stream: s, Names: l.names, Partitions: parts, DelayPartitions: parts})
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+// send writes n requests from a seed, to partitions of no rule.
+func (l *live) send(seed uint64, n int) {
+	l.t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	var records []*kgo.Record
+	for i := range n {
+		to := fmt.Sprintf("138%08d", r.IntN(40))
+		channel, class, extra := "sms", "verify", ""
+		switch r.IntN(10) {
+		case 0:
+			class = "notice"
+		case 1:
+			to = "+86 " + to
+		case 2:
+			extra = `,"metadata":{"kind":"x"}`
+		case 3:
+			extra = fmt.Sprintf(`,"idempotency_key":"k%d"`, r.IntN(10))
+		case 4:
+			channel = "email"
+			to = fmt.Sprintf("%s@e%d.example.com", []string{"transient-1", "permanent", "maybe", "delivered"}[r.IntN(4)], r.IntN(20))
+			extra = `,"subject":"s"`
+		case 5:
+			if i%3 == 0 {
+				to = "12"
+			}
+		}
+		records = append(records, &kgo.Record{Topic: l.names.Requests(), Partition: int32(r.IntN(parts)),
+			Value: fmt.Appendf(nil, `{"channel":%q,"to":%q,"class":%q,"body":"code %d"%s}`, channel, to, class, i, extra)})
+	}
+	if err := l.cl.ProduceSync(l.t.Context(), records...).FirstErr(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// audit runs until nothing is open or pending, or time is up.
+func (l *live) audit() *audit.Report {
+	l.t.Helper()
+	r, err := audit.Run(l.t.Context(), audit.Config{Brokers: l.seeds, Names: l.names, Partitions: parts})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
+func text(r *audit.Report) string {
+	var b bytes.Buffer
+	_ = r.WriteText(&b)
+	return b.String()
+}
+
+// settled audits again and again, while the pipeline runs, until all messages
+// have ended: every one of these audits must find nothing.
+func (l *live) settled() *audit.Report {
+	l.t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		r := l.audit()
+		if r.Outcome == audit.Violated {
+			l.t.Fatal(text(r))
+		}
+		if r.Checked.Decisions > 0 && r.Checked.Open == 0 && r.Checked.Pending == 0 {
+			return r
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("not settled:\n%s", text(r))
+		}
+	}
+}
+
+func TestRealRunIsProven(t *testing.T) {
+	l := newLive(t)
+	stop := l.start()
+	l.send(1, 600)
+	l.settled()
+	l.publish(secondPolicy)
+	l.send(2, 600)
+	l.settled()
+	stop()
+	r := l.audit()
+	t.Log(text(r))
+	if r.Outcome != audit.Proven {
+		t.Fatalf("outcome %s", r.Outcome)
+	}
+	c := r.Checked
+	for what, n := range map[string]int64{
+		"admitted": c.Admitted, "moved": c.Moved, "refused": c.Refused, "given back": c.GivenBack, "forwarded": c.Forwarded,
+		"markers": c.Markers - parts, "returned": c.Returned, "permits": c.Permits, "dispatched": c.Dispatched, "receipts": c.Receipts,
+	} {
+		if n <= 0 {
+			t.Errorf("none was %s: this run shows too little", what)
+		}
+	}
+	if c.Requests != 1200 || c.Permits != c.Outcomes || c.Dispatched != c.Admitted+c.Moved {
+		t.Errorf("counts: %+v", c)
+	}
+}

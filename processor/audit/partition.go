@@ -1,0 +1,600 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+)
+
+// source brings the committed records of a partition in offset order; nil at
+// the end. It may skip offsets: those of control records and of what was
+// aborted.
+type source func() (*kgo.Record, error)
+
+// feed is a source that is read beside the log: one record is looked at, at a
+// time.
+type feed struct {
+	topic string
+	next  source
+	head  *kgo.Record
+	read  int64 // the next offset that a decision may answer
+	start bool  // the first decision on it was seen
+	ended bool
+}
+
+func (f *feed) peek() (*kgo.Record, error) {
+	if f.head == nil && !f.ended {
+		r, err := f.next()
+		if err != nil {
+			return nil, err
+		}
+		f.head, f.ended = r, r == nil
+	}
+	return f.head, nil
+}
+
+// bounds is what the partitions have in common.
+type bounds struct {
+	partitions        int32
+	statusTopic       string
+	requests, readmit string
+	config            *history
+	since             schemas.Millis // judge from here on; before, only learn
+	slack             time.Duration
+	gone              map[string]bool // providers without topics
+	dispatched        *join           // admissions against dispatch topics
+	permitted         *join           // sendings against journals
+	forwarded         *join           // forwards against readmit
+	found             *findings
+}
+
+// partition judges the log of one partition.
+type partition struct {
+	*bounds
+	num      int32
+	in       map[string]*feed
+	done     map[string]int64 // by topic: every record below is answered, whatever the log says
+	started  bool             // a decision was seen
+	cut      bool             // the log read does not begin with the first decision
+	begin    schemas.Millis   // t of the first decision
+	seq      int64
+	t        schemas.Millis
+	revision int64
+	since    map[string]map[string]schemas.Millis
+	known    bool // since is known, not only bounded by begin
+	rules    *rules
+	places   *places
+	messages map[sum]message
+	counts   Counts
+	ends     map[schemas.Status]int64
+	clock    Clock
+	from     schemas.Millis
+	swept    schemas.Millis
+
+	// Of the record in hand.
+	rec     *kgo.Record
+	e       *schemas.Event
+	key     sum
+	expires schemas.Millis // of a message that becomes known
+	judged  bool
+}
+
+func newPartition(num int32, b *bounds, requests, readmit source) *partition {
+	return &partition{
+		bounds: b, num: num, places: newPlaces(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
+		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
+	}
+}
+
+// run judges all of the log.
+func (p *partition) run(log source, tick func()) error {
+	for {
+		r, err := log()
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			break
+		}
+		if err := p.take(r); err != nil {
+			return fmt.Errorf("%s/%d/%d: %w", r.Topic, r.Partition, r.Offset, err)
+		}
+		if tick != nil {
+			tick()
+		}
+	}
+	return p.finish()
+}
+
+func (p *partition) fault(k Kind, format string, args ...any) {
+	if !p.judged {
+		return
+	}
+	v := Violation{Kind: k, Topic: p.statusTopic, Partition: p.num, Offset: p.rec.Offset, Appended: schemas.MillisOf(p.rec.Timestamp), Text: fmt.Sprintf(format, args...)}
+	if p.e != nil {
+		v.MessageID, v.To, v.T = p.e.MessageID, p.e.To, p.e.At
+		if p.e.Decision != nil {
+			v.Seq, v.T = p.e.Decision.Seq, p.e.Decision.T
+		}
+	}
+	p.found.violation(v)
+}
+
+func (p *partition) cannotTell(what string) {
+	if p.judged {
+		p.found.cannotTell(what, 1)
+	}
+}
+
+func (p *partition) take(r *kgo.Record) error {
+	p.rec, p.e, p.expires = r, nil, 0
+	p.judged = schemas.MillisOf(r.Timestamp) >= p.bounds.since
+	e, err := schemas.DecodeEvent(r.Value)
+	if err != nil {
+		p.fault(KindTorn, "%v", err)
+		return nil
+	}
+	p.e = e
+	if e.Decision != nil {
+		p.judged = e.Decision.T >= p.bounds.since
+	}
+	if p.judged {
+		p.counts.Records++
+	}
+	p.key = sumOf(e.MessageID, e.To)
+	if e.Decision != nil {
+		if err := p.decision(); err != nil {
+			return err
+		}
+	}
+	if e.Kind == schemas.KindStatus {
+		p.status()
+	}
+	return nil
+}
+
+// decision judges one change of the partition's state.
+func (p *partition) decision() error {
+	d := p.e.Decision
+	if !p.started {
+		p.started, p.begin, p.t = true, d.T, d.T
+		p.cut = d.Seq != 1
+		p.seq = d.Seq - 1
+		if p.cut {
+			// What was in force before is what the decision names; its since
+			// lies before all that is read, where it makes no difference.
+			p.revision = d.Revision
+			if d.Verdict == schemas.VerdictMarker {
+				p.revision = -1
+			}
+		}
+		p.known = !p.cut
+		if err := p.adopt(); err != nil {
+			return err
+		}
+	}
+	if p.judged {
+		p.counts.Decisions++
+		if p.from == 0 {
+			p.from = d.T
+		}
+	}
+	if d.Partition != p.num || d.Seq != p.seq+1 {
+		p.fault(KindSequence, "partition %d seq %d after %d", d.Partition, d.Seq, p.seq)
+	}
+	if d.T < p.t {
+		p.fault(KindBackInTime, "t %s after %s", d.T, p.t)
+	}
+	p.seq, p.t = d.Seq, max(p.t, d.T)
+	if late := schemas.MillisOf(p.rec.Timestamp) - d.T; late >= 0 {
+		p.clock.Behind = max(p.clock.Behind, time.Duration(late)*time.Millisecond)
+	} else {
+		p.clock.Ahead = max(p.clock.Ahead, time.Duration(-late)*time.Millisecond)
+	}
+	if d.Verdict != schemas.VerdictMarker && p.revision >= 0 && d.Revision != p.revision {
+		p.fault(KindMarker, "decided under revision %d, while %d is in force here", d.Revision, p.revision)
+	}
+	if p.t-p.swept > 3_600_000 {
+		p.sweep()
+	}
+	in, env, err := p.input()
+	if err != nil {
+		return err
+	}
+	switch d.Verdict {
+	case schemas.VerdictMarker:
+		return p.marker()
+	case schemas.VerdictAdmit, schemas.VerdictMove:
+		p.admit(in, env)
+	case schemas.VerdictRefuse:
+		p.counts.Refused += p.one()
+		p.refused(in, env)
+	case schemas.VerdictDefer:
+		p.counts.Deferred += p.one()
+		if p.e.Reason == "limited" { // waiting for a time is no refusal
+			p.refused(in, env)
+		} else {
+			p.learn(in, env)
+		}
+	case schemas.VerdictGiveBack:
+		p.giveBack(in, env)
+	case schemas.VerdictForward:
+		p.counts.Forwarded += p.one()
+		if p.judged {
+			p.forwarded.put(item{id: idOf(p.e.MessageID), t: p.e.AcceptedAt, rest: sumOf(p.e.To)[0]}, 1, d.T)
+		}
+		if p.e.To != "" && schemas.PartitionOf(p.e.To, p.partitions) == p.num {
+			p.fault(KindForward, "forwarded by the partition that owns the recipient")
+		}
+	case schemas.VerdictExpire, schemas.VerdictReject, schemas.VerdictCancel, schemas.VerdictSuppress:
+		p.counts.Others += p.one()
+		p.ownReturns(in, env)
+	case schemas.VerdictDuplicate, schemas.VerdictNothing:
+		p.counts.Others += p.one()
+		p.nothingReturned()
+	case schemas.VerdictRecord:
+		p.counts.Others += p.one()
+		p.cannotTell("records of messages sent elsewhere: this version does not judge them")
+	default:
+		p.fault(KindTorn, "there is no verdict %q", d.Verdict)
+	}
+	if d.Verdict != schemas.VerdictAdmit && d.Verdict != schemas.VerdictMove && d.Verdict != schemas.VerdictRecord && len(d.Charges) > 0 {
+		p.fault(KindCharges, "%s took %d places", d.Verdict, len(d.Charges))
+	}
+	return nil
+}
+
+func (p *partition) one() int64 {
+	if p.judged {
+		return 1
+	}
+	return 0
+}
+
+// adopt takes up the rules of the revision in force.
+func (p *partition) adopt() error {
+	pol := &schemas.Policy{}
+	if p.revision >= 0 {
+		if pol = p.config.policy(p.revision); pol == nil {
+			p.fault(KindMarker, "weir.config has no valid revision %d", p.revision)
+			pol = &schemas.Policy{}
+			p.revision = -1
+		}
+	}
+	r, err := newRules(pol, p.since)
+	if err != nil {
+		return fmt.Errorf("revision %d: %w", p.revision, err)
+	}
+	p.rules = r
+	return nil
+}
+
+// marker judges the switch to a revision.
+func (p *partition) marker() error {
+	d, m := p.e.Decision, p.e.Decision.Marker
+	p.counts.Markers += p.one()
+	if m == nil {
+		p.fault(KindMarker, "a marker that says nothing")
+		return nil
+	}
+	if m.Seq != d.Seq || m.T != d.T || m.Revision != d.Revision {
+		p.fault(KindMarker, "it says revision %d, seq %d, t %s of itself, and stands under revision %d", m.Revision, m.Seq, m.T, d.Revision)
+	}
+	if m.Revision <= p.revision {
+		p.fault(KindMarker, "revision %d comes into force after %d", m.Revision, p.revision)
+	}
+	next := p.config.policy(m.Revision)
+	if next == nil {
+		p.fault(KindMarker, "weir.config has no valid revision %d", m.Revision)
+	} else if p.revision >= 0 {
+		prev := p.since
+		if !p.known { // take the marker's own word for what went on
+			prev = m.Since
+		}
+		want := sinceOf(p.rules.policy, prev, next, d.T)
+		for name, windows := range want {
+			for unit, moment := range windows {
+				if got, ok := m.Since[name][unit]; !ok || got != moment {
+					p.fault(KindSince, "limit %s, window %s: its history counts from %s, and the rule gives %s", name, unit, got, moment)
+				}
+			}
+		}
+		for name, windows := range m.Since {
+			for unit := range windows {
+				if _, ok := want[name][unit]; !ok {
+					p.fault(KindSince, "limit %s has no window %s", name, unit)
+				}
+			}
+		}
+	} else {
+		p.cannotTell("markers whose former revision lies before the log")
+	}
+	p.revision, p.since, p.known = m.Revision, m.Since, true
+	if p.rules != nil && next == nil {
+		return nil
+	}
+	return p.adopt()
+}
+
+// input finds the record that a decision answers and holds that those between
+// it and the last one are none. It returns nil for a record that is gone, with
+// the envelope of one of readmit.
+func (p *partition) input() (*kgo.Record, *schemas.Envelope, error) {
+	d := p.e.Decision
+	if d.Input == nil {
+		if d.Verdict != schemas.VerdictMarker {
+			p.fault(KindPhantom, "%s answers no record", d.Verdict)
+		}
+		return nil, nil, nil
+	}
+	f := p.in[d.Input.Topic]
+	if f == nil || d.Input.Partition != p.num {
+		p.fault(KindPhantom, "it answers %s, which is not this partition's to decide", d.Input)
+		return nil, nil, nil
+	}
+	at := d.Input.Offset
+	if f.start && at < f.read {
+		p.fault(KindTwice, "%s was answered before", d.Input)
+		return nil, nil, nil
+	}
+	for {
+		r, err := f.peek()
+		if err != nil {
+			return nil, nil, err
+		}
+		if r == nil || r.Offset > at {
+			// Records below the first that is there may have been deleted by
+			// age; what was read before is known to be whole.
+			if f.start || !p.cut && r == nil && f.ended {
+				p.fault(KindPhantom, "there is no committed record at %s", d.Input)
+			} else {
+				p.cannotTell("inputs that lie before the retained log")
+			}
+			f.read = at + 1
+			return nil, nil, nil
+		}
+		if r.Offset < at {
+			if f.start || !p.cut {
+				p.skipped(r)
+			}
+			f.head = nil
+			if f.topic == p.readmit {
+				p.arrived(r)
+			}
+			continue
+		}
+		f.head, f.start, f.read = nil, true, at+1
+		if f.topic == p.requests {
+			p.counts.Requests += p.one()
+			return r, nil, nil
+		}
+		p.counts.Readmitted += p.one()
+		return r, p.arrived(r), nil
+	}
+}
+
+// skipped reports a record that no decision answers.
+func (p *partition) skipped(r *kgo.Record) {
+	if !p.judged {
+		return
+	}
+	p.found.violation(Violation{
+		Kind: KindUnanswered, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp),
+		Text: fmt.Sprintf("no decision answers it, and the next record is decided at %s/%d/%d", p.statusTopic, p.num, p.rec.Offset),
+	})
+}
+
+// arrived reads a record of readmit, and counts it if it was forwarded.
+func (p *partition) arrived(r *kgo.Record) *schemas.Envelope {
+	env := new(schemas.Envelope)
+	for _, h := range r.Headers {
+		if env.Set(h.Key, string(h.Value)) != nil {
+			return nil // not of Weir's making
+		}
+	}
+	if env.Reason == schemas.ReadmitForward {
+		p.forwarded.put(item{id: idOf(env.ID), t: env.AcceptedAt, rest: sumOf(env.Key)[0]}, -1, schemas.MillisOf(r.Timestamp))
+	}
+	return env
+}
+
+// subject is what the limits see of the message in hand.
+func (p *partition) subject(in *kgo.Record) (*subject, bool) {
+	e := p.e
+	s := &subject{
+		to: e.To, tenant: e.Tenant, channel: e.Channel, class: e.Class, template: e.Template, provider: e.Provider,
+		segments: int64(e.Segments),
+	}
+	if p.rules.country {
+		if to, err := recipient.Canonical(schemas.Channel(e.Channel), e.To, ""); err == nil {
+			s.country = to.Country
+		}
+	}
+	if p.rules.metadata {
+		req := p.request(in)
+		if req == nil {
+			return s, false
+		}
+		s.metadata = req.Metadata
+	}
+	return s, true
+}
+
+func (p *partition) request(in *kgo.Record) *schemas.Request {
+	if in == nil {
+		return nil
+	}
+	req, err := schemas.DecodeRequest(in.Value, func(key string) (string, bool) {
+		for _, h := range in.Headers {
+			if strings.EqualFold(h.Key, key) && !strings.HasPrefix(strings.ToLower(h.Key), "weir-") {
+				return string(h.Value), true
+			}
+		}
+		return "", false
+	})
+	if err != nil {
+		return nil
+	}
+	return req
+}
+
+// expiry is until when the message in hand must have ended; 0 when what it
+// follows from is gone.
+func (p *partition) expiry(in *kgo.Record, env *schemas.Envelope) schemas.Millis {
+	if env != nil && env.ExpiresAt != 0 {
+		return env.ExpiresAt
+	}
+	if in == nil || p.rules == nil {
+		return 0
+	}
+	from := p.e.AcceptedAt
+	// Most requests name no time. Those that may, in plain JSON or in a form
+	// that cannot be searched, are read.
+	v := in.Value
+	if len(v) == 0 || v[0] != '{' || bytes.Contains(v, []byte("_at")) || bytes.Contains(v, []byte(`\u`)) {
+		req := p.request(in)
+		if req == nil {
+			return 0
+		}
+		if req.ExpiresAt != 0 {
+			return req.ExpiresAt
+		}
+		from = max(from, req.SendAt)
+	}
+	if from == 0 {
+		return 0
+	}
+	return from.Add(time.Duration(p.rules.policy.Class(p.e.Class).ExpiresAfter))
+}
+
+// status judges the next step of a message.
+func (p *partition) status() {
+	e := p.e
+	m, there := p.messages[p.key]
+	receipt := e.Status == schemas.StatusDelivered || e.Status == schemas.StatusUndelivered
+	before := p.cut && !there && (e.AcceptedAt == 0 || !p.started || e.AcceptedAt < p.begin+60_000)
+	switch {
+	case receipt:
+		p.counts.Receipts += p.one()
+		switch {
+		case !there && p.cut:
+			p.cannotTell("receipts for messages that lie before the log")
+		case !there && e.At < p.t-remembered:
+			p.cannotTell("receipts for messages that ended more than a day before")
+		case !there:
+			// A day is what is remembered; beyond it nothing can be said.
+			p.cannotTell("receipts for messages that are not known")
+		case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
+			p.fault(KindOrder, "a receipt for a message that ended as %s", m.state())
+		}
+		return
+	case !there && before && !mayFollow("", e.Status):
+		p.cannotTell("messages that began before the log")
+		m.flags |= flagBefore
+		p.counts.Messages += p.one()
+	case !there:
+		p.counts.Messages += p.one()
+		if !mayFollow("", e.Status) {
+			p.fault(KindOrder, "%s of a message that is not open", e.Status)
+		}
+	case m.state().End():
+		p.fault(KindTwoEnds, "%s after it ended as %s at %s", e.Status, m.state(), m.last)
+		return
+	case !mayFollow(m.state(), e.Status):
+		p.fault(KindOrder, "%s after %s", e.Status, m.state())
+	}
+	m.status, m.last = indexOf(e.Status), e.At
+	if m.expires == 0 {
+		m.expires = p.expires
+	}
+	switch e.Status {
+	case schemas.StatusSending:
+		if p.gone[e.Provider] {
+			p.cannotTell("sendings of providers whose journals are gone")
+		} else if p.judged {
+			p.permitted.put(permitItem(e.MessageID, e.Provider, e.Attempt, e.At), 1, e.At)
+		}
+	case schemas.StatusRetrying:
+		if e.Reason == "unknown" {
+			m.flags |= flagUnknown
+		}
+	}
+	if e.Status.End() {
+		p.ends[e.Status] += p.one()
+		p.counts.Ended += p.one()
+		if m.flags&flagUnknown != 0 && e.Status != schemas.StatusSent && e.Status != schemas.StatusUnknown {
+			p.fault(KindOrder, "ended as %s, though the outcome of an attempt is unknown", e.Status)
+		}
+		if m.expires != 0 && e.At > m.expires.Add(p.slack) {
+			p.fault(KindLate, "ended as %s at %s: it expired at %s", e.Status, e.At, m.expires)
+		}
+	}
+	p.messages[p.key] = m
+}
+
+// learn finds out until when the message in hand must have ended, unless that is
+// known.
+func (p *partition) learn(in *kgo.Record, env *schemas.Envelope) {
+	if p.messages[p.key].expires == 0 {
+		p.expires = p.expiry(in, env)
+	}
+}
+
+func (p *partition) sweep() {
+	p.swept = p.t
+	var reach schemas.Millis
+	if p.rules != nil {
+		for i := range p.rules.limits {
+			reach = max(reach, p.rules.limits[i].reach)
+		}
+	}
+	p.places.sweep(p.t - reach)
+	for k, m := range p.messages {
+		if m.state().End() && m.last < p.t-remembered {
+			delete(p.messages, k)
+		}
+	}
+}
+
+// finish judges what only the whole log can show.
+func (p *partition) finish() error {
+	p.judged, p.e = true, nil
+	for _, m := range p.messages {
+		if !m.state().End() {
+			p.counts.Open++
+			if m.expires != 0 && p.t > m.expires.Add(p.slack) {
+				p.counts.Overdue++
+			}
+		}
+	}
+	for _, f := range p.in {
+		for {
+			r, err := f.peek()
+			if err != nil {
+				return err
+			}
+			if r == nil {
+				break
+			}
+			f.head = nil
+			if f.topic == p.readmit {
+				p.arrived(r)
+			}
+			if r.Offset < p.done[f.topic] && (f.start || !p.cut) {
+				p.found.violation(Violation{
+					Kind: KindUnanswered, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp),
+					Text: fmt.Sprintf("no decision answers it, and the group has committed %d", p.done[f.topic]),
+				})
+				continue
+			}
+			p.counts.Pending++
+		}
+	}
+	return nil
+}

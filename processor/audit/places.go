@@ -1,0 +1,160 @@
+package audit
+
+import (
+	"hash/maphash"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// sum is a 128-bit hash: at a thousand million items, two of them are alike
+// with a chance of 10^-21.
+type sum [2]uint64
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func sumOf(parts ...string) sum {
+	var room [256]byte
+	b := room[:0]
+	for _, p := range parts {
+		b = append(append(b, p...), 0)
+	}
+	return sum{maphash.Bytes(seeds[0], b), maphash.Bytes(seeds[1], b)}
+}
+
+// place is one standing place, in a list of its scope from the newest on.
+type place struct {
+	t       schemas.Millis
+	message uint64
+	cost    int64
+	next    int32 // 0 is the end
+}
+
+// places are the standing places of a partition: plain lists, no ring, and
+// nothing in them that the garbage collector must follow.
+type places struct {
+	heads map[sum]int32
+	arena []place // the first is unused
+	free  int32
+}
+
+func newPlaces() *places { return &places{heads: make(map[sum]int32), arena: make([]place, 1)} }
+
+// add stands a place up, and forgets what lies before seen in its list.
+func (p *places) add(scope sum, t schemas.Millis, cost int64, message uint64, seen schemas.Millis) {
+	i := p.free
+	if i != 0 {
+		p.free = p.arena[i].next
+	} else {
+		i = int32(len(p.arena))
+		p.arena = append(p.arena, place{})
+	}
+	head := p.heads[scope]
+	p.arena[i] = place{t, message, cost, head}
+	p.heads[scope] = i
+	for last := i; ; {
+		next := p.arena[last].next
+		if next == 0 {
+			return
+		}
+		if p.arena[next].t < seen {
+			p.arena[last].next = 0
+			p.release(next)
+			return
+		}
+		last = next
+	}
+}
+
+func (p *places) release(i int32) {
+	for i != 0 {
+		next := p.arena[i].next
+		p.arena[i] = place{next: p.free}
+		p.free = i
+		i = next
+	}
+}
+
+// remove takes a place down; false when it does not stand for that message.
+func (p *places) remove(scope sum, t schemas.Millis, cost int64, message uint64) bool {
+	prev := int32(0)
+	for i := p.heads[scope]; i != 0; prev, i = i, p.arena[i].next {
+		pl := &p.arena[i]
+		if pl.t < t {
+			return false
+		}
+		if pl.t != t || pl.cost != cost || pl.message != message {
+			continue
+		}
+		switch {
+		case prev != 0:
+			p.arena[prev].next = pl.next
+		case pl.next == 0:
+			delete(p.heads, scope)
+		default:
+			p.heads[scope] = pl.next
+		}
+		pl.next = 0
+		p.release(i)
+		return true
+	}
+	return false
+}
+
+// count adds up the places in [from, t], without those of one message, and says
+// when the oldest of them was taken.
+func (p *places) count(scope sum, from, t schemas.Millis, without []schemas.Charge, message uint64) (n int64, oldest schemas.Millis) {
+	for i := p.heads[scope]; i != 0; i = p.arena[i].next {
+		pl := &p.arena[i]
+		if pl.t < from {
+			break
+		}
+		if pl.t > t || isAway(without, pl, message) {
+			continue
+		}
+		n += pl.cost
+		oldest = pl.t
+	}
+	return n, oldest
+}
+
+// leaving returns when the place stands, of those in [from, t], with which n or
+// more of them leave, the oldest first; total is what they cost together.
+func (p *places) leaving(scope sum, from, t schemas.Millis, without []schemas.Charge, message uint64, total, n int64) schemas.Millis {
+	left := total
+	for i := p.heads[scope]; i != 0; i = p.arena[i].next {
+		pl := &p.arena[i]
+		if pl.t < from {
+			break
+		}
+		if pl.t > t || isAway(without, pl, message) {
+			continue
+		}
+		// This place and all older ones cost left.
+		if left -= pl.cost; left < n {
+			return pl.t
+		}
+	}
+	return 0
+}
+
+func isAway(without []schemas.Charge, pl *place, message uint64) bool {
+	if pl.message != message {
+		return false
+	}
+	for i := range without {
+		if without[i].T == pl.t && without[i].Cost == pl.cost {
+			return true
+		}
+	}
+	return false
+}
+
+// sweep forgets every list whose newest place lies before a moment.
+func (p *places) sweep(before schemas.Millis) {
+	for scope, i := range p.heads {
+		if p.arena[i].t < before {
+			delete(p.heads, scope)
+			p.release(i)
+		}
+	}
+}

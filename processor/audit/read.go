@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// reader opens partitions up to the ends that were taken before.
+type reader struct {
+	brokers []string
+	stall   time.Duration
+	options []kgo.Opt
+	start   map[string]map[int32]int64
+	until   map[string]map[int32]int64 // high watermarks: what is committed later of what lies below is waited for
+}
+
+// ends takes the ends of topics. One that does not exist has no partitions.
+func (r *reader) ends(ctx context.Context, adm *kadm.Client, topics ...string) error {
+	if r.until == nil {
+		r.start, r.until = make(map[string]map[int32]int64), make(map[string]map[int32]int64)
+	}
+	until, err := adm.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("list high watermarks: %w", err)
+	}
+	start, err := adm.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("list log starts: %w", err)
+	}
+	for _, l := range []struct {
+		from kadm.ListedOffsets
+		into map[string]map[int32]int64
+	}{{until, r.until}, {start, r.start}} {
+		var failed error
+		l.from.Each(func(o kadm.ListedOffset) {
+			switch {
+			case errors.Is(o.Err, kerr.UnknownTopicOrPartition):
+			case o.Err != nil:
+				failed = fmt.Errorf("%s/%d: %w", o.Topic, o.Partition, o.Err)
+			default:
+				if l.into[o.Topic] == nil {
+					l.into[o.Topic] = make(map[int32]int64)
+				}
+				l.into[o.Topic][o.Partition] = o.Offset
+			}
+		})
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// begins returns when the last of a topic's partitions begins that have lost
+// their first records to age; 0 when all is there.
+func (r *reader) begins(ctx context.Context, topic string) (schemas.Millis, error) {
+	var last schemas.Millis
+	for num, start := range r.start[topic] {
+		if start == 0 {
+			continue
+		}
+		log, closeLog, err := r.open(ctx, topic, num)
+		if err != nil {
+			return 0, err
+		}
+		rec, err := log()
+		closeLog()
+		if err != nil {
+			return 0, err
+		}
+		at := schemas.MillisOf(time.Now()) // nothing is left
+		if rec != nil {
+			at = schemas.MillisOf(rec.Timestamp)
+		}
+		last = max(last, at)
+	}
+	return last, nil
+}
+
+// open reads a partition's committed records up to the end that was taken. A
+// transaction that is open below it is waited for.
+func (r *reader) open(ctx context.Context, topic string, num int32) (source, func(), error) {
+	from, until := r.start[topic][num], r.until[topic][num]
+	if from >= until {
+		return func() (*kgo.Record, error) { return nil, nil }, func() {}, nil
+	}
+	cl, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(r.brokers...),
+		kgo.ClientID("weir-audit"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		// Without its control records the end of a partition could not be told
+		// from a partition that is behind.
+		kgo.KeepControlRecords(),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {num: kgo.NewOffset().At(from)}}),
+		kgo.FetchMaxBytes(4 << 20), kgo.FetchMaxPartitionBytes(4 << 20), kgo.MaxConcurrentFetches(1),
+		kgo.FetchMaxWait(250 * time.Millisecond),
+	}, r.options...)...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s/%d: %w", topic, num, err)
+	}
+	var batch []*kgo.Record
+	ended := false
+	next := func() (*kgo.Record, error) {
+		progress := time.Now()
+		for !ended {
+			for len(batch) > 0 {
+				rec := batch[0]
+				batch = batch[1:]
+				if ended = rec.Offset+1 >= until; rec.Offset >= until {
+					return nil, nil
+				}
+				if !rec.Attrs.IsControl() {
+					return rec, nil
+				}
+			}
+			if ended {
+				break
+			}
+			poll, cancel := context.WithDeadline(ctx, progress.Add(r.stall))
+			fetches := cl.PollRecords(poll, 10_000)
+			cancel()
+			if err := ctx.Err(); err != nil {
+				return nil, fmt.Errorf("read %s/%d: %w", topic, num, context.Cause(ctx))
+			}
+			var failed error
+			fetches.EachError(func(_ string, _ int32, err error) {
+				if !kerr.IsRetriable(err) && !errors.Is(err, context.DeadlineExceeded) {
+					failed = err
+				}
+			})
+			if failed != nil {
+				return nil, fmt.Errorf("read %s/%d: %w", topic, num, failed)
+			}
+			if batch = fetches.Records(); len(batch) == 0 && time.Since(progress) >= r.stall {
+				return nil, fmt.Errorf("read %s/%d: nothing came for %s before its end: is a transaction left open over it?", topic, num, r.stall)
+			}
+		}
+		return nil, nil
+	}
+	return next, cl.Close, nil
+}

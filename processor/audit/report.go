@@ -1,0 +1,293 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Kind is a way in which a promise can be broken.
+type Kind string
+
+const (
+	KindTorn       Kind = "torn_record"     // a record that cannot be read
+	KindSequence   Kind = "sequence"        // decisions are not dense
+	KindBackInTime Kind = "back_in_time"    // a decision's t before the one before it
+	KindUnanswered Kind = "unanswered"      // a record of requests or readmit without a decision
+	KindTwice      Kind = "answered_twice"  // a record with two decisions, or one out of order
+	KindPhantom    Kind = "phantom_input"   // a decision on a record that is not there, or is not this message's
+	KindMarker     Kind = "marker"          // a marker or revision that breaks the chain
+	KindSince      Kind = "since"           // a window's since is not what the rule gives
+	KindOver       Kind = "over"            // a place was taken that a window had no room for
+	KindRefused    Kind = "wrongly_refused" // refused, though no window was full
+	KindEvidence   Kind = "evidence"        // a refusal's evidence is not true
+	KindRetryAt    Kind = "retry_at"        // not the first moment at which it would pass
+	KindCharges    Kind = "charges"         // not one place in each matching limit
+	KindReturned   Kind = "returned"        // a place returned that did not stand for the message, or kept that should go
+	KindCause      Kind = "give_back_cause" // a give-back that no end caused, or of what may have been received
+	KindTwoEnds    Kind = "two_ends"        // a message went on after its end
+	KindOrder      Kind = "order"           // a status that may not follow
+	KindLate       Kind = "late_end"        // ended after its expiry and the slack
+	KindDispatch   Kind = "dispatch"        // an admission not dispatched once, or a dispatch without admission
+	KindForward    Kind = "forward"         // a forward that did not arrive once, or arrived from nowhere
+	KindPermit     Kind = "permit"          // a sending without permit, or an outcome before one
+	KindPace       Kind = "pace"            // more permits in a pace window than any revision allowed
+)
+
+// Violation is one thing that must not be.
+type Violation struct {
+	Kind      Kind           `json:"kind"`
+	Topic     string         `json:"topic,omitempty"`
+	Partition int32          `json:"partition"`
+	Offset    int64          `json:"offset"` // -1 where no single record shows it
+	Seq       int64          `json:"seq,omitempty"`
+	MessageID string         `json:"message_id,omitempty"`
+	To        string         `json:"to,omitempty"` // masked
+	T         schemas.Millis `json:"t,omitzero"`   // the decision's or event's
+	Appended  schemas.Millis `json:"appended,omitzero"`
+	Text      string         `json:"text"`
+}
+
+func (v Violation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s/%d", v.Kind, v.Topic, v.Partition)
+	if v.Offset >= 0 {
+		fmt.Fprintf(&b, "/%d", v.Offset)
+	}
+	if v.Seq > 0 {
+		fmt.Fprintf(&b, " seq %d", v.Seq)
+	}
+	if v.T > 0 {
+		fmt.Fprintf(&b, " t %s", v.T)
+	}
+	if v.Appended > 0 {
+		fmt.Fprintf(&b, " appended %s", v.Appended)
+	}
+	if v.MessageID != "" {
+		fmt.Fprintf(&b, " message %s", v.MessageID)
+	}
+	if v.To != "" {
+		fmt.Fprintf(&b, " to %s", v.To)
+	}
+	return b.String() + ": " + v.Text
+}
+
+// Untold is what the logs do not show, and so was not judged.
+type Untold struct {
+	What  string `json:"what"`
+	Count int64  `json:"count"`
+}
+
+// Counts is what was checked.
+type Counts struct {
+	Records    int64 `json:"records"` // of weir.status
+	Decisions  int64 `json:"decisions"`
+	Requests   int64 `json:"requests"` // answered
+	Readmitted int64 `json:"readmitted"`
+	Pending    int64 `json:"pending"` // records beyond what was processed
+	Markers    int64 `json:"markers"`
+	Admitted   int64 `json:"admitted"`
+	Moved      int64 `json:"moved"`
+	Refused    int64 `json:"refused"`
+	Deferred   int64 `json:"deferred"`
+	GivenBack  int64 `json:"given_back"`
+	Forwarded  int64 `json:"forwarded"`
+	Others     int64 `json:"other_verdicts"`
+	Windows    int64 `json:"windows"` // recounted
+	Places     int64 `json:"places"`  // taken
+	Returned   int64 `json:"returned"`
+	Missing    int64 `json:"missing"`
+	Messages   int64 `json:"messages"`
+	Ended      int64 `json:"ended"`
+	Open       int64 `json:"open"`
+	Overdue    int64 `json:"overdue"` // open, beyond their expiry and the slack
+	Receipts   int64 `json:"receipts"`
+	Dispatched int64 `json:"dispatched"`
+	Permits    int64 `json:"permits"`
+	Outcomes   int64 `json:"outcomes"`
+	InFlight   int64 `json:"in_flight"` // permits without outcome
+}
+
+// Clock is how far decisions' times and the broker's append times of their
+// records lay apart at most.
+type Clock struct {
+	Ahead  time.Duration `json:"ahead"`  // t after the append time
+	Behind time.Duration `json:"behind"` // t before it: the time a transaction takes to be written
+}
+
+// Density is the densest real sending of a provider: the most permits that any
+// trailing window held.
+type Density struct {
+	Provider string         `json:"provider"`
+	Window   string         `json:"window"`
+	N        int64          `json:"n"` // allowed, by the latest revision that has the window
+	Most     int64          `json:"most"`
+	At       schemas.Millis `json:"at,omitzero"`
+}
+
+// Outcome is the audit's answer.
+type Outcome string
+
+const (
+	Proven       Outcome = "proven"
+	Violated     Outcome = "violated"
+	CouldNotTell Outcome = "could_not_tell"
+)
+
+// Report is what an audit found.
+type Report struct {
+	Outcome    Outcome                  `json:"outcome"`
+	From       schemas.Millis           `json:"from,omitzero"` // of the first decision judged
+	Until      schemas.Millis           `json:"until,omitzero"`
+	Partitions int32                    `json:"partitions"`
+	Revisions  int                      `json:"revisions"`
+	Checked    Counts                   `json:"checked"`
+	Ends       map[schemas.Status]int64 `json:"ends"`
+	Clock      Clock                    `json:"clock"`
+	Densest    []Density                `json:"densest"`
+	Untold     []Untold                 `json:"untold"`
+	Faults     map[Kind]int64           `json:"faults"`
+	Violations []Violation              `json:"violations"` // the first of each kind
+	Took       time.Duration            `json:"took"`
+}
+
+// kept is how many violations of a kind a report shows.
+const kept = 20
+
+// findings gathers what workers find.
+type findings struct {
+	mu     sync.Mutex
+	report Report
+	untold map[string]int64
+}
+
+func newFindings() *findings {
+	return &findings{
+		report: Report{Ends: make(map[schemas.Status]int64), Faults: make(map[Kind]int64), Violations: []Violation{}, Densest: []Density{}},
+		untold: make(map[string]int64),
+	}
+}
+
+func (f *findings) violation(v Violation) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.report.Faults[v.Kind]++; f.report.Faults[v.Kind] <= kept {
+		v.To = recipient.Mask(v.To)
+		f.report.Violations = append(f.report.Violations, v)
+	}
+}
+
+func (f *findings) cannotTell(what string, n int64) {
+	if n == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.untold[what] += n
+}
+
+func (f *findings) finish() *Report {
+	r := &f.report
+	r.Untold = []Untold{}
+	for _, what := range slices.Sorted(maps.Keys(f.untold)) {
+		r.Untold = append(r.Untold, Untold{what, f.untold[what]})
+	}
+	slices.SortStableFunc(r.Violations, func(a, b Violation) int {
+		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
+	slices.SortFunc(r.Densest, func(a, b Density) int {
+		return cmp.Or(strings.Compare(a.Provider, b.Provider), strings.Compare(a.Window, b.Window))
+	})
+	switch {
+	case len(r.Faults) > 0:
+		r.Outcome = Violated
+	case len(r.Untold) > 0:
+		r.Outcome = CouldNotTell
+	default:
+		r.Outcome = Proven
+	}
+	return r
+}
+
+// add sums up what a partition counted.
+func (c *Counts) add(o *Counts) {
+	for _, p := range [][2]*int64{
+		{&c.Records, &o.Records}, {&c.Decisions, &o.Decisions}, {&c.Requests, &o.Requests}, {&c.Readmitted, &o.Readmitted},
+		{&c.Pending, &o.Pending}, {&c.Markers, &o.Markers}, {&c.Admitted, &o.Admitted}, {&c.Moved, &o.Moved},
+		{&c.Refused, &o.Refused}, {&c.Deferred, &o.Deferred}, {&c.GivenBack, &o.GivenBack}, {&c.Forwarded, &o.Forwarded},
+		{&c.Others, &o.Others}, {&c.Windows, &o.Windows}, {&c.Places, &o.Places}, {&c.Returned, &o.Returned},
+		{&c.Missing, &o.Missing}, {&c.Messages, &o.Messages}, {&c.Ended, &o.Ended}, {&c.Open, &o.Open}, {&c.Overdue, &o.Overdue},
+		{&c.Receipts, &o.Receipts}, {&c.Dispatched, &o.Dispatched}, {&c.Permits, &o.Permits}, {&c.Outcomes, &o.Outcomes},
+		{&c.InFlight, &o.InFlight},
+	} {
+		*p[0] += *p[1]
+	}
+}
+
+// WriteText shows a report to people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	c := &r.Checked
+	b.WriteString(map[Outcome]string{
+		Proven: "PROVEN", Violated: "VIOLATED", CouldNotTell: "COULD NOT TELL all of it; what was judged holds",
+	}[r.Outcome])
+	fmt.Fprintf(&b, ": %d decisions of %d partitions", c.Decisions, r.Partitions)
+	if r.From > 0 {
+		fmt.Fprintf(&b, ", %s to %s", r.From, r.Until)
+	}
+	fmt.Fprintf(&b, ", in %s\n\n", r.Took.Round(time.Millisecond))
+	fmt.Fprintf(&b, "requests answered once      %d, readmit %d (%d wait beyond what was processed)\n", c.Requests, c.Readmitted, c.Pending)
+	fmt.Fprintf(&b, "verdicts recounted          %d admitted, %d moved, %d refused, %d deferred; %d windows\n", c.Admitted, c.Moved, c.Refused, c.Deferred, c.Windows)
+	fmt.Fprintf(&b, "places                      %d taken, %d returned (%d give-backs), %d named and not there\n", c.Places, c.Returned, c.GivenBack, c.Missing)
+	fmt.Fprintf(&b, "forwards, markers, others   %d, %d, %d\n", c.Forwarded, c.Markers, c.Others)
+	fmt.Fprintf(&b, "messages                    %d, ended %d, open %d (%d overdue), receipts %d\n", c.Messages, c.Ended, c.Open, c.Overdue, c.Receipts)
+	ends := slices.Sorted(maps.Keys(r.Ends))
+	for i, s := range ends {
+		ends[i] = schemas.Status(fmt.Sprintf("%s %d", s, r.Ends[s]))
+	}
+	fmt.Fprintf(&b, "ends                        %s\n", joined(ends))
+	fmt.Fprintf(&b, "dispatched, permits         %d, %d (outcomes %d, in flight %d)\n", c.Dispatched, c.Permits, c.Outcomes, c.InFlight)
+	fmt.Fprintf(&b, "t against append time       at most %s ahead, %s behind\n", r.Clock.Ahead, r.Clock.Behind)
+	for _, d := range r.Densest {
+		fmt.Fprintf(&b, "densest sending             %s: %d permits in a window of %s", d.Provider, d.Most, d.Window)
+		if d.At > 0 {
+			fmt.Fprintf(&b, " that ended at %s", d.At)
+		}
+		b.WriteByte('\n')
+	}
+	if len(r.Untold) > 0 {
+		b.WriteString("\nCould not tell:\n")
+		for _, u := range r.Untold {
+			fmt.Fprintf(&b, "  %d: %s\n", u.Count, u.What)
+		}
+	}
+	if len(r.Faults) > 0 {
+		b.WriteString("\nViolations:\n")
+		for _, k := range slices.Sorted(maps.Keys(r.Faults)) {
+			fmt.Fprintf(&b, "  %s: %d\n", k, r.Faults[k])
+			for _, v := range r.Violations {
+				if v.Kind == k {
+					fmt.Fprintf(&b, "    %s\n", v)
+				}
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func joined(s []schemas.Status) string {
+	var t []string
+	for _, v := range s {
+		t = append(t, string(v))
+	}
+	return strings.Join(t, ", ")
+}

@@ -1,0 +1,334 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Config is what an audit reads and how.
+type Config struct {
+	Brokers    []string
+	Names      topics.Names
+	Partitions int32 // N; 0 is as many as weir.requests has
+	// Since is the moment from which on everything is judged. What lies before
+	// is read too, as far as a window can look, and only learnt from. The zero
+	// time judges all that is there.
+	Since time.Time
+	// Slack is how long after its expiry a message may end: a call under way,
+	// or a wait in a delay topic. Default 10 minutes.
+	Slack time.Duration
+	// Stall is how long a partition may bring nothing before its end: a dead
+	// owner's open transaction holds it back. Default 60 s.
+	Stall    time.Duration
+	Progress func(line string) // may be nil; called at most once a second
+	Options  []kgo.Opt
+}
+
+// tailSpan is how long before the cut records are compared one by one: longer
+// than transactions last and clocks differ.
+const tailSpan = 2 * time.Minute
+
+// Run reads the logs up to a consistent cut and judges them. An error means
+// that they could not be read; what they show is in the report.
+//
+// The cut: first the group's offsets, then the end of weir.status, then the
+// ends of all else. What a decision writes beside its status is in the same
+// transaction, so it lies below the later ends; and every record below the
+// group's offsets has its decision in the log that was cut after.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	began := time.Now()
+	cfg.Slack = cmp.Or(cfg.Slack, 10*time.Minute)
+	cfg.Stall = cmp.Or(cfg.Stall, time.Minute)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-audit")}, cfg.Options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	defer cl.Close()
+	a := &auditing{Config: cfg, adm: kadm.NewClient(cl), found: newFindings()}
+	if err := a.run(ctx); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	r := a.found.finish()
+	r.Took = time.Since(began)
+	return r, nil
+}
+
+type auditing struct {
+	Config
+	adm    *kadm.Client
+	found  *findings
+	reader reader
+	read   atomic.Int64
+	said   time.Time
+	saying sync.Mutex
+}
+
+// tick counts a record and tells of progress now and then.
+func (a *auditing) tick() {
+	n := a.read.Add(1)
+	if a.Progress == nil || n%4096 != 0 {
+		return
+	}
+	a.saying.Lock()
+	defer a.saying.Unlock()
+	if now := time.Now(); now.Sub(a.said) >= time.Second {
+		a.said = now
+		a.Progress(fmt.Sprintf("%d records read", n))
+	}
+}
+
+func (a *auditing) run(ctx context.Context) error {
+	names := a.Names
+	a.reader = reader{brokers: a.Brokers, stall: a.Stall, options: a.Options}
+
+	// The cut.
+	done, err := a.adm.FetchOffsets(ctx, names.Requests()+".admission")
+	if err != nil {
+		return fmt.Errorf("fetch the group's offsets: %w", err)
+	}
+	state := []string{names.Requests(), names.Readmit(), names.Status(), names.Config()}
+	if err := a.reader.ends(ctx, a.adm, names.Status()); err != nil {
+		return err
+	}
+	now := time.Now()
+	if err := a.reader.ends(ctx, a.adm, names.Requests(), names.Readmit(), names.Config()); err != nil {
+		return err
+	}
+	for _, topic := range state {
+		if len(a.reader.until[topic]) == 0 {
+			return fmt.Errorf("%s does not exist: Weir has not been set up on this cluster, or under another prefix", topic)
+		}
+	}
+	n := int32(len(a.reader.until[names.Requests()]))
+	if a.Partitions != 0 && a.Partitions != n || int(n) != len(a.reader.until[names.Readmit()]) || int(n) != len(a.reader.until[names.Status()]) {
+		return fmt.Errorf("N is %d, and requests, readmit and status have %d, %d and %d partitions: they must be equal, and never change", a.Partitions,
+			n, len(a.reader.until[names.Readmit()]), len(a.reader.until[names.Status()]))
+	}
+	log, closeConfig, err := a.reader.open(ctx, names.Config(), 0)
+	if err != nil {
+		return err
+	}
+	config, err := readHistory(log)
+	closeConfig()
+	if err != nil {
+		return err
+	}
+
+	b := &bounds{
+		partitions: n, statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(),
+		config: config, slack: a.Slack, gone: make(map[string]bool), found: a.found,
+	}
+	if !a.Since.IsZero() {
+		b.since = schemas.MillisOf(a.Since)
+	}
+	queues, journals, err := a.providers(ctx, b)
+	if err != nil {
+		return err
+	}
+
+	// From when on each pair of topics is whole.
+	firsts := make(map[string]schemas.Millis)
+	for topic := range a.reader.until {
+		if firsts[topic], err = a.reader.begins(ctx, topic); err != nil {
+			return err
+		}
+	}
+	from := func(topics ...string) schemas.Millis {
+		at := b.since
+		for _, t := range topics {
+			if f := firsts[t]; f > 0 {
+				at = max(at, f.Add(time.Minute))
+			}
+		}
+		return at
+	}
+	tail := schemas.MillisOf(now.Add(-tailSpan))
+	b.forwarded = newJoin(from(names.Status(), names.Requests(), names.Readmit()), tail)
+	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), tail)
+	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), tail)
+
+	var mu sync.Mutex
+	report := &a.found.report
+	report.Partitions, report.Revisions = n, len(config.policies)-1
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for num := range n {
+		work.Go(func() error {
+			p, err := a.partition(ctx, b, num, done)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			report.Checked.add(&p.counts)
+			for s, n := range p.ends {
+				report.Ends[s] += n
+			}
+			report.Clock.Ahead, report.Clock.Behind = max(report.Clock.Ahead, p.clock.Ahead), max(report.Clock.Behind, p.clock.Behind)
+			if p.from > 0 && (report.From == 0 || p.from < report.From) {
+				report.From = p.from
+			}
+			report.Until = max(report.Until, p.t)
+			return nil
+		})
+	}
+	for topic, provider := range queues {
+		for num := range int32(len(a.reader.until[topic])) {
+			work.Go(func() error {
+				log, closeLog, err := a.reader.open(ctx, topic, num)
+				if err != nil {
+					return err
+				}
+				defer closeLog()
+				var c Counts
+				if err := dispatches(b, provider, log, &c, a.tick); err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				report.Checked.add(&c)
+				return nil
+			})
+		}
+	}
+	for topic, provider := range journals {
+		work.Go(func() error {
+			lanes := int32(len(a.reader.until[topic]))
+			s := newSending(config.paces(provider), lanes > 1)
+			var c Counts
+			for num := range lanes {
+				log, closeLog, err := a.reader.open(ctx, topic, num)
+				if err != nil {
+					return err
+				}
+				l := &lane{bounds: b, provider: provider, begin: firsts[topic], flights: make(map[flight]bool), sending: s}
+				err = l.run(log, a.tick)
+				closeLog()
+				if err != nil {
+					return err
+				}
+				c.add(&l.counts)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			report.Checked.add(&c)
+			s.finish(provider, b)
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	b.compare()
+	return nil
+}
+
+// partition judges one partition of the decision log.
+func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kadm.OffsetResponses) (*partition, error) {
+	var closes []func()
+	defer func() {
+		for _, c := range closes {
+			c()
+		}
+	}()
+	open := func(topic string) (source, error) {
+		s, c, err := a.reader.open(ctx, topic, num)
+		if err == nil {
+			closes = append(closes, c)
+		}
+		return s, err
+	}
+	log, err1 := open(b.statusTopic)
+	requests, err2 := open(b.requests)
+	readmit, err3 := open(b.readmit)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	p := newPartition(num, b, requests, readmit)
+	p.done = make(map[string]int64)
+	for _, topic := range []string{b.requests, b.readmit} {
+		if o, ok := done.Lookup(topic, num); ok && o.Err == nil {
+			p.done[topic] = o.At
+		}
+	}
+	return p, p.run(log, a.tick)
+}
+
+// providers finds the dispatch topics and journals of every provider that there
+// ever was, and takes their ends.
+func (a *auditing) providers(ctx context.Context, b *bounds) (queues, journals map[string]string, err error) {
+	queues, journals = make(map[string]string), make(map[string]string)
+	for name := range b.config.providers() {
+		for _, q := range topics.Queues {
+			queues[a.Names.Dispatch(name, q)] = name
+		}
+		journals[a.Names.Journal(name)] = name
+	}
+	all := slices.Concat(slices.Collect(maps.Keys(queues)), slices.Collect(maps.Keys(journals)))
+	if len(all) == 0 {
+		return queues, journals, nil
+	}
+	there, err := a.adm.ListTopics(ctx, all...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list topics: %w", err)
+	}
+	var have []string
+	for _, topic := range all {
+		if there.Has(topic) {
+			have = append(have, topic)
+			continue
+		}
+		b.gone[cmp.Or(queues[topic], journals[topic])] = true
+		delete(queues, topic)
+		delete(journals, topic)
+	}
+	// One topic of a provider says nothing without the others.
+	maps.DeleteFunc(queues, func(_, p string) bool { return b.gone[p] })
+	maps.DeleteFunc(journals, func(_, p string) bool { return b.gone[p] })
+	if len(have) == 0 {
+		return queues, journals, nil
+	}
+	return queues, journals, a.reader.ends(ctx, a.adm, have...)
+}
+
+// compare reports what only one of two topics has.
+func (b *bounds) compare() {
+	for _, c := range []struct {
+		j           *join
+		kind        Kind
+		topic       string
+		only, extra string
+		before      string
+	}{
+		{b.dispatched, KindDispatch, b.statusTopic, "admitted, and not dispatched once with these places", "dispatched, and not admitted once with these places", "admissions before the retained dispatch topics"},
+		{b.forwarded, KindForward, b.readmit, "forwarded, and not there once in weir.readmit", "in weir.readmit as forwarded, and no partition forwarded it", "forwards before the retained log"},
+		{b.permitted, KindPermit, b.statusTopic, "sending, without one permit in the journal", "permitted in the journal, without its status sending", "sendings before the retained journals"},
+	} {
+		only, extra, tangled := c.j.difference()
+		for _, i := range only {
+			b.found.violation(Violation{Kind: c.kind, Topic: c.topic, Partition: -1, Offset: -1, MessageID: i.message(), T: i.t, Text: c.only})
+		}
+		for _, i := range extra {
+			b.found.violation(Violation{Kind: c.kind, Topic: c.topic, Partition: -1, Offset: -1, MessageID: i.message(), T: i.t, Text: c.extra})
+		}
+		for range tangled {
+			b.found.violation(Violation{Kind: c.kind, Topic: c.topic, Partition: -1, Offset: -1, Text: c.only + " or the reverse: several, which cannot be told apart"})
+		}
+		b.found.cannotTell(c.before, c.j.before)
+	}
+}
