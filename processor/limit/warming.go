@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir/schemas"
@@ -56,16 +57,14 @@ func completeAt(l *schemas.Limit, w schemas.Window, t schemas.Millis) schemas.Mi
 		return t + schemas.Millis(w.Length.Milliseconds())
 	case schemas.WindowBucket:
 		return t + schemas.Millis((w.N*w.RefillEvery+w.RefillTokens-1)/w.RefillTokens)
-	}
-	zone, err := time.LoadLocation(zoneName(l))
-	if err != nil {
-		return t // Validate refuses a zone that does not exist
-	}
-	for unit, name := range unitNames {
-		if name == w.Unit {
-			_, end := period(uint8(unit), zone, t)
-			return end
+	case schemas.WindowCalendar:
+		zone, err := time.LoadLocation(zoneName(l))
+		unit := slices.Index(unitNames[:], w.Unit)
+		if err != nil || unit < 0 {
+			return t // Validate refuses what does not exist
 		}
+		_, end := period(uint8(unit), zone, t)
+		return end
 	}
 	return t
 }
