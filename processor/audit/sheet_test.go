@@ -255,6 +255,15 @@ func records(topic string, from []written) source {
 
 func (s *sheet) audit(t testing.TB) *Report {
 	t.Helper()
+	return s.auditFrom(t, func(topic string) source {
+		return records(topic, map[string][]written{"weir.status": s.status, "weir.requests": s.requests, "weir.readmit": s.readmit,
+			"weir.dispatch.sim.normal": s.dispatch, "weir.journal.sim": s.journal}[topic])
+	})
+}
+
+// auditFrom judges the logs that open opens, under the sheet's policies.
+func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report {
+	t.Helper()
 	h := newHistory()
 	for i := range s.policies {
 		b, err := json.Marshal(schemas.Revision{Revision: int64(i + 1), Parent: int64(i), Policy: s.policies[i]})
@@ -271,17 +280,17 @@ func (s *sheet) audit(t testing.TB) *Report {
 		since: s.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
 		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), forwarded: newJoin(s.since, never),
 	}
-	p := newPartition(0, b, records("weir.requests", s.requests), records("weir.readmit", s.readmit))
+	p := newPartition(0, b, open("weir.requests"), open("weir.readmit"))
 	p.done = map[string]int64{"weir.requests": s.committed}
-	if err := p.run(records("weir.status", s.status), nil); err != nil {
+	if err := p.run(open("weir.status"), nil); err != nil {
 		t.Fatal(err)
 	}
 	b.found.report.Checked.add(&p.counts)
-	if err := dispatches(b, "sim", records("weir.dispatch.sim.normal", s.dispatch), &b.found.report.Checked, nil); err != nil {
+	if err := dispatches(b, "sim", open("weir.dispatch.sim.normal"), &b.found.report.Checked, nil); err != nil {
 		t.Fatal(err)
 	}
 	l := &lane{bounds: b, provider: "sim", flights: make(map[flight]bool), sending: newSending(h.paces("sim"), false)}
-	if err := l.run(records("weir.journal.sim", s.journal), nil); err != nil {
+	if err := l.run(open("weir.journal.sim"), nil); err != nil {
 		t.Fatal(err)
 	}
 	b.found.report.Checked.add(&l.counts)

@@ -149,6 +149,8 @@ func exact(t *testing.T, brokers []string, sc scale) {
 			}
 		}
 	}
+	// The product's own proof, by code that shares nothing with the oracle.
+	t.Logf("AUDIT %s", s.weir("audit"))
 	// A log without the cases proves nothing of them.
 	for what, n := range map[string]int{
 		"admitted": report.Admitted, "refused": report.Refused, "moved": report.Moved, "given back": report.GivenBack,
