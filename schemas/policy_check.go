@@ -336,6 +336,16 @@ func (c *checker) allow(list []Window, path string) {
 		c.failf(path, "is missing or empty: give it windows, such as allow: [1/60s, 10/calendar-day]")
 	}
 	c.windows(list, path)
+	bucket := -1
+	for i, w := range list {
+		switch {
+		case w.Kind != WindowBucket:
+		case bucket < 0:
+			bucket = i
+		case w.UnitKey() != list[bucket].UnitKey(): // else it is reported already
+			c.failf(itemPath(path, i), "%s is a second bucket, after %s: write another limit for it, such as {name: slowly, per: [recipient], allow: [%s]}", w, itemPath(path, bucket), w)
+		}
+	}
 }
 
 func (c *checker) windows(list []Window, path string) {

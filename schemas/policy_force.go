@@ -18,12 +18,7 @@ type notInForce struct {
 // The only list of what does not act yet. apply refuses a policy that uses any
 // of it, at its line: never silently do nothing.
 var notYetInForce = []notInForce{
-	{"limits[].mode", is(ModeObserve), "mode observe; enforce and off are"},
-	{"limits[].count", is(CountAttempt, CountSegments), "this count; message is"},
 	{"limits[].per", withoutRecipient, "a limit that does not count by recipient; per with recipient is"},
-	{"limits[].per[]", is("content"), "counting by content"},
-	{"limits[].allow[]", isBucket, "a bucket in a limit; rolling and calendar windows are"},
-	{"limits[].overrides[].allow[]", isBucket, "a bucket in a limit; rolling and calendar windows are"},
 	{"providers[].type", isNot("simulated", "http"), "this type of provider; simulated and http are"},
 	{"providers[].smooth", nil, "smooth"},
 	{"providers[].lanes", func(v any) bool { n, ok := v.(int32); return ok && n > 1 }, "more than one lane; lanes: 1 is"},
@@ -37,15 +32,9 @@ var notYetInForce = []notInForce{
 	{"inputs[]", nil, "inputs"},
 }
 
-func is[T comparable](values ...T) func(any) bool {
-	return func(v any) bool { t, ok := v.(T); return ok && slices.Contains(values, t) }
-}
-
 func isNot(values ...string) func(any) bool {
 	return func(v any) bool { s, ok := v.(string); return ok && !slices.Contains(values, s) }
 }
-
-func isBucket(v any) bool { w, ok := v.(Window); return ok && w.Kind == WindowBucket }
 
 func withoutRecipient(v any) bool {
 	per, ok := v.([]string)

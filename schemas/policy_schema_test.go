@@ -336,8 +336,8 @@ func TestExplainField(t *testing.T) {
 	}{
 		{"", []string{"Fields:", "limits"}},
 		{"limits", []string{"How many messages pass", "Fields:", "allow", "on_refusal"}},
-		{"limits.allow", []string{"Required:  yes", "n/calendar-minute", `["1/60s","5/1h","10/calendar-day"]`, "Not yet in force: a bucket"}},
-		{"limits[0].mode", []string{"enforce, observe, off", `Default:   "enforce"`, "Not yet in force: mode observe"}},
+		{"limits.allow", []string{"Required:  yes", "n/calendar-minute", `["1/60s","5/1h","10/calendar-day"]`, "one bucket"}},
+		{"limits[0].mode", []string{"enforce, observe, off", `Default:   "enforce"`, "without a place"}},
 		{"limits.match.metadata.order.x", []string{"metadata field"}},
 		{"limits.overrides.to", []string{"E.164"}},
 		{"classes.expires_after", []string{`"72h"`}},

@@ -53,6 +53,8 @@ type message struct {
 	to    recipient.Recipient
 	env   schemas.Envelope // as it will travel on
 	event schemas.Event    // what every status of it says
+
+	content string // the rendered content's hash, for limits that count by it
 }
 
 // decide answers one input. It is a function of the partition's state, the

@@ -160,6 +160,7 @@ func (m *message) render(pol *schemas.Policy) error {
 	if err != nil {
 		return err
 	}
+	m.content = text.Hash()
 	if m.req.Channel == schemas.ChannelSMS {
 		m.event.Segments = schemas.Segments(text.Body)
 	}
@@ -201,7 +202,7 @@ func (m *message) route(pol *schemas.Policy) error {
 func (m *message) subject() *limit.Subject {
 	return &limit.Subject{
 		Recipient: m.to.Key, Tenant: m.req.Tenant, Channel: string(m.req.Channel), Class: m.req.Class,
-		Template: m.req.Template, Provider: m.env.Provider, Country: m.to.Country, Metadata: m.req.Metadata,
+		Template: m.req.Template, Content: m.content, Segments: int64(m.event.Segments), Provider: m.env.Provider, Country: m.to.Country, Metadata: m.req.Metadata,
 	}
 }
 
@@ -211,6 +212,11 @@ func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, que
 	d := p.stamp(v, &m.source)
 	d.Charges, d.Returned, d.Missing = r.Charges, r.Returned, r.Missing
 	m.event.Decision = d
+	if len(r.Observed) > 0 {
+		m.event.Observed = true
+		m.event.Limit, m.event.Window = r.Observed[0].Limit, r.Observed[0].Window
+		d.Evidence = r.Observed
+	}
 	env := m.env
 	env.Place, env.DecidedAt, env.Revision = r.Charges, d.T, d.Revision
 	env.Reason, env.DueAt, env.Return = "", 0, ""

@@ -41,9 +41,13 @@ func (m *metrics) decided(e *schemas.Event, pol *schemas.Policy) {
 		class = schemas.DefaultClass
 	}
 	m.decisions.WithLabelValues(string(e.Decision.Verdict), class).Inc()
-	if e.Decision.Verdict == schemas.VerdictRefuse {
+	mode := schemas.ModeEnforce
+	if e.Observed {
+		mode = schemas.ModeObserve
+	}
+	if e.Observed || e.Decision.Verdict == schemas.VerdictRefuse {
 		for _, ev := range e.Decision.Evidence {
-			m.refusals.WithLabelValues(ev.Limit, ev.Window, string(schemas.ModeEnforce)).Inc()
+			m.refusals.WithLabelValues(ev.Limit, ev.Window, string(mode)).Inc()
 		}
 	}
 }

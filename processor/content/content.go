@@ -7,6 +7,9 @@
 package content
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"html"
 	"slices"
@@ -44,6 +47,18 @@ type Content struct {
 	Body    string
 	HTML    string
 	Title   string
+}
+
+// Hash is the content's name for limits that count by it: the first half of
+// SHA-256 over its fields, each after its length, in hex.
+func (c Content) Hash() string {
+	var b []byte
+	for _, field := range []string{c.Subject, c.Body, c.HTML, c.Title} {
+		b = binary.AppendUvarint(b, uint64(len(field)))
+		b = append(b, field...)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Render fills in a template's variables. A variable that vars does not have is

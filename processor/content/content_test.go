@@ -102,3 +102,17 @@ func TestOf(t *testing.T) {
 		})
 	}
 }
+
+func TestHashTellsFieldsApart(t *testing.T) {
+	seen := map[string]Content{}
+	for _, c := range []Content{{}, {Subject: "ab"}, {Body: "ab"}, {HTML: "ab"}, {Title: "ab"}, {Subject: "a", Body: "b"}, {Body: "a", HTML: "b"}, {Body: "a"}, {Body: "ab "}} {
+		h := c.Hash()
+		if len(h) != 32 || h != c.Hash() {
+			t.Errorf("%+v: %q", c, h)
+		}
+		if other, ok := seen[h]; ok {
+			t.Errorf("%+v and %+v are one", c, other)
+		}
+		seen[h] = c
+	}
+}

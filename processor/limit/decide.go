@@ -18,6 +18,10 @@ type Result struct {
 	RetryAt schemas.Millis
 	// Refused has every window that is full.
 	Refused []schemas.Evidence
+	// Observed has every window that is full of the limits that only observe.
+	// They refuse nobody: who passes takes no place in a limit that is named
+	// here, and gives up the one it held there.
+	Observed []schemas.Evidence
 	// Remaining has every window of every limit that applies, after the
 	// decision. A refused message's own old places are not counted in it.
 	Remaining []Remaining
@@ -29,8 +33,9 @@ type Remaining struct {
 	Window string // as in the policy: 5/1h
 	N      int64
 	Left   int64
-	// Reset is when more is left: the oldest place that counts leaves, or the
-	// calendar's next period begins. 0 if a rolling window counts nothing.
+	// Reset is when more is left: the oldest place that counts leaves, the
+	// calendar's next period begins, or a bucket has one token more. 0 if a
+	// rolling window counts nothing, or a bucket is full.
 	Reset schemas.Millis
 }
 
@@ -41,12 +46,14 @@ type plan struct {
 	cost    int64
 	key     [2]uint64
 	scope   string
+	skip    bool // it only observes, and is full
 }
 
 // Decide answers all limits that apply to s at once, all or nothing. old are
 // the places that the message holds from earlier attempts: they are removed and
 // the decision is taken without them in one step, and if it is refused they
-// stay. Places in limits that count attempts are left alone.
+// stay. Places in limits that count attempts are left alone, and so is what was
+// drawn from a bucket: there every attempt draws.
 func (t *Table) Decide(r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) Result {
 	var res Result
 	t.DecideInto(&res, r, s, old, now)
@@ -96,6 +103,10 @@ func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Char
 	left := res.Remaining // one for each window, in their order
 	for i := range t.plans {
 		p := &t.plans[i]
+		if p.skip {
+			left = left[len(p.windows):]
+			continue
+		}
 		t.place(p, now, now)
 		res.Charges = append(res.Charges, schemas.Charge{Limit: p.l.name, Scope: p.scope, T: now, Cost: p.cost})
 		for j := range p.windows {
@@ -112,7 +123,11 @@ func (m *Remaining) take(w *window, cost int64, now schemas.Millis) {
 		return
 	}
 	m.Left -= cost
-	if m.Reset == 0 {
+	switch {
+	case m.Reset != 0:
+	case w.bucket(): // it was full
+		m.Reset = now + w.wait(w.parts)
+	default:
 		m.Reset = now + w.length
 	}
 }
@@ -152,8 +167,9 @@ func (t *Table) Peek(r *Rules, s *Subject, now schemas.Millis) []Remaining {
 // says which of them stood. One of a former calendar period leaves the count of
 // the running one as it is. Only a place that no rolling window sees any more
 // and that a calendar window of more than 100 counts is taken at its word: of
-// those the count is kept, not the places. Places in limits that count attempts
-// are never given back, and are in neither list.
+// those the count is kept, not the places. A bucket never gets anything back.
+// Places in limits that count attempts, or have only buckets, are never given
+// back, and are in neither list.
 func (t *Table) GiveBack(r *Rules, charges []schemas.Charge, now schemas.Millis) (returned, missing []schemas.Charge) {
 	now = t.advance(now)
 	t.use(r)
@@ -203,7 +219,18 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 			now := t.period(p.l, int(w.unit), now)
 			m.Reset, e.Start = now.end, now.start
 		}
+		short := int64(0) // of a bucket: the parts that are missing
 		switch {
+		case w.bucket():
+			level := w.n * w.parts
+			if s != nil {
+				level = w.level(t.tokens(s), p.l.changed, now)
+			}
+			left := level / w.parts
+			count, short = w.n-left, p.cost*w.parts-level
+			if left < w.n {
+				m.Reset = now + w.wait((left+1)*w.parts-level)
+			}
 		case s == nil:
 		case w.calendar:
 			if c, ok := s.counter(int(w.unit)); ok && s.origin()+schemas.Millis(s.w[c]) >= t.from(p.l, int(w.unit), now) {
@@ -223,12 +250,19 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 			continue
 		}
 		e.Count = count
+		if p.l.observe {
+			p.skip = true
+			res.Observed = append(res.Observed, e)
+			continue
+		}
 		res.Refused = append(res.Refused, e)
 		retry := never
 		switch {
 		case p.cost > w.n:
 		case w.calendar:
 			retry = m.Reset
+		case w.bucket():
+			retry = now + w.wait(short)
 		default:
 			// So much must leave; a place leaves a window's length after it was taken.
 			retry = t.nth(s, first, p.cost+count-w.n) + w.length
@@ -250,7 +284,13 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 	unseen := t.unseen(l, now)
 	t.dropOldest(s, t.after(s, unseen))
 	ringed := at > unseen // else only a counter may see it
-	if s.flags&flagUnits != l.units || !s.fits(now+1) || ringed && !t.room(s, cost) {
+	var bucket tokens
+	if w := bucketOf(p.windows); w != nil {
+		if bucket = w.spend(t.tokens(s), l.changed, at, p.cost); bucket.t+schemas.Millis(bucket.fill) <= now {
+			bucket = tokens{} // recorded long ago: full again
+		}
+	}
+	if s.flags&flagUnits != l.units || (s.flags&flagBucket != 0) != (bucket.parts > 0) || !s.fits(now+1) || ringed && !t.room(s, cost) {
 		st := t.open(s)
 		for u := range unitCount {
 			if l.units&(1<<u) == 0 {
@@ -259,12 +299,14 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 				st.from[u], st.count[u] = t.from(l, u, now), 0
 			}
 		}
-		st.units = l.units
+		st.units, st.bucket = l.units, bucket
 		if ringed {
 			st.insert(at, cost)
 			ringed = false
 		}
 		t.build(s, st, now)
+	} else if bucket.parts > 0 {
+		t.keep(s, bucket)
 	}
 	if ringed {
 		t.insert(s, at, cost)
@@ -336,5 +378,5 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 
 func (res *Result) reset() {
 	*res = Result{Charges: res.Charges[:0], Returned: res.Returned[:0], Missing: res.Missing[:0],
-		Refused: res.Refused[:0], Remaining: res.Remaining[:0]}
+		Refused: res.Refused[:0], Observed: res.Observed[:0], Remaining: res.Remaining[:0]}
 }

@@ -517,8 +517,10 @@ func TestCompileErrors(t *testing.T) {
 		"ten million": {func(l *schemas.Limit) { l.Allow[0].N = 10_000_000 }, ErrTooLarge, "10000000/60s"},
 		"zone":        {func(l *schemas.Limit) { l.Timezone = "Mars/Olympus" }, ErrZone, "Mars/Olympus"},
 		"local zone":  {func(l *schemas.Limit) { l.Timezone = "Local" }, ErrZone, "Local"},
-		"observe":     {func(l *schemas.Limit) { l.Mode = schemas.ModeObserve }, ErrNotInForce, "observe"},
-		"bucket":      {func(l *schemas.Limit) { l.Allow = windows(t, "bucket 10 refill 1/s") }, ErrNotInForce, "bucket"},
+		"mode":        {func(l *schemas.Limit) { l.Mode = "maybe" }, nil, "maybe"},
+		"two buckets": {func(l *schemas.Limit) { l.Allow = windows(t, "bucket 10 refill 1/s", "bucket 20 refill 1/m") }, ErrBuckets, "bucket 20 refill 1/m"},
+		"fine bucket": {func(l *schemas.Limit) { l.Allow = windows(t, "bucket 1 refill 1/s"); l.Allow[0].RefillEvery = 1 << 43 }, nil, "finely"},
+		"slow bucket": {func(l *schemas.Limit) { l.Allow = windows(t, "bucket 1 refill 1/s"); l.Allow[0].RefillEvery = 1 << 33 }, nil, "31d"},
 		"wide":        {func(l *schemas.Limit) { l.Per = []string{"tenant"} }, ErrNotInForce, "tenant"},
 		"global":      {func(l *schemas.Limit) { l.Per = nil }, ErrNotInForce, "without recipient"},
 		"unknown per": {func(l *schemas.Limit) { l.Per = []string{"recipient", "moon"} }, nil, "moon"},
@@ -527,8 +529,8 @@ func TestCompileErrors(t *testing.T) {
 		"n of 0":      {func(l *schemas.Limit) { l.Allow[0].N = 0 }, nil, "at least 1"},
 		"32 days":     {func(l *schemas.Limit) { l.Allow[0].Length = 32 * 24 * time.Hour }, nil, "31d"},
 		"bucket override": {func(l *schemas.Limit) {
-			l.Overrides = []schemas.Override{{To: "+1", Allow: windows(t, "bucket 1 refill 1/s")}}
-		}, ErrNotInForce, "bucket"},
+			l.Overrides = []schemas.Override{{To: "+1", Allow: windows(t, "bucket 1 refill 1/s", "bucket 2 refill 2/s")}}
+		}, ErrBuckets, "bucket"},
 	} {
 		l := ok()
 		test.change(&l)

@@ -12,12 +12,13 @@ import (
 )
 
 // A ledger record's key is the first 16 bytes of SHA-256(limit, 0, scope). Its
-// value, version 1:
+// value, version 1, or 2 if it has a bucket:
 //
-//	'L' 1                     what it is, and its version
-//	flags                     calendar units, a bit each; bit 7: costs follow
+//	'L' 1|2                   what it is, and its version
+//	flags                     calendar units, a bit each; bit 4: a bucket; bit 7: costs follow
 //	limit       uint32        FNV-1a of the limit's name, little endian
 //	per unit:   from, count   uvarint
+//	bucket:     t, fill, level, parts   uvarint, with bit 4: as in tokens
 //	places      uvarint       how many
 //	per place:  time          uvarint: the first in Unix ms, then from the one before
 //	            cost          uvarint, with bit 7
@@ -36,6 +37,8 @@ var (
 const (
 	ledgerMagic    = 'L'
 	ledgerVersion  = 1
+	ledgerBuckets  = 2 // the version of records with a bucket
+	ledgerBucket   = 1 << 4
 	ledgerWeighted = 1 << 7
 	ledgerSmallest = 2 + 1 + 4 + 1 + 4
 )
@@ -117,12 +120,21 @@ func appendRecord(b []byte, key [16]byte, st *standing) []byte {
 	if weighted {
 		flags |= ledgerWeighted
 	}
-	b = append(b, ledgerMagic, ledgerVersion, flags)
+	version := byte(ledgerVersion)
+	if st.bucket.parts > 0 {
+		version, flags = ledgerBuckets, flags|ledgerBucket
+	}
+	b = append(b, ledgerMagic, version, flags)
 	b = binary.LittleEndian.AppendUint32(b, st.limit)
 	for u := range unitCount {
 		if flags&(1<<u) != 0 {
 			b = binary.AppendUvarint(b, uint64(st.from[u]))
 			b = binary.AppendUvarint(b, uint64(st.count[u]))
+		}
+	}
+	if st.bucket.parts > 0 {
+		for _, v := range [...]int64{int64(st.bucket.t), st.bucket.fill, st.bucket.level, st.bucket.parts} {
+			b = binary.AppendUvarint(b, uint64(v))
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(st.times)))
@@ -144,7 +156,7 @@ func recordSum(key [16]byte, body []byte) uint32 {
 // readRecord reads value into st, whose memory it uses again, and returns the
 // latest moment in it: the time of the latest place, or the start of a counter.
 func readRecord(st *standing, key [16]byte, value []byte) (newest schemas.Millis, err error) {
-	if len(value) < 2 || value[0] != ledgerMagic || value[1] != ledgerVersion {
+	if len(value) < 2 || value[0] != ledgerMagic || value[1] != ledgerVersion && value[1] != ledgerBuckets {
 		return 0, ErrForeign
 	}
 	if len(value) < ledgerSmallest {
@@ -155,7 +167,7 @@ func readRecord(st *standing, key [16]byte, value []byte) (newest schemas.Millis
 		return 0, ErrTorn
 	}
 	flags := body[2]
-	if flags&^(flagUnits|ledgerWeighted) != 0 {
+	if flags&^(flagUnits|ledgerBucket|ledgerWeighted) != 0 || (flags&ledgerBucket != 0) != (value[1] == ledgerBuckets) {
 		return 0, ErrForeign
 	}
 	*st = standing{limit: binary.LittleEndian.Uint32(body[3:]), units: flags & flagUnits, times: st.times[:0], costs: st.costs[:0]}
@@ -175,6 +187,16 @@ func readRecord(st *standing, key [16]byte, value []byte) (newest schemas.Millis
 			st.count[u] = uint32(number(1<<32 - 1))
 			newest = max(newest, st.from[u])
 		}
+	}
+	if flags&ledgerBucket != 0 {
+		st.bucket = tokens{
+			t: schemas.Millis(number(uint64(maxTime))), fill: int64(number(maxFill)),
+			level: int64(number(maxLevel - 1)), parts: int64(number(maxParts - 1)),
+		}
+		if st.bucket.t == 0 || st.bucket.parts == 0 {
+			return 0, ErrTorn
+		}
+		newest = max(newest, st.bucket.t)
 	}
 	n := number(uint64(len(in)))
 	last := schemas.Millis(0)

@@ -13,6 +13,9 @@ import (
 // record returns the one record of a slot with rolling and calendar places.
 func record(t testing.TB, segments int64) (key [16]byte, value []byte) {
 	l := schemas.Limit{Name: "verify", Per: []string{"recipient"}, Allow: windows(t, "3000/1h", "5000/calendar-day", "90/calendar-month"), Count: schemas.CountSegments}
+	if segments == 2 {
+		l.Allow = append(l.Allow, windows(t, "bucket 3000 refill 1.001/m")...)
+	}
 	r, table := rulesOf(t, l), NewTable()
 	for i := range schemas.Millis(20) {
 		if !table.Decide(r, &Subject{Recipient: "+8613800000000", Segments: segments}, nil, 1_790_000_000_000+i*i).OK {
@@ -24,7 +27,7 @@ func record(t testing.TB, segments int64) (key [16]byte, value []byte) {
 }
 
 func TestLoadRefusesWhatIsNotWhole(t *testing.T) {
-	for _, segments := range []int64{1, 4} {
+	for _, segments := range []int64{1, 2, 4} { // 2 has a bucket
 		key, good := record(t, segments)
 		if err := NewTable().Load(key, good); err != nil {
 			t.Fatal(err)
@@ -47,7 +50,7 @@ func TestLoadRefusesWhatIsNotWhole(t *testing.T) {
 		if err := NewTable().Load(key, append(slices.Clone(good), 0)); !errors.Is(err, ErrTorn) {
 			t.Errorf("with a byte more: %v", err)
 		}
-		for _, foreign := range []string{"{", `{"limit":"verify"}`, "L\x02rest of it all"} {
+		for _, foreign := range []string{"{", `{"limit":"verify"}`, "L\x03rest of it all"} {
 			if err := NewTable().Load(key, []byte(foreign)); !errors.Is(err, ErrForeign) {
 				t.Errorf("%q: %v", foreign, err)
 			}
@@ -100,13 +103,14 @@ func TestDirtyReportsEachKeyOnce(t *testing.T) {
 // Whatever Load takes, the table writes back as it was, and decides on without
 // a panic.
 func FuzzLoad(f *testing.F) {
-	for _, segments := range []int64{1, 4} {
+	for _, segments := range []int64{1, 2, 4} {
 		key, value := record(f, segments)
 		f.Add(key[:], value[:len(value)-4])
 	}
 	f.Add([]byte("0123456789abcdef"), []byte("L\x01\x00abcd\x01\x05"))
 	f.Add([]byte("0123456789abcdef"), []byte("L\x01\x81abcd\x05\x05\x01\x05\x05"))
-	r := rulesOf(f, perRecipient(f, "verify", "5/60s", "5/calendar-day", "3/calendar-hour"))
+	f.Add([]byte("0123456789abcdef"), []byte("L\x02\x10abcd\x05\x05\x05\x05\x00"))
+	r := rulesOf(f, perRecipient(f, "verify", "5/60s", "5/calendar-day", "3/calendar-hour", "bucket 7 refill 3/m"))
 	f.Fuzz(func(t *testing.T, k, body []byte) {
 		var key [16]byte
 		copy(key[:], k)

@@ -2,6 +2,8 @@ package limit
 
 import (
 	"fmt"
+	"maps"
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 // scopes apart and finds the starts of calendar periods in its own slow way.
 type oracle struct {
 	places []oraclePlace
+	drawn  map[string]oracleDraw // by limit and who: the latest
 	starts map[string]int64
 }
 
@@ -23,15 +26,24 @@ type oraclePlace struct {
 	gone              bool
 }
 
+// oracleDraw is what the last place left in a bucket.
+type oracleDraw struct {
+	t, full int64    // full: the millisecond in which it will be full
+	left    *big.Rat // tokens; nil if that place was taken without a bucket
+	every   int64
+}
+
 type oracleLimit struct {
 	schemas.Limit
 	zone  *time.Location
 	since map[string]schemas.Millis
 }
 
-func newOracle() *oracle { return &oracle{starts: map[string]int64{}} }
+func newOracle() *oracle { return &oracle{starts: map[string]int64{}, drawn: map[string]oracleDraw{}} }
 
-func (o *oracle) clone() *oracle { return &oracle{places: slices.Clone(o.places), starts: o.starts} }
+func (o *oracle) clone() *oracle {
+	return &oracle{places: slices.Clone(o.places), starts: o.starts, drawn: maps.Clone(o.drawn)}
+}
 
 func oracleLimits(p *schemas.Policy, since map[string]map[string]schemas.Millis) []oracleLimit {
 	var out []oracleLimit
@@ -115,6 +127,9 @@ func oracleWindows(l *oracleLimit, s *Subject) []schemas.Window {
 // sees reports whether window w counts a place of time p at t.
 func (o *oracle) sees(l *oracleLimit, w schemas.Window, p, t int64) bool {
 	since := int64(l.since[oracleUnit(w)])
+	if w.Kind == schemas.WindowBucket {
+		return false
+	}
 	if p > t || p <= since {
 		return false
 	}
@@ -128,8 +143,56 @@ func oracleUnit(w schemas.Window) string {
 	if w.Kind == schemas.WindowCalendar {
 		return "calendar-" + w.Unit
 	}
+	if w.Kind == schemas.WindowBucket {
+		return "bucket refill " + strings.Split(w.String(), " refill ")[1]
+	}
 	return w.String()[strings.IndexByte(w.String(), '/')+1:]
 }
+
+// level returns the tokens in a bucket.
+func (o *oracle) level(l *oracleLimit, w schemas.Window, who string, t int64) *big.Rat {
+	full := big.NewRat(w.N, 1)
+	d := o.drawn[l.Name+"|"+who]
+	if d.left == nil || d.t <= int64(l.since[oracleUnit(w)]) || d.full <= int64(l.since["bucket"]) {
+		return full
+	}
+	left := new(big.Rat).Set(d.left)
+	if d.every != w.RefillEvery { // to whole parts of the new token
+		left.Mul(left, big.NewRat(w.RefillEvery, 1))
+		left = new(big.Rat).SetFrac(new(big.Int).Quo(left.Num(), left.Denom()), big.NewInt(w.RefillEvery))
+	}
+	left.Add(left, new(big.Rat).Mul(big.NewRat(t-d.t, 1), big.NewRat(w.RefillTokens, w.RefillEvery)))
+	if left.Cmp(full) > 0 {
+		return full
+	}
+	return left
+}
+
+// draw takes from the subject's bucket, if it has one.
+func (o *oracle) draw(l *oracleLimit, s *Subject, t int64) {
+	who := oracleWho(l, s)
+	var d oracleDraw
+	for _, w := range oracleWindows(l, s) {
+		if w.Kind != schemas.WindowBucket {
+			continue
+		}
+		d = oracleDraw{t: t, left: o.level(l, w, who, t), every: w.RefillEvery}
+		d.left = new(big.Rat).Sub(d.left, big.NewRat(oracleCost(l, s), 1))
+		for d.full = t; ; d.full++ { // by looking
+			gained := new(big.Rat).Mul(big.NewRat(d.full-t, 1), big.NewRat(w.RefillTokens, w.RefillEvery))
+			missing := new(big.Rat).Sub(big.NewRat(w.N, 1), gained.Add(gained, d.left))
+			if missing.Sign() <= 0 {
+				break
+			}
+			if f, _ := missing.Float64(); f > 1.5*float64(w.RefillTokens)/float64(w.RefillEvery) { // still far
+				d.full += int64(f*float64(w.RefillEvery)/float64(w.RefillTokens)) - 1
+			}
+		}
+	}
+	o.drawn[l.Name+"|"+who] = d
+}
+
+func floorRat(r *big.Rat) int64 { return new(big.Int).Quo(r.Num(), r.Denom()).Int64() }
 
 // start finds where a calendar period began by looking at the local clock
 // minute after minute (days and months: quarter after quarter).
@@ -173,8 +236,9 @@ func (o *oracle) start(unit string, zone *time.Location, t int64) int64 {
 }
 
 // passes says whether a message of s passes at t, if the places for which
-// without is true did not stand. It returns the windows that are full.
-func (o *oracle) passes(limits []oracleLimit, s *Subject, without func(i int) bool, t int64) (full []string, counts map[string]int64) {
+// without is true did not stand. It returns the windows that are full, and
+// those of limits that only observe.
+func (o *oracle) passes(limits []oracleLimit, s *Subject, without func(i int) bool, t int64) (full, observed []string, counts map[string]int64) {
 	counts = map[string]int64{}
 	for i := range limits {
 		l := &limits[i]
@@ -189,14 +253,21 @@ func (o *oracle) passes(limits []oracleLimit, s *Subject, without func(i int) bo
 					n += p.cost
 				}
 			}
+			if w.Kind == schemas.WindowBucket {
+				n = w.N - floorRat(o.level(l, w, oracleWho(l, s), t))
+			}
 			name := l.Name + " " + w.String()
 			counts[name] = n
 			if n+oracleCost(l, s) > w.N {
-				full = append(full, name)
+				if l.Mode == schemas.ModeObserve {
+					observed = append(observed, name)
+				} else {
+					full = append(full, name)
+				}
 			}
 		}
 	}
-	return full, counts
+	return full, observed, counts
 }
 
 func oracleCost(l *oracleLimit, s *Subject) int64 {

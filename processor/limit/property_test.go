@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,9 @@ type world struct {
 	oracleBefore *oracle
 	heldBefore   [][]schemas.Charge
 
-	admitted, refused, returned, restored, never, rolledBack int
+	retry int64 // the latest retry-at
+
+	admitted, refused, returned, restored, never, rolledBack, observed, drawn int
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -57,16 +60,33 @@ var (
 
 func (w *world) window() schemas.Window {
 	n := pick[int64](w.rng, 1, 1, 2, 3, 5, 10, 24)
-	if w.rng.IntN(3) == 0 {
+	switch w.rng.IntN(6) {
+	case 0:
+		return w.bucket(n)
+	case 1, 2:
 		return schemas.Window{Kind: schemas.WindowCalendar, N: n, Unit: pick(w.rng, "minute", "hour", "day", "day", "month")}
 	}
 	return schemas.Window{Kind: schemas.WindowRolling, N: n, Length: pick(w.rng, testLengths...)}
 }
 
+var testRefills = []string{"1/s", "0.5/s", "1/d", "3/m", "1.001/m", "1/7s", "10/h", "30/s", "7/1ms", "0.999/h"}
+
+func (w *world) bucket(n int64) schemas.Window {
+	b, err := schemas.ParseWindow(fmt.Sprintf("bucket %d refill %s", n, pick(w.rng, testRefills...)))
+	if err != nil {
+		w.fail("%v", err)
+	}
+	return b
+}
+
 func (w *world) windows() []schemas.Window {
 	var out []schemas.Window
 	for range 1 + w.rng.IntN(3) {
-		out = append(out, w.window())
+		next := w.window()
+		if next.Kind == schemas.WindowBucket && slices.ContainsFunc(out, func(o schemas.Window) bool { return o.Kind == next.Kind }) {
+			continue // a limit has one
+		}
+		out = append(out, next)
 	}
 	return out
 }
@@ -92,8 +112,11 @@ func (w *world) limit(name string) schemas.Limit {
 	if w.rng.IntN(2) == 0 {
 		l.Overrides = []schemas.Override{{To: "+8613800000000", Allow: w.windows()}}
 	}
-	if w.rng.IntN(10) == 0 {
+	switch w.rng.IntN(10) {
+	case 0:
 		l.Mode = schemas.ModeOff
+	case 1, 2, 3:
+		l.Mode = schemas.ModeObserve
 	}
 	return l
 }
@@ -111,7 +134,12 @@ func (w *world) revise() {
 			next.Limits[i] = w.limit(name)
 		default:
 			l := &next.Limits[i]
-			switch w.rng.IntN(5) {
+			switch w.rng.IntN(8) {
+			case 5:
+				l.Mode = pick(w.rng, schemas.ModeEnforce, schemas.ModeObserve, schemas.ModeObserve, schemas.ModeOff)
+			case 6, 7: // another refill, or a first bucket
+				l.Allow = slices.DeleteFunc(slices.Clone(l.Allow), func(o schemas.Window) bool { return o.Kind == schemas.WindowBucket })
+				l.Allow = append(l.Allow, w.bucket(pick[int64](w.rng, 1, 2, 5, 24)))
 			case 0:
 				l.Allow = w.windows()
 			case 1:
@@ -149,7 +177,11 @@ func (w *world) subject() *Subject {
 }
 
 func (w *world) tick() {
-	switch w.rng.IntN(14) {
+	switch w.rng.IntN(16) {
+	case 14, 15: // to the latest retry-at, or one before
+		if at := w.retry - w.rng.Int64N(2); at > w.now && at < w.now+2*60*60_000 {
+			w.now = at
+		}
 	case 0, 1, 2, 3:
 	case 4, 5, 6:
 		w.now += w.rng.Int64N(3)
@@ -198,7 +230,7 @@ func (w *world) decide() {
 		}
 	}
 	without := func(j int) bool { return moved[j] }
-	full, counts := w.oracle.passes(w.limits, s, without, w.now)
+	full, observed, counts := w.oracle.passes(w.limits, s, without, w.now)
 	if res.OK != (len(full) == 0) {
 		w.fail("passed: %v, but full are %v", res.OK, full)
 	}
@@ -213,6 +245,17 @@ func (w *world) decide() {
 	if !slices.Equal(evidence, full) {
 		w.fail("evidence %v, full are %v", evidence, full)
 	}
+	evidence = nil
+	for _, e := range res.Observed {
+		name := e.Limit + " " + e.Window
+		evidence = append(evidence, name)
+		if e.Count != counts[name] {
+			w.fail("observed %s: counted %d, there are %d", name, e.Count, counts[name])
+		}
+	}
+	if !slices.Equal(evidence, observed) {
+		w.fail("observed %v, full are %v", evidence, observed)
+	}
 	if !res.OK {
 		w.refused++
 		if len(res.Charges)+len(res.Returned)+len(res.Missing) > 0 {
@@ -225,10 +268,11 @@ func (w *world) decide() {
 			}
 			return
 		}
-		if full, _ := w.oracle.passes(w.limits, s, without, int64(res.RetryAt)-1); len(full) == 0 || int64(res.RetryAt) <= w.now {
+		w.retry = int64(res.RetryAt)
+		if full, _, _ := w.oracle.passes(w.limits, s, without, int64(res.RetryAt)-1); len(full) == 0 || int64(res.RetryAt) <= w.now {
 			w.fail("retry-at %d is late", res.RetryAt)
 		}
-		if full, _ := w.oracle.passes(w.limits, s, without, int64(res.RetryAt)); len(full) > 0 {
+		if full, _, _ := w.oracle.passes(w.limits, s, without, int64(res.RetryAt)); len(full) > 0 {
 			w.fail("at retry-at %d still full: %v", res.RetryAt, full)
 		}
 		return
@@ -237,6 +281,27 @@ func (w *world) decide() {
 	w.checkReturned(old, stands, res.Returned, res.Missing)
 	for j := range moved {
 		w.oracle.places[j].gone = true
+	}
+	var takes, took []string
+	for i := range w.limits {
+		l := &w.limits[i]
+		if !oracleMatches(l, s) {
+			continue
+		}
+		if slices.ContainsFunc(observed, func(name string) bool { return strings.HasPrefix(name, l.Name+" ") }) {
+			w.observed++
+			continue
+		}
+		takes = append(takes, l.Name)
+		if w.oracle.draw(l, s, w.now); w.oracle.drawn[l.Name+"|"+oracleWho(l, s)].left != nil {
+			w.drawn++
+		}
+	}
+	for _, c := range res.Charges {
+		took = append(took, c.Limit)
+	}
+	if !slices.Equal(takes, took) {
+		w.fail("took places in %v, not %v", took, takes)
 	}
 	for i, c := range res.Charges {
 		var l *oracleLimit
@@ -261,7 +326,7 @@ func (w *world) decide() {
 	} else {
 		w.held = append(w.held, res.Charges)
 	}
-	_, counts = w.oracle.passes(w.limits, s, func(int) bool { return false }, w.now)
+	_, _, counts = w.oracle.passes(w.limits, s, func(int) bool { return false }, w.now)
 	k := 0
 	for _, m := range res.Remaining {
 		k++
@@ -278,7 +343,7 @@ func (w *world) impossible(s *Subject) bool {
 	for i := range w.limits {
 		l := &w.limits[i]
 		for _, x := range oracleWindows(l, s) {
-			if oracleMatches(l, s) && oracleCost(l, s) > x.N {
+			if l.Mode != schemas.ModeObserve && oracleMatches(l, s) && oracleCost(l, s) > x.N {
 				return true
 			}
 		}
@@ -289,7 +354,14 @@ func (w *world) impossible(s *Subject) bool {
 func (w *world) movable(c schemas.Charge) bool {
 	for i := range w.limits {
 		if w.limits[i].Name == c.Limit {
-			return w.limits[i].Count != schemas.CountAttempt
+			l := &w.limits[i]
+			only := true // buckets
+			for _, x := range append([]schemas.Override{{Allow: l.Allow}}, l.Overrides...) {
+				for _, y := range x.Allow {
+					only = only && y.Kind == schemas.WindowBucket
+				}
+			}
+			return l.Count != schemas.CountAttempt && !only
 		}
 	}
 	return true
@@ -444,7 +516,7 @@ var begins = []string{
 }
 
 func TestTableAgainstOracle(t *testing.T) {
-	var admitted, refused, returned, restored, never, rolledBack int
+	var admitted, refused, returned, restored, never, rolledBack, observed, drawn int
 	runs := 300
 	if testing.Short() {
 		runs = 40
@@ -488,10 +560,13 @@ func TestTableAgainstOracle(t *testing.T) {
 			restored += w.restored
 			never += w.never
 			rolledBack += w.rolledBack
+			observed += w.observed
+			drawn += w.drawn
 		})
 	}
-	t.Logf("admitted %d, refused %d (%d for ever), given back %d, rolled back %d, restored %d", admitted, refused, never, returned, rolledBack, restored)
-	if min(admitted, refused, never, returned, rolledBack, restored) == 0 {
+	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, rolled back %d, restored %d",
+		admitted, observed, drawn, refused, never, returned, rolledBack, restored)
+	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn) == 0 {
 		t.Error("a kind of move never happened: the test shows nothing")
 	}
 }

@@ -25,6 +25,7 @@ const maxNamed = 100
 var (
 	ErrNotInForce = errors.New("not yet in force")                                                           // valid policy that this package cannot decide yet
 	ErrTooLarge   = errors.New("a rolling limit is at most 100000: use a calendar window, or a shorter one") // n beyond MaxRolling
+	ErrBuckets    = errors.New("a limit has one bucket: write another limit for the second")
 	ErrZone       = errors.New("no such time zone: write an IANA name, such as Asia/Shanghai")
 )
 
@@ -46,14 +47,17 @@ type rule struct {
 	windows   []window
 	overrides map[string][]window
 	zone      *time.Location
+	observe   bool // refuses nobody
 	attempts  bool // every attempt keeps its place
 	segments  bool
 
 	// Of the windows and every override together, since an override may end
 	// at the next revision and its recipient then has the limit's own windows.
 	rolling  []window
-	units    uint8 // calendar units, a bit each
-	named    uint8 // those of them whose places are kept: n is at most maxNamed
+	buckets  []window
+	changed  schemas.Millis // when the numbers of a bucket last changed
+	units    uint8          // calendar units, a bit each
+	named    uint8          // those of them whose places are kept: n is at most maxNamed
 	calSince [unitCount]schemas.Millis
 }
 
@@ -61,7 +65,9 @@ type window struct {
 	calendar bool
 	unit     uint8 // calendar
 	n        int64
-	length   schemas.Millis // rolling
+	length   schemas.Millis // rolling; of a bucket, until it is full from empty
+	parts    int64          // bucket: of a token; 0 is no bucket
+	refill   int64          // bucket: parts every millisecond
 	since    schemas.Millis
 	text     string
 }
@@ -95,11 +101,13 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 }
 
 func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
-	c := rule{name: l.Name, hash: nameHash(l.Name), match: l.Match, zone: time.UTC}
+	c := rule{name: l.Name, hash: nameHash(l.Name), match: l.Match, zone: time.UTC, changed: since[sinceBuckets]}
 	switch l.Mode {
 	case "", schemas.ModeEnforce:
+	case schemas.ModeObserve:
+		c.observe = true
 	default:
-		return c, fmt.Errorf("mode %s: %w", l.Mode, ErrNotInForce)
+		return c, fmt.Errorf("mode %q: no such mode", l.Mode)
 	}
 	switch l.Count {
 	case "", schemas.CountMessage:
@@ -178,8 +186,21 @@ func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.M
 				c.named |= 1 << unit
 			}
 			c.calSince[unit] = w.since
+		case schemas.WindowBucket:
+			if a.RefillTokens < 1 || a.RefillEvery < 1 || a.RefillEvery >= maxParts || a.N > maxLevel/max(a.RefillEvery, a.RefillTokens) {
+				return nil, fmt.Errorf("%s: a bucket cannot be counted so finely", w.text)
+			}
+			w.parts, w.refill = a.RefillEvery, a.RefillTokens
+			w.length = w.wait(w.n * w.parts)
+			if w.length > schemas.Millis(schemas.MaxWindow.Milliseconds()) {
+				return nil, fmt.Errorf("%s: a bucket is full after 31d at most", w.text)
+			}
+			if bucketOf(out) != nil {
+				return nil, fmt.Errorf("%s: %w", w.text, ErrBuckets)
+			}
+			c.buckets = append(c.buckets, w)
 		default:
-			return nil, fmt.Errorf("%s: %w", w.text, ErrNotInForce)
+			return nil, fmt.Errorf("%s: no such window", w.text)
 		}
 		out = append(out, w)
 	}
@@ -187,10 +208,11 @@ func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.M
 }
 
 // Returnable reports whether a place can be given back, or moved by a retry:
-// not in a limit that counts attempts.
+// not in a limit that counts attempts, nor in one that has only buckets, of
+// which nothing ever comes back.
 func (r *Rules) Returnable(c schemas.Charge) bool {
 	l := r.byName[c.Limit]
-	return l == nil || !l.attempts
+	return l == nil || !l.attempts && (len(l.buckets) == 0 || len(l.rolling) > 0 || l.units != 0)
 }
 
 // applies reports whether a message takes places in the limit.

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -11,7 +12,10 @@ import (
 // from the rules before it. A window keeps its moment where the limit keeps its
 // match, per, exempt and count and, for a calendar window, its zone: then the
 // same messages took the same places. A new rolling window takes over the
-// moment of one at least as long, whose places were all kept. Every other
+// moment of one at least as long, whose places were all kept, and a bucket that
+// of the one whose numbers it changes: its level stays. Beside the moment of each
+// bucket, since when it has been there, "bucket" has the one since when all the
+// limit's have had their numbers. Every other
 // window begins at t, and so does all of a limit that was off. Limits that next
 // lacks or turns off drop out.
 //
@@ -37,6 +41,12 @@ func NextSince(prev *schemas.Policy, prevSince map[string]map[string]schemas.Mil
 				moments[w.UnitKey()] = min(m, t)
 			}
 		}
+		if hasBucket(l) {
+			moments[sinceBuckets] = t
+			if m, ok := prevSince[l.Name][sinceBuckets]; ok && kept && sameBuckets(before, l) {
+				moments[sinceBuckets] = min(m, t)
+			}
+		}
 		out[l.Name] = moments
 	}
 	return out
@@ -48,7 +58,8 @@ func complete(l *schemas.Limit, since map[string]schemas.Millis, w schemas.Windo
 	found := false
 	for _, o := range allWindows(l) {
 		covers := o.UnitKey() == w.UnitKey() ||
-			o.Kind == schemas.WindowRolling && w.Kind == schemas.WindowRolling && o.Length >= w.Length
+			o.Kind == schemas.WindowRolling && w.Kind == schemas.WindowRolling && o.Length >= w.Length ||
+			o.Kind == schemas.WindowBucket && w.Kind == schemas.WindowBucket
 		m, known := since[o.UnitKey()]
 		if covers && known && (!found || m < best) {
 			best, found = m, true
@@ -119,4 +130,33 @@ func zoneName(l *schemas.Limit) string {
 		return time.UTC.String()
 	}
 	return l.Timezone
+}
+
+// sinceBuckets is where a limit's since has the moment at which the numbers of
+// its buckets last changed.
+const sinceBuckets = "bucket"
+
+func hasBucket(l *schemas.Limit) bool {
+	return slices.ContainsFunc(allWindows(l), func(w schemas.Window) bool { return w.Kind == schemas.WindowBucket })
+}
+
+// sameBuckets reports whether every recipient has the same bucket in a and b.
+func sameBuckets(a, b *schemas.Limit) bool {
+	buckets := func(l *schemas.Limit) map[string]schemas.Window {
+		all := map[string]schemas.Window{}
+		own := func(to string, list []schemas.Window) {
+			all[to] = schemas.Window{} // an override without a bucket is something else than no override
+			for _, w := range list {
+				if w.Kind == schemas.WindowBucket {
+					all[to] = w
+				}
+			}
+		}
+		own("", l.Allow)
+		for _, o := range l.Overrides {
+			own(o.To, o.Allow)
+		}
+		return all
+	}
+	return maps.Equal(buckets(a), buckets(b))
 }

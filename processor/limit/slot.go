@@ -18,11 +18,11 @@ import (
 // What is older than keep by then is beyond every window, and dropped.
 //
 // The words w hold the counters, two each (from, count), in the order of the
-// units, then the places: one word each, or two (time, cost) once a place of
+// units, then the five words of a bucket, then the places: one word each, or two (time, cost) once a place of
 // the slot has cost other than 1. When that does not fit, the places move to a
 // block of the arena: w[0] is the block's number and w[1] the number of places,
-// the counters follow, and the block has its number of dead words, those, and
-// the places.
+// the counters follow, and the block has its number of dead words, the bucket,
+// the dead words, and the places.
 type slot struct {
 	key   [2]uint64
 	limit uint32 // nameHash of the limit: whose windows may still see this
@@ -40,6 +40,7 @@ const (
 	flagUsed     = 1 << 4
 	flagDirty    = 1 << 5 // its state before the open transaction is in the undo log
 	flagWeighted = 1 << 6
+	flagBucket   = 1 << 7
 
 	baseShift = 30
 	day       = 24 * 60 * 60 * 1000
@@ -56,12 +57,13 @@ const (
 // the ledger and read back. Only what does not change the layout is done on the
 // slot itself.
 type standing struct {
-	limit uint32
-	units uint8
-	from  [unitCount]schemas.Millis
-	count [unitCount]uint32
-	times []schemas.Millis // oldest first
-	costs []uint32         // beside times
+	limit  uint32
+	units  uint8
+	from   [unitCount]schemas.Millis
+	count  [unitCount]uint32
+	bucket tokens
+	times  []schemas.Millis // oldest first
+	costs  []uint32         // beside times
 }
 
 func (s *slot) used() bool  { return s.flags&flagUsed != 0 }
@@ -72,6 +74,17 @@ func (s *slot) stride() int {
 		return 2
 	}
 	return 1
+}
+
+// inline returns how many words are left for places in a slot with flags.
+func inline(flags uint8) int { return inlineWords - 2*bits.OnesCount8(flags&flagUnits) - held(flags) }
+
+// held returns how many words the bucket takes.
+func held(flags uint8) int {
+	if flags&flagBucket != 0 {
+		return bucketWords
+	}
+	return 0
 }
 
 func (s *slot) origin() schemas.Millis { return schemas.Millis(s.base) << baseShift }
@@ -108,7 +121,7 @@ func (s *slot) setPlaces(n int) {
 }
 
 func (s *slot) empty() bool {
-	if s.places() > 0 {
+	if s.places() > 0 || s.flags&flagBucket != 0 {
 		return false
 	}
 	for u := range unitCount {
@@ -124,9 +137,9 @@ func (t *Table) ring(s *slot) []uint32 {
 	n := s.places() * s.stride()
 	if s.size >= spilled {
 		b := t.blocks.at(s.size-spilled, s.w[0])
-		return b[1+b[0]:][:n]
+		return b[1+held(s.flags)+int(b[0]):][:n]
 	}
-	return s.w[2*bits.OnesCount8(s.flags&flagUnits):][:n]
+	return s.w[inlineWords-inline(s.flags):][:n]
 }
 
 // after returns the index of the first place later than at.
@@ -229,18 +242,19 @@ func (t *Table) room(s *slot, cost uint32) bool {
 	}
 	need := (s.places() + 1) * stride
 	if s.size < spilled {
-		return need <= inlineWords-2*bits.OnesCount8(s.flags&flagUnits)
+		return need <= inline(s.flags)
 	}
 	b := t.blocks.at(s.size-spilled, s.w[0])
-	if need <= inlineWords-2*unitCount {
+	if need <= min(inlineWords-2*unitCount, inline(s.flags)) {
 		return false // it has shrunk: back into the slot
 	}
-	if 1+int(b[0])+need <= len(b) {
+	head := 1 + held(s.flags)
+	if head+int(b[0])+need <= len(b) {
 		return true
 	}
-	if 4*need <= 3*len(b) { // enough of it is dead: slide back
+	if head+need <= len(b) && 4*need <= 3*len(b) { // enough of it is dead: slide back
 		n := s.places() * stride
-		copy(b[1:], b[1+b[0]:][:n])
+		copy(b[head:], b[head+int(b[0]):][:n])
 		b[0] = 0
 		return true
 	}
@@ -250,7 +264,7 @@ func (t *Table) room(s *slot, cost uint32) bool {
 // open lays a slot open, in memory that the next call uses again.
 func (t *Table) open(s *slot) *standing {
 	st := &t.laid
-	*st = standing{limit: s.limit, units: s.flags & flagUnits, times: st.times[:0], costs: st.costs[:0]}
+	*st = standing{limit: s.limit, units: s.flags & flagUnits, bucket: t.tokens(s), times: st.times[:0], costs: st.costs[:0]}
 	for u := range unitCount {
 		if i, ok := s.counter(u); ok {
 			st.from[u] = s.origin() + schemas.Millis(s.w[i])
@@ -296,8 +310,14 @@ func (t *Table) build(s *slot, st *standing, now schemas.Millis) {
 			st.from[u] = origin
 		}
 	}
+	if st.bucket.t < origin { // full since long ago
+		st.bucket = tokens{}
+	}
 	stride := 1
 	s.flags = s.flags&(flagUsed|flagDirty) | st.units
+	if st.bucket.parts > 0 {
+		s.flags |= flagBucket
+	}
 	for _, c := range st.costs {
 		if c != 1 {
 			stride = 2
@@ -307,12 +327,11 @@ func (t *Table) build(s *slot, st *standing, now schemas.Millis) {
 	}
 	s.limit, s.base, s.w = st.limit, uint16(base), [inlineWords]uint32{}
 	n := len(st.times)
-	inlineRoom := inlineWords - 2*bits.OnesCount8(st.units)
-	if n*stride <= inlineRoom {
+	if n*stride <= inline(s.flags) {
 		s.size = uint8(n)
 	} else {
 		// A quarter stays free, so that a block is not built anew for each place.
-		class := classFor(1 + (n+n/3)*stride)
+		class := classFor(1 + held(s.flags) + (n+n/3)*stride)
 		s.size = spilled + class
 		s.w[0] = t.blocks.take(class)
 		s.w[1] = uint32(n)
@@ -322,6 +341,9 @@ func (t *Table) build(s *slot, st *standing, now schemas.Millis) {
 		if i, ok := s.counter(u); ok {
 			s.w[i], s.w[i+1] = uint32(st.from[u]-origin), st.count[u]
 		}
+	}
+	if st.bucket.parts > 0 {
+		t.keep(s, st.bucket)
 	}
 	ring := t.ring(s)
 	for i := range st.times {

@@ -38,7 +38,7 @@ func (t *Table) visible(r *Rules, s *slot, now schemas.Millis) bool {
 	if l == nil {
 		return false
 	}
-	if t.after(s, t.unseen(l, now)) < s.places() {
+	if t.after(s, t.unseen(l, now)) < s.places() || l.refills(t.tokens(s), now) {
 		return true
 	}
 	for u := range unitCount {
