@@ -245,7 +245,6 @@ func TestBadInput(t *testing.T) {
 		{"as large as Kafka takes", string(make([]byte, 999_000)), "rejected", "too_large"},
 		{"class nobody declared", `{"channel":"sms","to":"+8613800000002","class":"nobody","body":"x"}`, "queued", ""},
 		{"expired", `{"channel":"sms","to":"+8613800000003","body":"x","expires_at":"2020-01-01T00:00:00Z"}`, "expired", "expired"},
-		{"an action not in force", `{"action":"suppress","to":"+8613800000003"}`, "rejected", "not_yet_in_force"},
 		{"first of an id", `{"id":"` + id(1) + `","channel":"sms","to":"+8613800000004","body":"x"}`, "queued", ""},
 		{"first of a key", `{"idempotency_key":"k","channel":"sms","to":"+8613800000005","body":"x"}`, "queued", ""},
 		{"key again", `{"idempotency_key":"k","channel":"sms","to":"+86 138 0000 0005","body":"x"}`, "duplicate", "duplicate"},

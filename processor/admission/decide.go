@@ -2,6 +2,7 @@ package admission
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/processor/recipient"
@@ -83,29 +84,32 @@ func (p *partition) decide(in *input) (outcome, error) {
 		return p.reject(m, err), nil
 	}
 	m.req = *req
+	m.req.ID = strings.ToLower(m.req.ID) // one spelling (RFC 9562), so that a cancel finds it
 	m.describe(p.cur.pol)
 	if in.readmit {
+		if req.Action != schemas.ActionSend && in.env.Reason != schemas.ReadmitForward {
+			return p.foreign(in), nil
+		}
 		m.to = trusted(req.Channel, in.env.Key)
 		if schemas.PartitionOf(m.to.Key, p.env.partitions) != p.num {
 			return outcome{}, errMisrouted
 		}
 	} else {
-		if m.env.ID = req.ID; m.env.ID == "" {
+		// The id of a cancel is another's: nothing that becomes of the request
+		// itself may stand under it.
+		named := m.req.ID != "" && (req.Action == schemas.ActionSend || req.Action == schemas.ActionRecord)
+		if m.env.ID = m.req.ID; !named {
 			m.env.ID = schemas.DerivedID(in.source, in.appended, req.To)
 		}
 		m.event.MessageID = m.env.ID
 		if err := req.Validate(p.cur.meta.T); err != nil {
 			return p.reject(m, err), nil
 		}
-		if req.Action != schemas.ActionSend {
-			return p.reject(m, &refusal{"not_yet_in_force", "the action " + string(req.Action) + " is not yet in force"}), nil
-		}
-		tenant, _ := p.cur.pol.Tenant(m.req.Tenant)
-		m.to, err = recipient.Canonical(req.Channel, req.To, tenant.DefaultRegion)
+		m.to, err = addressee(&m.req, p.cur.pol)
 		if err != nil {
 			return p.reject(m, err), nil
 		}
-		if req.ID == "" {
+		if !named {
 			m.env.ID = schemas.DerivedID(in.source, in.appended, m.to.Key)
 		}
 		m.env.Key = m.to.Key
@@ -114,6 +118,14 @@ func (p *partition) decide(in *input) (outcome, error) {
 		}
 	}
 	m.event.MessageID, m.event.To = m.env.ID, m.to.Key
+	if req.Action != schemas.ActionSend {
+		return p.act(m), nil
+	}
+	if in.readmit && in.env.Reason != schemas.ReadmitForward {
+		if o, ended := p.returned(m); ended {
+			return o, nil
+		}
+	}
 	if m.env.Attempt > 0 || in.env.Reason == schemas.ReadmitStale {
 		return p.again(m), nil
 	}
@@ -146,6 +158,10 @@ func (p *partition) read(in *input) *message {
 
 // describe fills in what the request and its class say.
 func (m *message) describe(pol *schemas.Policy) {
+	if scoped(m.req.Action) {
+		m.event.Tenant, m.event.Channel, m.event.Class, m.event.To = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.To
+		return
+	}
 	if m.req.Tenant == "" {
 		m.req.Tenant = schemas.DefaultTenant
 	}

@@ -18,6 +18,12 @@ func (p *partition) first(m *message) outcome {
 		if o, known := p.recognise(m); known {
 			return o
 		}
+		if o, known := p.waits(m); known {
+			return o
+		}
+	}
+	if s, v, is := p.refused(m); is {
+		return p.end(m, s, v, string(s))
 	}
 	if p.cur.meta.T >= m.env.ExpiresAt {
 		return p.end(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
@@ -59,6 +65,9 @@ func (p *partition) first(m *message) outcome {
 // decision went stale. Its place is removed and taken anew in one step; while
 // it is refused it keeps the old one.
 func (p *partition) again(m *message) outcome {
+	if s, v, is := p.refused(m); is {
+		return p.endAgain(m, s, v, string(s))
+	}
 	if p.cur.meta.T >= m.env.ExpiresAt {
 		return p.endAgain(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
 	}
@@ -120,6 +129,16 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 		old, ok := p.seen.find(k, p.cur.meta.T)
 		if !ok {
 			continue
+		}
+		if old.id != id {
+			// This id ends here as a duplicate, and if its record comes again
+			// it must not end again.
+			own := newSeenKey('i', m.req.Tenant, m.to.Key, m.env.ID)
+			if first, again := p.seen.find(own, p.cur.meta.T); again {
+				old = first
+			} else {
+				p.seen.remember(seenRecord{key: own, entry: entry, t: p.cur.meta.T})
+			}
 		}
 		reused := old.content != entry.content
 		m.event.DuplicateOf = old.id.String()
@@ -233,6 +252,7 @@ func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, que
 func (p *partition) park(m *message, s schemas.Status, reason string, due schemas.Millis, why string) outcome {
 	m.event.Status, m.event.Reason, m.event.RetryAt = s, why, due
 	m.event.Decision = p.stamp(schemas.VerdictDefer, &m.source)
+	p.wait(m)
 	env := m.env
 	env.Reason, env.DueAt, env.Return = reason, due, p.env.names.Readmit()
 	return outcome{event: m.event, send: []send{{
@@ -272,6 +292,9 @@ func (p *partition) endAgain(m *message, s schemas.Status, v schemas.Verdict, wh
 func (p *partition) reject(m *message, err error) outcome {
 	m.event.Error = err.Error()
 	o := p.end(m, schemas.StatusRejected, schemas.VerdictReject, reasonOf(err))
+	if m.req.Action != schemas.ActionSend { // an action is no message, and has no end
+		o.event.Kind, o.event.Status = schemas.KindDecision, ""
+	}
 	o.send = append(o.send, p.deadLetter(m, o.event.Reason, o.event.Error))
 	return o
 }

@@ -19,6 +19,7 @@ type bench struct {
 	p      *partition
 	now    schemas.Millis
 	offset int64
+	log    ledgerLog // what the partition wrote
 }
 
 const lifePolicy = `
@@ -54,7 +55,7 @@ func (b *bench) apply(revision int64, text string) {
 	if _, err := b.p.switchTo(&schemas.Revision{Revision: revision, Policy: doc.Policy}); err != nil {
 		b.t.Fatal(err)
 	}
-	b.p.commit()
+	b.commit()
 	b.now = b.p.base.meta.T // the marker moved it on by one
 }
 
@@ -75,7 +76,7 @@ func (b *bench) decide(in *input) outcome {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.p.commit()
+	b.commit()
 	if d := o.event.Decision; d == nil || d.Seq != seq+1 || d.Revision != b.p.base.meta.Marker.Revision || d.T < b.now || *d.Input != in.source {
 		b.t.Fatalf("decision %+v after seq %d", d, seq)
 	}

@@ -8,8 +8,12 @@ import (
 )
 
 // metaKey is the ledger's key of a partition's meta record. Slots have keys of
-// 16 bytes.
-const metaKey = "meta"
+// 16 bytes; other records a letter for their kind, and 16 bytes after it.
+const (
+	metaKey         = "meta"
+	suppressionKind = 's'
+	waitingKind     = 'w'
+)
 
 // metaVersion is the encoding of the ledger as a whole. A reader refuses what
 // it does not know.

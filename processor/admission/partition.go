@@ -15,6 +15,11 @@ type partition struct {
 	env     environment
 	table   *limit.Table
 	seen    *seen
+	cancels *seen // of messages that were not waiting here
+
+	suppressed *suppressions // recipients that opted out
+	waiting    *waiting      // messages in the delay topics, which a cancel ends at once
+
 	base    standing // as committed
 	cur     standing // as the open transaction has it
 	open    bool
@@ -30,7 +35,7 @@ type standing struct {
 }
 
 func newPartition(num int32, env environment) (*partition, error) {
-	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cursors: make(map[cursorKey]cursor)}
+	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), cursors: make(map[cursorKey]cursor)}
 	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion}
 	return p, p.adopt(&schemas.Revision{})
 }
@@ -61,6 +66,9 @@ func (p *partition) commit() {
 	p.base = p.cur
 	p.table.Commit()
 	p.seen.commit(p.cur.meta.T)
+	p.cancels.commit(p.cur.meta.T)
+	p.suppressed.commit()
+	p.waiting.commit()
 }
 
 func (p *partition) rollback() {
@@ -68,6 +76,37 @@ func (p *partition) rollback() {
 	p.cur = p.base
 	p.table.Rollback()
 	p.seen.rollback()
+	p.cancels.rollback()
+	p.suppressed.rollback()
+	p.waiting.rollback()
+}
+
+// changes calls ledger and seen with every record that the open transaction
+// must write, the meta record last. A nil value is a tombstone. Keys and values
+// are theirs to keep.
+func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecord)) error {
+	p.table.Dirty(func(key [16]byte, value []byte) { ledger(key[:], value) })
+	keyed := func(kind byte) func(stateKey, []byte) {
+		return func(k stateKey, value []byte) { ledger(append([]byte{kind}, k[:]...), value) }
+	}
+	if err := p.suppressed.dirty(keyed(suppressionKind)); err != nil {
+		return err
+	}
+	if err := p.waiting.dirty(keyed(waitingKind)); err != nil {
+		return err
+	}
+	for _, r := range p.seen.overlay {
+		seen(&r)
+	}
+	for _, r := range p.cancels.overlay {
+		seen(&r)
+	}
+	b, err := p.cur.meta.encode()
+	if err != nil {
+		return err
+	}
+	ledger([]byte(metaKey), b)
+	return nil
 }
 
 // advance moves the partition's time to now, or to the broker's where that is

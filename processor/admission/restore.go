@@ -96,7 +96,7 @@ func (s *stage) restore(ctx context.Context, parts map[int32]*partition, which [
 			if err != nil {
 				return stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))
 			}
-			p.seen.load(rec)
+			p.loadSeen(rec)
 			return nil
 		}
 		last[r.Partition] = max(last[r.Partition], schemas.MillisOf(r.Timestamp))
@@ -129,6 +129,15 @@ func (s *stage) restore(ctx context.Context, parts map[int32]*partition, which [
 	return nil
 }
 
+// loadSeen takes one record of weir.seen.
+func (p *partition) loadSeen(r seenRecord) {
+	if r.cancel() {
+		p.cancels.load(r)
+	} else {
+		p.seen.load(r)
+	}
+}
+
 // load takes one record of the ledger; later ones win.
 func (p *partition) load(key, value []byte) error {
 	if string(key) == metaKey {
@@ -139,8 +148,13 @@ func (p *partition) load(key, value []byte) error {
 		p.base.meta = *m
 		return nil
 	}
-	if len(key) != 16 {
-		return fmt.Errorf("ledger key of %d bytes is foreign", len(key))
+	switch {
+	case len(key) == 16:
+		return p.table.Load([16]byte(key), value)
+	case len(key) == 17 && key[0] == suppressionKind:
+		return p.suppressed.load(stateKey(key[1:]), value)
+	case len(key) == 17 && key[0] == waitingKind:
+		return p.waiting.load(stateKey(key[1:]), value)
 	}
-	return p.table.Load([16]byte(key), value)
+	return fmt.Errorf("ledger key of %d bytes is foreign", len(key))
 }

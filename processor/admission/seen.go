@@ -21,7 +21,8 @@ const (
 // choose keys, so the hash must not be one in which they can find collisions.
 type seenKey [16]byte
 
-// seenEntry is the first message under a key.
+// seenEntry is the first message under a key. An early cancel is an entry too:
+// of the id that it cancels, without content, in a table of its own.
 type seenEntry struct {
 	id      uuid.UUID
 	content [16]byte
@@ -72,6 +73,9 @@ func (s *seen) find(k seenKey, t schemas.Millis) (seenEntry, bool) {
 	return seenEntry{}, false
 }
 
+// none reports whether nothing at all is remembered.
+func (s *seen) none() bool { return len(s.buckets) == 0 && len(s.overlay) == 0 }
+
 func (s *seen) remember(r seenRecord) { s.overlay[r.key] = r }
 
 // commit makes the overlay permanent and drops the buckets that are too old.
@@ -109,6 +113,9 @@ func (r *seenRecord) encode() []byte {
 	b = append(b, r.entry.content[:]...)
 	return binary.BigEndian.AppendUint64(b, uint64(r.t))
 }
+
+// cancel tells an early cancel: no message has a content hash of zeros.
+func (r *seenRecord) cancel() bool { return r.entry.content == [16]byte{} }
 
 func decodeSeen(b []byte) (seenRecord, error) {
 	var r seenRecord

@@ -171,18 +171,17 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
 // commits.
 func (s *stage) finish(tx *stream.Tx, p *partition) error {
 	p.table.Sweep(p.cur.rules, p.cur.meta.T, sweepSlots)
-	ledger, seen := s.env.names.Ledger(), s.env.names.Seen()
-	p.table.Dirty(func(key [16]byte, value []byte) {
-		tx.Produce(&kgo.Record{Topic: ledger, Partition: p.num, Key: key[:], Value: value})
-	})
-	for _, r := range p.seen.overlay {
-		tx.Produce(&kgo.Record{Topic: seen, Partition: p.num, Key: r.key[:], Value: r.encode()})
-	}
-	b, err := p.cur.meta.encode()
-	if err != nil {
+	ledger, known := s.env.names.Ledger(), s.env.names.Seen()
+	if err := p.changes(
+		func(key, value []byte) {
+			tx.Produce(&kgo.Record{Topic: ledger, Partition: p.num, Key: key, Value: value})
+		},
+		func(r *seenRecord) {
+			tx.Produce(&kgo.Record{Topic: known, Partition: p.num, Key: r.key[:], Value: r.encode()})
+		},
+	); err != nil {
 		return err
 	}
-	tx.Produce(&kgo.Record{Topic: ledger, Partition: p.num, Key: []byte(metaKey), Value: b})
 	tx.Stand(s.requests(p.num), stream.Position{Offset: p.cur.meta.Requests})
 	tx.Stand(s.readmit(p.num), stream.Position{Offset: p.cur.meta.Readmit})
 	return nil

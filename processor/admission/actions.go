@@ -1,0 +1,201 @@
+package admission
+
+import (
+	"cmp"
+	"strings"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Requests other than send. Each is one decision in the log and no message: the
+// one status that an action writes is the end of the message that it cancels.
+
+// What a decision on an action says beside its verdict.
+const (
+	reasonSuppress      = "suppress"
+	reasonUnsuppress    = "unsuppress"
+	reasonNotSuppressed = "not_suppressed"
+	reasonCancelled     = "cancelled"
+	reasonRemembered    = "remembered" // a cancel of a message that does not wait here
+	reasonRepeated      = "repeated"   // it changed nothing that was not so before
+)
+
+// act carries out an action in the partition that owns its recipient.
+func (p *partition) act(m *message) outcome {
+	switch m.req.Action {
+	case schemas.ActionSuppress:
+		return p.suppress(m)
+	case schemas.ActionUnsuppress:
+		return p.unsuppress(m)
+	case schemas.ActionCancel:
+		return p.cancel(m)
+	case schemas.ActionRecord:
+		return p.record(m)
+	case schemas.ActionSend:
+	}
+	return p.reject(m, &refusal{schemas.ReasonUnknownValue, "the action is none that Weir knows"}) // Validate lets no other pass
+}
+
+func (p *partition) suppress(m *message) outcome {
+	added, err := p.suppressed.add(m.to.Key, scopeOf(&m.req), p.cur.meta.T)
+	switch {
+	case err != nil:
+		return p.reject(m, err)
+	case !added:
+		return p.note(m, schemas.VerdictNothing, reasonRepeated)
+	}
+	return p.note(m, schemas.VerdictSuppress, reasonSuppress)
+}
+
+// unsuppress takes back one suppression, in exactly the scope in which it was
+// made: what a recipient refused elsewhere stays refused.
+func (p *partition) unsuppress(m *message) outcome {
+	if !p.suppressed.remove(m.to.Key, scopeOf(&m.req)) {
+		return p.note(m, schemas.VerdictNothing, reasonNotSuppressed)
+	}
+	return p.note(m, schemas.VerdictSuppress, reasonUnsuppress)
+}
+
+// cancel ends a waiting message at once. Any other is out of admission's sight:
+// not here yet, on its way through a lane, or long ended. That one is cancelled
+// if it comes through admission within a day.
+func (p *partition) cancel(m *message) outcome {
+	m.event.MessageID = m.req.ID
+	k := waitKey(m.req.Tenant, m.to.Key, m.req.ID)
+	if w, waits := p.waiting.find(k); waits {
+		if w.Cancelled {
+			return p.note(m, schemas.VerdictNothing, reasonCancelled)
+		}
+		p.waiting.put(k, waiter{Origin: w.Origin, AcceptedAt: w.AcceptedAt, Cancelled: true})
+		return p.endWaiting(m, &w)
+	}
+	id, err := uuid.Parse(m.req.ID)
+	if err != nil { // Validate accepts no other ids
+		return p.reject(m, &refusal{schemas.ReasonBadID, "the id is no UUID"})
+	}
+	early := cancelKey(m.req.Tenant, m.to.Key, m.req.ID)
+	if _, known := p.cancels.find(early, p.cur.meta.T); known {
+		return p.note(m, schemas.VerdictNothing, reasonRepeated)
+	}
+	p.cancels.remember(seenRecord{key: early, entry: seenEntry{id: id}, t: p.cur.meta.T})
+	return p.note(m, schemas.VerdictCancel, reasonRemembered)
+}
+
+// endWaiting ends a message whose record is in the delay topics.
+func (p *partition) endWaiting(m *message, w *waiter) outcome {
+	origin := w.Origin
+	ended := &message{input: m.input, env: schemas.Envelope{Place: w.Place, Taint: w.Taint}, event: schemas.Event{
+		Kind: schemas.KindStatus, MessageID: m.req.ID, To: m.to.Key, Tenant: m.req.Tenant,
+		Channel: w.Channel, Class: w.Class, Template: w.Template, Provider: w.Provider,
+		At: p.cur.meta.T, Attempt: w.Attempt, AcceptedAt: w.AcceptedAt, RedriveOf: w.RedriveOf, Source: &origin,
+	}}
+	return p.endAgain(ended, schemas.StatusCancelled, schemas.VerdictCancel, reasonCancelled)
+}
+
+// record takes the places of a message that was sent elsewhere. A repeat of its
+// id or key takes none.
+func (p *partition) record(m *message) outcome {
+	m.env.Provider, m.event.Provider = m.req.Provider, m.req.Provider
+	if o, known := p.recognise(m); known {
+		o.event.Kind, o.event.Status = schemas.KindDecision, ""
+		return o
+	}
+	o := p.note(m, schemas.VerdictRecord, "")
+	o.event.Decision.Charges = p.table.Record(p.cur.rules, m.subject(), m.req.At, p.cur.meta.T)
+	return o
+}
+
+// note is an outcome that is no message's status.
+func (p *partition) note(m *message, v schemas.Verdict, why string) outcome {
+	m.event.Kind, m.event.Status, m.event.Reason = schemas.KindDecision, "", why
+	m.event.Decision = p.stamp(v, &m.source)
+	return outcome{event: m.event}
+}
+
+// refused says whether a message may not go on, whatever the limits say: its
+// sender took it back, or its recipient opted out.
+func (p *partition) refused(m *message) (schemas.Status, schemas.Verdict, bool) {
+	if !p.cancels.none() {
+		if _, ok := p.cancels.find(cancelKey(m.req.Tenant, m.to.Key, m.env.ID), p.cur.meta.T); ok {
+			return schemas.StatusCancelled, schemas.VerdictCancel, true
+		}
+	}
+	if p.suppressed.covers(m.to.Key, scopeOf(&m.req)) {
+		return schemas.StatusSuppressed, schemas.VerdictSuppress, true
+	}
+	return "", "", false
+}
+
+// wait remembers a message that goes to the delay topics.
+func (p *partition) wait(m *message) {
+	p.waiting.put(waitKey(m.req.Tenant, m.to.Key, m.env.ID), waiter{
+		Channel: string(m.req.Channel), Class: m.req.Class, Template: m.req.Template, Provider: m.event.Provider,
+		Origin: m.env.Origin, AcceptedAt: m.env.AcceptedAt, Attempt: m.env.Attempt,
+		Taint: m.env.Taint, Place: m.env.Place, RedriveOf: m.env.RedriveOf,
+	})
+}
+
+// returned takes a message that came back out of the waiting set. One that was
+// cancelled meanwhile has had its end.
+func (p *partition) returned(m *message) (outcome, bool) {
+	if p.waiting.none() {
+		return outcome{}, false
+	}
+	k := waitKey(m.req.Tenant, m.to.Key, m.env.ID)
+	w, ok := p.waiting.find(k)
+	if !ok {
+		return outcome{}, false // a retry: a lane let it wait
+	}
+	p.waiting.remove(k)
+	if !w.Cancelled {
+		return outcome{}, false
+	}
+	return p.note(m, schemas.VerdictNothing, reasonCancelled), true
+}
+
+// waits tells a repeat of an id whose message waits here, maybe longer than ids
+// are remembered.
+func (p *partition) waits(m *message) (outcome, bool) {
+	if m.req.ID == "" || p.waiting.none() {
+		return outcome{}, false
+	}
+	if _, ok := p.waiting.find(waitKey(m.req.Tenant, m.to.Key, m.env.ID)); !ok {
+		return outcome{}, false
+	}
+	m.event.DuplicateOf = m.env.ID
+	return p.note(m, schemas.VerdictDuplicate, reasonRepeated), true
+}
+
+// cancelKey is the key of a remembered cancel in weir.seen.
+func cancelKey(tenant, to, id string) seenKey { return newSeenKey('c', tenant, to, id) }
+
+// scoped reports whether an action's tenant and class, where it gives them,
+// narrow what it covers, and are every one where it does not.
+func scoped(a schemas.Action) bool {
+	return a == schemas.ActionSuppress || a == schemas.ActionUnsuppress
+}
+
+// addressee returns whom a request is for. An action may leave out the channel;
+// then the recipient's form tells: a URL, an address with @, a number, or else a
+// token. A token without a letter needs its channel.
+func addressee(q *schemas.Request, pol *schemas.Policy) (recipient.Recipient, error) {
+	channel := q.Channel
+	if channel == "" {
+		switch {
+		case strings.Contains(q.To, "://"):
+			channel = schemas.ChannelWebhook
+		case strings.Contains(q.To, "@"):
+			channel = schemas.ChannelEmail
+		case strings.ContainsFunc(q.To, unicode.IsLetter):
+			channel = schemas.ChannelPush
+		default:
+			channel = schemas.ChannelSMS
+		}
+	}
+	tenant, _ := pol.Tenant(cmp.Or(q.Tenant, schemas.DefaultTenant))
+	return recipient.Canonical(channel, q.To, tenant.DefaultRegion)
+}
