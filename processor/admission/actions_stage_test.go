@@ -1,0 +1,184 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+const actionID = "0b6f0e7e-0000-4000-8000-000000000001"
+
+// decision reads until a decision that is no status and no forward or marker
+// was seen, and returns it with all events.
+func (w *world) decision() (last *schemas.Event, events []*schemas.Event) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
+	defer cancel()
+	for last == nil {
+		fetches := w.cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			w.t.Fatalf("saw no decision: %s", text(events))
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			e, err := schemas.DecodeEvent(r.Value)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			events = append(events, e)
+			if v := e.Decision.Verdict; e.Kind == schemas.KindDecision && v != schemas.VerdictForward && v != schemas.VerdictMarker {
+				last = e
+			}
+		})
+	}
+	return last, events
+}
+
+// elsewhere is a partition that does not own the recipient.
+func elsewhere(to string) int32 { return (schemas.PartitionOf(to, partitions) + 1) % partitions }
+
+// TestActionsOutliveTheirOwner: suppressions, waiting messages and early
+// cancels are restored by a new owner; actions find their owner from any
+// partition.
+func TestActionsOutliveTheirOwner(t *testing.T) {
+	w := newWorld(t)
+	const to, other = "+8613800000000", "+8613800000001"
+	var log []*schemas.Event
+	slot := 0
+	stop := w.admit("0")
+	restart := func() {
+		stop()
+		slot++
+		stop = w.admit(fmt.Sprint(slot))
+	}
+	action := func(value string, want schemas.Verdict, reason string) {
+		t.Helper()
+		w.request(elsewhere(to), "%s", value)
+		e, events := w.decision()
+		log = append(log, events...)
+		if e.Decision.Verdict != want || e.Reason != reason {
+			t.Fatalf("%s: %s %s, want %s %s", value, e.Decision.Verdict, e.Reason, want, reason)
+		}
+	}
+	message := func(want schemas.Status, format string, args ...any) *schemas.Event {
+		t.Helper()
+		w.request(elsewhere(to), format, args...)
+		events := w.statuses(1)
+		log = append(log, events...)
+		e := lastStatus(events)
+		if e.Status != want {
+			t.Fatalf("got %s %s, want %s", e.Status, e.Reason, want)
+		}
+		return e
+	}
+	scheduled := message(schemas.StatusScheduled, `{"id":%q,"channel":"sms","to":%q,"class":"verify","body":"x","send_at":%q}`, actionID, other, schemas.MillisOf(time.Now().Add(time.Hour)))
+	action(`{"action":"suppress","to":"138 0000 0000","class":"verify"}`, schemas.VerdictSuppress, "suppress")
+	action(`{"action":"cancel","id":"0b6f0e7e-0000-4000-8000-000000000002","to":"`+other+`"}`, schemas.VerdictCancel, "remembered")
+	action(fmt.Sprintf(`{"action":"record","channel":"sms","to":%q,"class":"verify","at":%q}`, other, schemas.MillisOf(time.Now())), schemas.VerdictRecord, "")
+	restart()
+	action(`{"action":"suppress","to":"+8613800000000","class":"verify"}`, schemas.VerdictNothing, "repeated")
+	message(schemas.StatusSuppressed, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`)
+	message(schemas.StatusCancelled, `{"id":"0b6f0e7e-0000-4000-8000-000000000002","channel":"sms","to":"+8613800000001","class":"verify","body":"x"}`)
+	message(schemas.StatusLimited, `{"channel":"sms","to":"+8613800000001","class":"verify","body":"x"}`) // by the record
+	if e := message(schemas.StatusCancelled, `{"action":"cancel","id":%q,"to":%q}`, actionID, other); e.MessageID != scheduled.MessageID || *e.Source != *scheduled.Source {
+		t.Errorf("ended %+v", e)
+	}
+	action(`{"action":"unsuppress","to":"+8613800000000","class":"verify"}`, schemas.VerdictSuppress, "unsuppress")
+	restart()
+	action(fmt.Sprintf(`{"action":"cancel","id":%q,"to":%q}`, actionID, other), schemas.VerdictNothing, "cancelled")
+	message(schemas.StatusQueued, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`)
+	dense(t, log)
+}
+
+// TestCancelledComesBack: the record of a cancelled message returns from its
+// delay and is nothing but a decision.
+func TestCancelledComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.admit("0")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- delay.Run(ctx, delay.Config{
+			Stream: stream.Config{Brokers: w.seeds, TransactionalID: "delay-0", SessionTimeout: 6 * time.Second},
+			Names:  w.names, Partitions: partitions, DelayPartitions: partitions,
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("delay: %v", err)
+		}
+	})
+	w.request(0, `{"id":%q,"channel":"sms","to":"+8613800000000","class":"verify","body":"x","send_at":%q}`, actionID, schemas.MillisOf(time.Now().Add(time.Second)))
+	w.request(0, `{"action":"cancel","id":%q,"to":"+8613800000000"}`, actionID)
+	events := w.statuses(2)
+	if e := lastStatus(events); e.Status != schemas.StatusCancelled || e.MessageID != actionID {
+		t.Fatalf("not cancelled: %s", text(events))
+	}
+	e, more := w.decision()
+	if e.Decision.Verdict != schemas.VerdictNothing || e.Reason != "cancelled" || e.MessageID != actionID || e.Decision.Input.Topic != w.names.Readmit() {
+		t.Errorf("came back as %s", text(more))
+	}
+	dense(t, append(events, more...))
+}
+
+// TestAbortedActionsLeaveNothing: an action in a transaction that the broker
+// refused is carried out once, when it is decided anew.
+func TestAbortedActionsLeaveNothing(t *testing.T) {
+	w := newWorld(t)
+	var refused atomic.Int32
+	w.broker.ControlKey(int16(kmsg.TxnOffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if refused.Add(1) > 2 {
+			return nil, nil, false
+		}
+		w.broker.KeepControl()
+		in := req.(*kmsg.TxnOffsetCommitRequest)
+		resp := in.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+		for _, t := range in.Topics {
+			rt := kmsg.NewTxnOffsetCommitResponseTopic()
+			rt.Topic, rt.TopicID = t.Topic, t.TopicID
+			for _, p := range t.Partitions {
+				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+	const to = "+8613800000000"
+	p := schemas.PartitionOf(to, partitions)
+	w.request(p, `{"id":%q,"channel":"sms","to":%q,"class":"verify","body":"x","send_at":%q}`, actionID, to, schemas.MillisOf(time.Now().Add(time.Hour)))
+	w.request(p, `{"action":"cancel","id":%q,"to":%q}`, actionID, to)
+	w.request(p, `{"action":"suppress","to":%q}`, to)
+	w.request(p, `{"channel":"sms","to":%q,"class":"verify","body":"x"}`, to)
+	w.admit("0")
+	events := w.statuses(3)
+	for s, n := range map[schemas.Status]int{schemas.StatusScheduled: 1, schemas.StatusCancelled: 1, schemas.StatusSuppressed: 1} {
+		if len(only(events, s)) != n {
+			t.Fatalf("after two aborts: %s", text(events))
+		}
+	}
+	suppressed := 0
+	for _, e := range events {
+		if e.Kind == schemas.KindDecision && e.Decision.Verdict == schemas.VerdictSuppress {
+			suppressed++
+		}
+	}
+	if suppressed != 1 {
+		t.Errorf("%d suppressions: %s", suppressed, text(events))
+	}
+	dense(t, events)
+	if refused.Load() < 3 {
+		t.Fatalf("the broker saw %d commits: nothing was aborted", refused.Load())
+	}
+}
