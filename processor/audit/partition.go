@@ -240,7 +240,7 @@ func (p *partition) decision() error {
 		p.nothingReturned()
 	case schemas.VerdictRecord:
 		p.counts.Others += p.one()
-		p.cannotTell("records of messages sent elsewhere: this version does not judge them")
+		p.recorded(in)
 	default:
 		p.fault(KindTorn, "there is no verdict %q", d.Verdict)
 	}

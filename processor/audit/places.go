@@ -48,9 +48,16 @@ func (p *places) add(scope sum, t schemas.Millis, cost int64, message uint64, se
 		i = int32(len(p.arena))
 		p.arena = append(p.arena, place{})
 	}
-	head := p.heads[scope]
-	p.arena[i] = place{t, message, cost, head}
-	p.heads[scope] = i
+	before, next := int32(0), p.heads[scope]
+	for next != 0 && p.arena[next].t > t { // only a message sent elsewhere comes late
+		before, next = next, p.arena[next].next
+	}
+	p.arena[i] = place{t, message, cost, next}
+	if before == 0 {
+		p.heads[scope] = i
+	} else {
+		p.arena[before].next = i
+	}
 	for last := i; ; {
 		next := p.arena[last].next
 		if next == 0 {

@@ -191,6 +191,51 @@ func (p *partition) refused(in *kgo.Record, env *schemas.Envelope) {
 	}
 }
 
+// recorded judges the places of a message that was sent elsewhere: one in each
+// matching limit, at its own time, whether or not there was room.
+func (p *partition) recorded(in *kgo.Record) {
+	e, d := p.e, p.e.Decision
+	p.nothingReturned()
+	if p.revision < 0 {
+		p.cannotTell("decisions under a revision that is not known")
+		return
+	}
+	s, sure := p.subject(in)
+	req := p.request(in)
+	if !sure || req == nil {
+		p.cannotTell("messages sent elsewhere whose request is gone")
+		return
+	}
+	if e.To != "" && schemas.PartitionOf(e.To, p.partitions) != p.num {
+		p.fault(KindCharges, "places taken by a partition that does not own the recipient")
+	}
+	at := max(min(req.At, d.T), 1)
+	charges := slices.Clone(d.Charges)
+	for _, l := range p.matching(s) {
+		i := slices.IndexFunc(charges, func(c schemas.Charge) bool { return c.Limit == l.Name })
+		if i < 0 {
+			p.fault(KindCharges, "no place in %s, which matches", l.Name)
+			continue
+		}
+		c := charges[i]
+		charges = slices.Delete(charges, i, i+1)
+		scope := l.scope(s)
+		if c.Scope != scope || c.T != at || c.Cost != l.cost(s) {
+			p.fault(KindCharges, "the place in %s stands at %s and costs %d; it should stand at %s and cost %d, in the scope of this message", l.Name, c.T, c.Cost, at, l.cost(s))
+		}
+		if seen := d.T - l.reach; at >= seen {
+			p.counts.Places += p.one()
+			p.places.add(sumOf(l.Name, scope), at, l.cost(s), p.key[0], seen)
+		}
+	}
+	for _, c := range charges {
+		if l := p.rules.byName[c.Limit]; l != nil && l.opaque != "" {
+			continue
+		}
+		p.fault(KindCharges, "a place in %s, which does not match", c.Limit)
+	}
+}
+
 // evidence holds what a refusal says to the recount: every full window, and
 // nothing else, with its count, its oldest place, its start and its since.
 func (p *partition) evidence(full []room) {
@@ -309,6 +354,9 @@ func (p *partition) giveBack(in *kgo.Record, env *schemas.Envelope) {
 // the message holds.
 func (p *partition) ownReturns(in *kgo.Record, env *schemas.Envelope) {
 	d := p.e.Decision
+	if env != nil && env.ID != p.e.MessageID {
+		env = nil // a cancel ends a message that is somewhere else
+	}
 	p.learn(in, env)
 	m := p.messages[p.key]
 	if len(d.Returned) == 0 && len(d.Missing) == 0 && (env == nil || len(env.Place) == 0) {
