@@ -30,6 +30,7 @@ type limit struct {
 	reach     schemas.Millis // how far back its windows can look
 	observe   bool
 	attempts  bool
+	keeps     bool   // gives no place back: it counts attempts, or has only buckets
 	opaque    string // why it is not judged
 	spans     map[string]span
 }
@@ -78,6 +79,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 				c.opaque = "the limit has a token bucket"
 			}
 		}
+		c.keeps = c.attempts || !slices.ContainsFunc(everyWindow(l), func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket })
 		r.country = r.country || len(l.Match.Country) > 0 || slices.Contains(l.Per, "country")
 		r.metadata = r.metadata || len(l.Match.Metadata) > 0 || slices.ContainsFunc(l.Per, func(d string) bool { return strings.HasPrefix(d, "metadata.") })
 		r.limits = append(r.limits, c)
@@ -255,7 +257,8 @@ func (l *limit) from(w *schemas.Window, t schemas.Millis) (from, end schemas.Mil
 // counts by, its exemptions and what it counts, a calendar window also its
 // zone, and where the window is not longer than one that was there. What goes
 // on is the moment from which the history is complete, the earliest there is.
-// Everything else begins at t.
+// A bucket goes on whatever its numbers become; beside it, "bucket" says since
+// when no recipient's have changed. Everything else begins at t.
 func sinceOf(prev *schemas.Policy, since map[string]map[string]schemas.Millis, next *schemas.Policy, t schemas.Millis) map[string]map[string]schemas.Millis {
 	before := make(map[string]*schemas.Limit)
 	for i := range prev.Limits {
@@ -277,7 +280,8 @@ func sinceOf(prev *schemas.Policy, since map[string]map[string]schemas.Millis, n
 				for _, o := range everyWindow(old) {
 					goesOn := w.UnitKey() == o.UnitKey() && w.Kind != schemas.WindowCalendar ||
 						w.UnitKey() == o.UnitKey() && zoneOf(old) == zoneOf(l) ||
-						w.Kind == schemas.WindowRolling && o.Kind == schemas.WindowRolling && w.Length <= o.Length
+						w.Kind == schemas.WindowRolling && o.Kind == schemas.WindowRolling && w.Length <= o.Length ||
+						w.Kind == schemas.WindowBucket && o.Kind == schemas.WindowBucket
 					if had, known := since[l.Name][o.UnitKey()]; goesOn && known {
 						moment = min(moment, had)
 					}
@@ -285,8 +289,34 @@ func sinceOf(prev *schemas.Policy, since map[string]map[string]schemas.Millis, n
 			}
 			all[l.Name][w.UnitKey()] = moment
 		}
+		if numbers := bucketNumbers(l); strings.Contains(numbers, "refill") {
+			moment := t
+			if had, known := since[l.Name]["bucket"]; known && old != nil && identity(old) == identity(l) && bucketNumbers(old) == numbers {
+				moment = min(t, had)
+			}
+			all[l.Name]["bucket"] = moment
+		}
 	}
 	return all
+}
+
+// bucketNumbers is every recipient's bucket in a limit, as text.
+func bucketNumbers(l *schemas.Limit) string {
+	lines := []string{bucketOf("", l.Allow)}
+	for _, o := range l.Overrides {
+		lines = append(lines, bucketOf(o.To, o.Allow))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func bucketOf(to string, allow []schemas.Window) string {
+	for _, w := range allow {
+		if w.Kind == schemas.WindowBucket {
+			to += " " + w.String()
+		}
+	}
+	return to
 }
 
 func zoneOf(l *schemas.Limit) string {

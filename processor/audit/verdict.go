@@ -412,7 +412,7 @@ func (p *partition) takeBack(in *kgo.Record, env *schemas.Envelope) {
 	}
 	var want, got []string
 	for i := range env.Place {
-		if l := p.rules.byName[env.Place[i].Limit]; l == nil || !l.attempts {
+		if l := p.rules.byName[env.Place[i].Limit]; l == nil || !l.keeps {
 			want = append(want, chargeText(&env.Place[i]))
 		}
 	}

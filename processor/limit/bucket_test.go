@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/weirhq/weir/schemas"
@@ -223,5 +224,75 @@ func TestObserve(t *testing.T) {
 	}
 	if left := table.Peek(r, one, now+60_001); left[1].Left != 4 {
 		t.Errorf("left %+v", left)
+	}
+}
+
+func TestNextSinceOfBuckets(t *testing.T) {
+	type moments = map[string]schemas.Millis
+	const a, b = "bucket refill 1/s", "bucket refill 2/s"
+	for _, test := range []struct {
+		name   string
+		change func(l *schemas.Limit)
+		want   moments
+	}{
+		{"nothing", func(*schemas.Limit) {}, moments{a: 5, "bucket": 7, "1h": 5}},
+		{"observe", func(l *schemas.Limit) { l.Mode = schemas.ModeObserve }, moments{a: 5, "bucket": 7, "1h": 5}},
+		{"n", func(l *schemas.Limit) { l.Allow = windows(t, "bucket 11 refill 1/s", "9/1h") }, moments{a: 5, "bucket": 9, "1h": 5}},
+		{"refill", func(l *schemas.Limit) { l.Allow = windows(t, "bucket 10 refill 2/s", "9/1h") }, moments{b: 5, "bucket": 9, "1h": 5}},
+		{"no bucket", func(l *schemas.Limit) { l.Allow = windows(t, "9/1h") }, moments{"1h": 5}},
+		{"an override without", func(l *schemas.Limit) {
+			l.Overrides = []schemas.Override{{To: "+1", Allow: windows(t, "9/1h")}}
+		}, moments{a: 5, "bucket": 9, "1h": 5}},
+		{"match", func(l *schemas.Limit) { l.Match.Class = []string{"x"} }, moments{a: 9, "bucket": 9, "1h": 9}},
+	} {
+		prev, next := perRecipient(t, "a", "bucket 10 refill 1/s", "9/1h"), perRecipient(t, "a", "bucket 10 refill 1/s", "9/1h")
+		test.change(&next)
+		got := NextSince(&schemas.Policy{Limits: []schemas.Limit{prev}}, map[string]moments{"a": {a: 5, "bucket": 7, "1h": 5}}, &schemas.Policy{Limits: []schemas.Limit{next}}, 9)
+		if !maps.Equal(got["a"], test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got["a"], test.want)
+		}
+	}
+}
+
+// What is swept under one revision must not be missed under the next: the sweep
+// also waits until the bucket is full by the numbers of its last place.
+func TestBucketSweptBetweenChanges(t *testing.T) {
+	begin := at(t, "2026-11-21T12:00:00Z")
+	policies := make([]*schemas.Policy, 3)
+	for i, allow := range []string{"bucket 10 refill 1/s", "bucket 10 refill 100/s", "bucket 10 refill 1/s"} {
+		policies[i] = &schemas.Policy{Limits: []schemas.Limit{perRecipient(t, "a", allow)}}
+	}
+	for _, sweep := range []bool{false, true} {
+		table := NewTable()
+		var prev *schemas.Policy
+		var since map[string]map[string]schemas.Millis
+		for i, p := range policies {
+			now := begin + schemas.Millis(i)*2000
+			since = NextSince(prev, since, p, now-1)
+			r, err := Compile(p, since)
+			if err != nil {
+				t.Fatal(err)
+			}
+			prev = p
+			switch i {
+			case 0:
+				for range 10 {
+					passes(t, table, r, now)
+				}
+				table.Commit()
+			case 1:
+				if left := table.Peek(r, one, now)[0].Left; left != 10 {
+					t.Errorf("fast: %d left", left)
+				}
+				if sweep {
+					table.Sweep(r, now, 4000)
+					table.Commit()
+				}
+			case 2:
+				if left := table.Peek(r, one, now)[0].Left; left != 4 {
+					t.Errorf("slow again, swept %v: %d left, want 4", sweep, left)
+				}
+			}
+		}
 	}
 }
