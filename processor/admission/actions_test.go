@@ -304,6 +304,31 @@ func TestCancelBeforeItsMessage(t *testing.T) {
 	})
 }
 
+// However an id was spelled, and in whatever encoding, a cancel finds it.
+func TestCancelOfAnIdInAnotherSpelling(t *testing.T) {
+	b := newBench(t)
+	value, err := schemas.RequestProto(&schemas.Request{ID: strings.ToUpper(someID), Channel: schemas.ChannelSMS, To: codeTo, Class: "code", Body: "x", SendAt: b.now + 3_600_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.p.begin()
+	b.p.advance(b.now)
+	o, err := b.p.decide(&input{value: value, appended: b.now, header: func(key string) (string, bool) {
+		if key != "content-type" {
+			return "", false
+		}
+		return "application/x-protobuf", true
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.commit()
+	b.want(o, "scheduled defer send_at > delay.1h")
+	if e := b.want(b.request(cancelSome), "cancelled cancel cancelled").event; e.MessageID != o.event.MessageID {
+		t.Errorf("ended %s, scheduled as %s", e.MessageID, o.event.MessageID)
+	}
+}
+
 func TestCancelIsForgottenAfterADay(t *testing.T) {
 	both(t, func(t *testing.T, again func(*bench)) {
 		b := newBench(t)

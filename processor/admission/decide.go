@@ -2,7 +2,6 @@ package admission
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/weirhq/weir/processor/recipient"
@@ -84,7 +83,6 @@ func (p *partition) decide(in *input) (outcome, error) {
 		return p.reject(m, err), nil
 	}
 	m.req = *req
-	m.req.ID = strings.ToLower(m.req.ID) // one spelling (RFC 9562), so that a cancel finds it
 	m.describe(p.cur.pol)
 	if in.readmit {
 		if req.Action != schemas.ActionSend && in.env.Reason != schemas.ReadmitForward {

@@ -3,15 +3,20 @@
 //
 // It reads weir.requests and weir.readmit, which are co-partitioned, and
 // writes, in one transaction: verdicts and decisions to weir.status, the
-// places taken to weir.ledger, known keys to weir.seen, admitted messages to
+// places taken, who opted out and who waits to weir.ledger, known keys and early
+// cancels to weir.seen, admitted messages to
 // their provider's dispatch topic, waiting ones to a delay topic, invalid ones
 // to weir.dlq, misrouted ones to weir.readmit of their owner.
 //
 // The rooms:
 //
 //	decide.go    one input, one decision: a function of the partition's state
+//	life.go      what becomes of a message, at first and when it comes back
+//	actions.go   requests other than send: suppress, unsuppress, cancel, record
 //	partition.go that state: places, known keys, sequence, time, revision
 //	seen.go      idempotency keys and client ids, in hourly buckets
+//	suppress.go  recipients that opted out
+//	waiting.go   messages in the delay topics, which a cancel ends at once
 //	meta.go      the meta record: what the ledger says of the partition as a whole
 //	restore.go   from the log back to state, with its checks
 //	stage.go     the transaction around it

@@ -22,7 +22,7 @@ func (l *live) act(seed uint64, n int) {
 	for i := range n {
 		to := fmt.Sprintf("+86138%08d", r.IntN(30))
 		if r.IntN(3) == 0 {
-			to = fmt.Sprintf("transient-1@e%d.example.com", r.IntN(10))
+			to = fmt.Sprintf("transient-1@e%d.example.com", r.IntN(20))
 		}
 		channel, extra := "sms", ""
 		if to[0] != '+' {
@@ -49,7 +49,7 @@ func (l *live) act(seed uint64, n int) {
 			value = fmt.Sprintf(`{"action":"cancel","id":%q,"to":%q}`, id(j), to)
 		default:
 			if k > 15 {
-				extra += fmt.Sprintf(`,"send_at":%q`, schemas.MillisOf(time.Now().Add(time.Duration(r.IntN(3000))*time.Millisecond)))
+				extra += fmt.Sprintf(`,"send_at":%q`, schemas.MillisOf(time.Now().Add(time.Duration(r.IntN(2000))*time.Millisecond)))
 			}
 			class := []string{"verify", "notice"}[r.IntN(2)]
 			ids[i] = to
@@ -67,11 +67,12 @@ func (l *live) act(seed uint64, n int) {
 func TestRealRunWithActionsIsProven(t *testing.T) {
 	l := newLive(t)
 	stop := l.start()
-	l.act(1, 400)
-	l.settled()
+	l.act(1, 250)
+	for l.audit().Checked.Admitted == 0 { // in the middle of it all
+	}
 	stop()
 	stop = l.start()
-	l.act(2, 400)
+	l.act(2, 250)
 	l.settled()
 	stop()
 	r := l.audit()
