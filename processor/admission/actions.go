@@ -104,6 +104,11 @@ func (p *partition) record(m *message) outcome {
 		o.event.Kind, o.event.Status = schemas.KindDecision, ""
 		return o
 	}
+	if m.req.Body != "" || m.req.Template != "" {
+		// For limits that count parts or content. Sent is sent: without a content
+		// that can be made it counts as one part of none.
+		_ = m.render(p.cur.pol)
+	}
 	o := p.note(m, schemas.VerdictRecord, "")
 	o.event.Decision.Charges = p.table.Record(p.cur.rules, m.subject(), m.req.At, p.cur.meta.T)
 	return o

@@ -64,6 +64,13 @@ func TestSegmentsAreCounted(t *testing.T) {
 	if o := b.want(b.request("%s", four), "limited refuse limited"); o.event.RetryAt != 0 || o.event.Decision.Evidence[0].Cost != 4 {
 		t.Errorf("%+v", o.event)
 	}
+	record := strings.Replace(two, `{`, `{"action":"record","at":"2026-11-21T09:00:00Z",`, 1)
+	for body, cost := range map[string]int64{record: 2, strings.Replace(record, `"body":"`, `"template":"gone","vars":{},"title":"`, 1): 1} {
+		elsewhere := strings.Replace(body, "+8613800000000", "+8613800000001", 1)
+		if o := b.request("%s", elsewhere); len(o.event.Decision.Charges) != 1 || o.event.Decision.Charges[0].Cost != cost {
+			t.Errorf("recorded as %+v, want a cost of %d", o.event.Decision.Charges, cost)
+		}
+	}
 	first := b.want(b.request("%s", two), "queued admit +1 > dispatch.one.normal")
 	if c := first.event.Decision.Charges[0]; c.Cost != 2 {
 		t.Errorf("charged %+v", c)
