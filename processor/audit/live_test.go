@@ -34,6 +34,9 @@ limits:
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/2s, 5/60s, 10/calendar-day], timezone: Asia/Shanghai}
   - {name: everyone, per: [recipient], allow: [3/1s, 12/calendar-hour]}
   - {name: meta, match: {metadata.kind: x}, per: [recipient, metadata.kind], allow: [2/60s]}
+  - {name: watched, per: [recipient], allow: [2/2s, 4/60s], mode: observe}
+  - {name: tries, match: {class: verify}, per: [recipient], allow: [9/60s], count: attempt}
+  - {name: parts, per: [recipient], allow: [30/60s], count: segments}
 classes:
   - {name: verify, retries: [1s]}
 providers:
@@ -46,6 +49,7 @@ const secondPolicy = `
 limits:
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/1s, 3/60s, 10/calendar-day, 9/1h], timezone: Asia/Shanghai, overrides: [{to: "+8613800000001", allow: [2/60s]}]}
   - {name: everyone, per: [recipient], allow: [3/1s, 12/calendar-hour], exempt: ["+8613800000002"]}
+  - {name: watched, per: [recipient], allow: [3/60s], mode: enforce}
 classes:
   - {name: verify, retries: [1s]}
 providers:
