@@ -475,7 +475,7 @@ func TestMisroutedActions(t *testing.T) {
 				t.Errorf("got %s: %+v", brief(got), got.event)
 			}
 			for _, b := range []*bench{away, home} {
-				changed := b.p.suppressed.base != nil && len(b.p.suppressed.base) > 0 || !b.p.cancels.none() || b.p.table.Len() > 0
+				changed := len(b.p.suppressed.base) > 0 || !b.p.cancels.none() || b.p.table.Len() > 0
 				if want := b == home && !strings.Contains(value, "unsuppress"); changed != want {
 					t.Errorf("partition %d changed: %v", b.p.num, changed)
 				}

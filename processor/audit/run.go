@@ -116,7 +116,7 @@ func (a *auditing) run(ctx context.Context) error {
 	}
 	n := int32(len(a.reader.until[names.Requests()]))
 	if a.Partitions != 0 && a.Partitions != n || int(n) != len(a.reader.until[names.Readmit()]) || int(n) != len(a.reader.until[names.Status()]) {
-		return fmt.Errorf("N is %d, and requests, readmit and status have %d, %d and %d partitions: they must be equal, and never change", a.Partitions,
+		return fmt.Errorf("the partition count N is %d, and requests, readmit and status have %d, %d and %d partitions: they must be equal, and never change", a.Partitions,
 			n, len(a.reader.until[names.Readmit()]), len(a.reader.until[names.Status()]))
 	}
 	log, closeConfig, err := a.reader.open(ctx, names.Config(), 0)

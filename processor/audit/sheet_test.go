@@ -46,7 +46,6 @@ type sheet struct {
 	since                                        schemas.Millis
 	partitions                                   int32
 	seq                                          int64
-	ids                                          map[string]string
 	place                                        map[string][]schemas.Charge
 }
 

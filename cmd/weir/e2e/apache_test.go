@@ -5,9 +5,12 @@ package e2e
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/deploy/local/localtest"
 )
+
+var full = scale{requests: 200_000, recipients: 20_000, perSecond: 2_500, kills: 5, pause: true, within: 240 * time.Second, messages: 300}
 
 func TestApacheKafka(t *testing.T) {
 	brokers := localtest.ForTest(t)

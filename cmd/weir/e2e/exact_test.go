@@ -28,10 +28,7 @@ type scale struct {
 	messages   int // of the latency measurement
 }
 
-var (
-	small = scale{requests: 20_000, recipients: 2_000, perSecond: 2_000, kills: 2, gently: true, within: 100 * time.Second, messages: 100}
-	full  = scale{requests: 200_000, recipients: 20_000, perSecond: 2_500, kills: 5, pause: true, within: 240 * time.Second, messages: 300}
-)
+var small = scale{requests: 20_000, recipients: 2_000, perSecond: 2_000, kills: 2, gently: true, within: 100 * time.Second, messages: 100}
 
 // session is the group session timeout of workers; a pause must be longer.
 const session = 10 * time.Second
