@@ -50,6 +50,7 @@ limits:
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/1s, 3/60s, 10/calendar-day, 9/1h], timezone: Asia/Shanghai, overrides: [{to: "+8613800000001", allow: [2/60s]}]}
   - {name: everyone, per: [recipient], allow: [3/1s, 12/calendar-hour], exempt: ["+8613800000002"]}
   - {name: watched, per: [recipient], allow: [3/60s], mode: enforce}
+  - {name: later, match: {class: notice}, per: [recipient, class], allow: [1/1s], on_refusal: defer}
 classes:
   - {name: verify, retries: [1s]}
 providers:
@@ -161,6 +162,7 @@ func (l *live) send(seed uint64, n int) {
 		switch r.IntN(10) {
 		case 0:
 			class = "notice"
+			to = fmt.Sprintf("138%08d", 50+r.IntN(30)) // few others, so that a limit that defers speaks alone
 		case 1:
 			to = "+86 " + to
 		case 2:
@@ -236,7 +238,7 @@ func TestRealRunIsProven(t *testing.T) {
 	c := r.Checked
 	for what, n := range map[string]int64{
 		"admitted": c.Admitted, "moved": c.Moved, "refused": c.Refused, "given back": c.GivenBack, "forwarded": c.Forwarded,
-		"markers": c.Markers - parts, "returned": c.Returned, "permits": c.Permits, "dispatched": c.Dispatched, "receipts": c.Receipts,
+		"deferred": c.Deferred, "markers": c.Markers - parts, "returned": c.Returned, "permits": c.Permits, "dispatched": c.Dispatched, "receipts": c.Receipts,
 	} {
 		if n <= 0 {
 			t.Errorf("none was %s: this run shows too little", what)
@@ -245,4 +247,165 @@ func TestRealRunIsProven(t *testing.T) {
 	if c.Requests != 1200 || c.Permits != c.Outcomes || c.Dispatched != c.Admitted+c.Moved {
 		t.Errorf("counts: %+v", c)
 	}
+}
+
+// change corrupts one partition of a live log.
+type change struct {
+	name  string
+	topic func(topics.Names) string
+	want  audit.Kind
+	do    func(rs []*kgo.Record) []*kgo.Record
+}
+
+// event corrupts the first event that a test picks.
+func event(pick func(*schemas.Event) bool, do func(*schemas.Event)) func([]*kgo.Record) []*kgo.Record {
+	return func(rs []*kgo.Record) []*kgo.Record {
+		for _, r := range rs {
+			e, err := schemas.DecodeEvent(r.Value)
+			if err == nil && pick(e) {
+				do(e)
+				r.Value = schemas.AppendEvent(nil, e)
+				return rs
+			}
+		}
+		return nil
+	}
+}
+
+func verdict(v schemas.Verdict) func(*schemas.Event) bool {
+	return func(e *schemas.Event) bool { return e.Decision != nil && e.Decision.Verdict == v }
+}
+
+// drop removes one record of those that a real run wrote.
+func drop(rs []*kgo.Record) []*kgo.Record {
+	if len(rs) < 2 {
+		return nil
+	}
+	return append(rs[:len(rs)/2:len(rs)/2], rs[len(rs)/2+1:]...)
+}
+
+// A real run's logs are copied to another broker with one thing changed.
+func TestCorruptedCopiesAreCaught(t *testing.T) {
+	l := newLive(t)
+	stop := l.start()
+	l.send(3, 400)
+	l.settled()
+	stop()
+	logs := l.logs()
+	for _, c := range []change{
+		{"nothing changed", topics.Names.Status, "", func(rs []*kgo.Record) []*kgo.Record { return rs }},
+		{"a decision lost", topics.Names.Status, audit.KindSequence, func(rs []*kgo.Record) []*kgo.Record {
+			for i, r := range rs {
+				if e, _ := schemas.DecodeEvent(r.Value); verdict(schemas.VerdictRefuse)(e) {
+					return append(rs[:i:i], rs[i+1:]...)
+				}
+			}
+			return nil
+		}},
+		{"a refusal made an admission", topics.Names.Status, audit.KindOver, event(verdict(schemas.VerdictRefuse), func(e *schemas.Event) {
+			e.Status, e.Decision.Verdict = schemas.StatusQueued, schemas.VerdictAdmit
+			for _, v := range e.Decision.Evidence {
+				e.Decision.Charges = append(e.Decision.Charges, schemas.Charge{Limit: v.Limit, Scope: v.Scope, T: e.Decision.T, Cost: 1})
+			}
+		})},
+		{"an admission made a refusal", topics.Names.Status, audit.KindRefused, event(verdict(schemas.VerdictAdmit), func(e *schemas.Event) {
+			e.Status, e.Reason, e.Decision.Verdict, e.Decision.Charges = schemas.StatusLimited, "limited", schemas.VerdictRefuse, nil
+		})},
+		{"evidence of a place that is not there", topics.Names.Status, audit.KindEvidence, event(verdict(schemas.VerdictRefuse), func(e *schemas.Event) { e.Decision.Evidence[0].Oldest-- })},
+		{"a give-back of more", topics.Names.Status, audit.KindReturned, event(verdict(schemas.VerdictGiveBack), func(e *schemas.Event) {
+			e.Decision.Returned = append(e.Decision.Returned, e.Decision.Returned...)
+		})},
+		{"a since moved", topics.Names.Status, audit.KindSince, event(verdict(schemas.VerdictMarker), func(e *schemas.Event) { e.Decision.Marker.Since["verify"]["60s"] += 1 })},
+		{"a request without decision", topics.Names.Status, audit.KindUnanswered, func(rs []*kgo.Record) (out []*kgo.Record) {
+			gone := int64(0)
+			for _, r := range rs {
+				e, _ := schemas.DecodeEvent(r.Value)
+				if gone == 0 && verdict(schemas.VerdictRefuse)(e) {
+					gone = 1
+					continue
+				}
+				if e.Decision != nil {
+					e.Decision.Seq -= gone
+					r.Value = schemas.AppendEvent(nil, e)
+				}
+				out = append(out, r)
+			}
+			return out
+		}},
+		{"a readmitted record lost", topics.Names.Readmit, audit.KindPhantom, drop},
+		{"a dispatch lost", func(n topics.Names) string { return n.Dispatch("sim", topics.QueueNormal) }, audit.KindDispatch, drop},
+		{"a journal record lost", func(n topics.Names) string { return n.Journal("sim") }, audit.KindPermit, drop},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newLive(t)
+			changed := k.names
+			for topic, partitions := range logs {
+				for p, rs := range partitions {
+					var own []*kgo.Record
+					for _, r := range rs {
+						own = append(own, &kgo.Record{Topic: topic, Partition: p, Key: r.Key, Value: r.Value, Headers: r.Headers})
+					}
+					if topic == c.topic(changed) && p == 0 {
+						if own = c.do(own); own == nil {
+							t.Fatal("this log has nothing to corrupt")
+						}
+					}
+					if err := k.cl.ProduceSync(t.Context(), own...).FirstErr(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r := k.audit()
+			switch {
+			case c.want == "" && r.Outcome != audit.Proven, c.want != "" && r.Faults[c.want] == 0:
+				t.Fatalf("want %q:\n%s", c.want, text(r))
+			}
+		})
+	}
+}
+
+// logs reads what a real run wrote. Its inputs are numbered anew: without the
+// control records, which a copy does not have.
+func (l *live) logs() map[string]map[int32][]*kgo.Record {
+	l.t.Helper()
+	out := make(map[string]map[int32][]*kgo.Record)
+	names := []string{l.names.Status(), l.names.Requests(), l.names.Readmit(), l.names.Journal("sim")}
+	for _, q := range topics.Queues {
+		names = append(names, l.names.Dispatch("sim", q))
+	}
+	moved := make(map[string]map[int32]map[int64]int64)
+	var ranges []stream.Range
+	for _, topic := range names {
+		out[topic], moved[topic] = make(map[int32][]*kgo.Record), make(map[int32]map[int64]int64)
+		n := int32(parts)
+		if topic != l.names.Status() && topic != l.names.Requests() && topic != l.names.Readmit() {
+			n = 1
+		}
+		for p := range n {
+			moved[topic][p] = make(map[int64]int64)
+			ranges = append(ranges, stream.Range{Partition: stream.Partition{Topic: topic, Partition: p}})
+		}
+	}
+	err := stream.Read(l.t.Context(), stream.ReadConfig{Brokers: l.seeds}, ranges, func(r *kgo.Record) error {
+		moved[r.Topic][r.Partition][r.Offset] = int64(len(out[r.Topic][r.Partition]))
+		out[r.Topic][r.Partition] = append(out[r.Topic][r.Partition], r)
+		return nil
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, rs := range out[l.names.Status()] {
+		for _, r := range rs {
+			e, err := schemas.DecodeEvent(r.Value)
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			if e.Decision != nil && e.Decision.Input != nil {
+				in := e.Decision.Input
+				in.Offset = moved[in.Topic][in.Partition][in.Offset]
+				r.Value = schemas.AppendEvent(nil, e)
+			}
+		}
+	}
+	return out
 }

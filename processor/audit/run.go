@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
@@ -98,7 +99,9 @@ func (a *auditing) run(ctx context.Context) error {
 
 	// The cut.
 	done, err := a.adm.FetchOffsets(ctx, names.Requests()+".admission")
-	if err != nil {
+	// A group that nobody was in for a week is gone; then only what has a
+	// decision is known to have been processed.
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return fmt.Errorf("fetch the group's offsets: %w", err)
 	}
 	state := []string{names.Requests(), names.Readmit(), names.Status(), names.Config()}
