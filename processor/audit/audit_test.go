@@ -130,6 +130,8 @@ func TestEveryViolationIsFound(t *testing.T) {
 			s.status[s.lastOf("b", schemas.StatusSent)].event.Status = schemas.StatusFailed
 		}},
 		{"a receipt for a message that failed", KindOrder, func(s *sheet) { s.step("d", bob, "pair", schemas.StatusDelivered, 1, start+8000) }},
+		{"a receipt for nobody's message", KindOrder, func(s *sheet) { s.step("x", bob, "pair", schemas.StatusDelivered, 1, start+8000) }},
+		{"an id used again too soon", KindTwoEnds, func(s *sheet) { s.admit("a", alice, "verify", start+23*3_600_000) }},
 		{"an end after its expiry", KindLate, func(s *sheet) {
 			s.admit("g", bob, "verify", start+8000)
 			s.call("g", bob, "verify", schemas.StatusSent, 1, start+8000+75_000)
@@ -255,7 +257,7 @@ func TestLawfulLogsAreProven(t *testing.T) {
 			s.call("e", bob, "pair", schemas.StatusSent, 1, start+9000)
 		}},
 		{"requests that wait", func(s *sheet) { s.request("z", bob, "pair", start+9000) }},
-		{"a repeated id a day later", func(s *sheet) { s.admit("a", alice, "verify", start+26*3_600_000) }},
+		{"a repeated id a day later", func(s *sheet) { s.admit("a", alice, "verify", start+24*3_600_000+1000) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSheet(t)

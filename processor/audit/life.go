@@ -9,7 +9,8 @@ import (
 // message is what the log says so far of one message.
 type message struct {
 	expires schemas.Millis // 0 is not known
-	last    schemas.Millis // the time of its last status
+	first   schemas.Millis // the time of its first status
+	last    schemas.Millis // and of its last
 	status  uint8          // index into schemas.Statuses, but receipts
 	flags   uint8
 }
@@ -25,8 +26,11 @@ func (m *message) state() schemas.Status { return schemas.Statuses[m.status] }
 func indexOf(s schemas.Status) uint8 { return uint8(max(slices.Index(schemas.Statuses, s), 0)) }
 
 // remembered is how long an ended message is known, so that a second end is
-// seen: clients' ids are unique for 24 hours.
-const remembered = schemas.Millis(25 * 3_600_000)
+// seen; unique is how long a client's id means one message.
+const (
+	remembered = schemas.Millis(25 * 3_600_000)
+	unique     = schemas.Millis(24 * 3_600_000)
+)
 
 // mayFollow reports whether a message may go from one state to another, as
 // ARCHITECTURE.md draws it; receipts are not asked about here. The empty state

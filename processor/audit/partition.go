@@ -485,11 +485,10 @@ func (p *partition) status() {
 		switch {
 		case !there && p.cut:
 			p.cannotTell("receipts for messages that lie before the log")
-		case !there && e.At < p.t-remembered:
-			p.cannotTell("receipts for messages that ended more than a day before")
+		case !there && p.t-p.begin < remembered: // nothing has been forgotten yet
+			p.fault(KindOrder, "a receipt for a message that never was")
 		case !there:
-			// A day is what is remembered; beyond it nothing can be said.
-			p.cannotTell("receipts for messages that are not known")
+			p.cannotTell("receipts for messages that ended more than a day before, if they were")
 		case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
 			p.fault(KindOrder, "a receipt for a message that ended as %s", m.state())
 		}
@@ -503,11 +502,18 @@ func (p *partition) status() {
 		if !mayFollow("", e.Status) {
 			p.fault(KindOrder, "%s of a message that is not open", e.Status)
 		}
+	case m.state().End() && e.At-m.first >= unique && mayFollow("", e.Status):
+		// Its id may be used again.
+		m, there = message{}, false
+		p.counts.Messages += p.one()
 	case m.state().End():
 		p.fault(KindTwoEnds, "%s after it ended as %s at %s", e.Status, m.state(), m.last)
 		return
 	case !mayFollow(m.state(), e.Status):
 		p.fault(KindOrder, "%s after %s", e.Status, m.state())
+	}
+	if !there {
+		m.first = e.At
 	}
 	m.status, m.last = indexOf(e.Status), e.At
 	if m.expires == 0 {

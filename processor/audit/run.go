@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -168,6 +169,7 @@ func (a *auditing) run(ctx context.Context) error {
 	var mu sync.Mutex
 	report := &a.found.report
 	report.Partitions, report.Revisions = n, len(config.policies)-1
+	whole := ctx
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for num := range n {
@@ -237,8 +239,7 @@ func (a *auditing) run(ctx context.Context) error {
 	if err := work.Wait(); err != nil {
 		return err
 	}
-	b.compare()
-	return nil
+	return a.locate(whole, b.compare(queues, journals))
 }
 
 // partition judges one partition of the decision log.
@@ -309,29 +310,106 @@ func (a *auditing) providers(ctx context.Context, b *bounds) (queues, journals m
 	return queues, journals, a.reader.ends(ctx, a.adm, have...)
 }
 
-// compare reports what only one of two topics has.
-func (b *bounds) compare() {
+// found is an item that only one topic has, and where it may stand.
+type found struct {
+	item
+	kind   Kind
+	topics []string
+	text   string
+}
+
+// compare returns what only one of two topics has.
+func (b *bounds) compare(queues, journals map[string]string) (all []found) {
+	status := []string{b.statusTopic}
 	for _, c := range []struct {
 		j           *join
 		kind        Kind
-		topic       string
+		further     []string
 		only, extra string
 		before      string
 	}{
-		{b.dispatched, KindDispatch, b.statusTopic, "admitted, and not dispatched once with these places", "dispatched, and not admitted once with these places", "admissions before the retained dispatch topics"},
-		{b.forwarded, KindForward, b.readmit, "forwarded, and not there once in weir.readmit", "in weir.readmit as forwarded, and no partition forwarded it", "forwards before the retained log"},
-		{b.permitted, KindPermit, b.statusTopic, "sending, without one permit in the journal", "permitted in the journal, without its status sending", "sendings before the retained journals"},
+		{b.dispatched, KindDispatch, slices.Sorted(maps.Keys(queues)), "admitted, and not dispatched once with these places", "dispatched, and not admitted once with these places", "admissions before the retained dispatch topics"},
+		{b.forwarded, KindForward, []string{b.readmit}, "forwarded, and not there once in weir.readmit", "in weir.readmit as forwarded, and no partition forwarded it", "forwards before the retained log"},
+		{b.permitted, KindPermit, slices.Sorted(maps.Keys(journals)), "sending, without one permit in the journal", "permitted in the journal, without its status sending", "sendings before the retained journals"},
 	} {
 		only, extra, tangled := c.j.difference()
 		for _, i := range only {
-			b.found.violation(Violation{Kind: c.kind, Topic: c.topic, Partition: -1, Offset: -1, MessageID: i.message(), T: i.t, Text: c.only})
+			all = append(all, found{i, c.kind, status, c.only})
 		}
 		for _, i := range extra {
-			b.found.violation(Violation{Kind: c.kind, Topic: c.topic, Partition: -1, Offset: -1, MessageID: i.message(), T: i.t, Text: c.extra})
+			all = append(all, found{i, c.kind, c.further, c.extra})
 		}
 		for range tangled {
-			b.found.violation(Violation{Kind: c.kind, Topic: c.topic, Partition: -1, Offset: -1, Text: c.only + " or the reverse: several, which cannot be told apart"})
+			b.found.violation(Violation{Kind: c.kind, Partition: -1, Offset: -1, Text: c.only + ", or the reverse: several, which cannot be told apart"})
 		}
 		b.found.cannotTell(c.before, c.j.before)
 	}
+	return all
+}
+
+// locate reads again, where something is wrong, to say at which records: the
+// comparison of topics has kept ids and times only. What it does not find is
+// reported without.
+func (a *auditing) locate(ctx context.Context, all []found) error {
+	wanted := make(map[string]bool) // topics
+	ids := make(map[string][]int)
+	places := make([]*kgo.Record, len(all))
+	for i := range all {
+		if i < 3*kept {
+			id := all[i].message()
+			ids[id] = append(ids[id], i)
+			for _, t := range all[i].topics {
+				wanted[t] = true
+			}
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(wanted)) {
+		for num := range a.reader.until[topic] {
+			log, closeLog, err := a.reader.open(ctx, topic, num)
+			if err != nil {
+				return err
+			}
+			for {
+				r, err := log()
+				if err != nil {
+					closeLog()
+					return err
+				}
+				if r == nil {
+					break
+				}
+				for id, of := range ids {
+					if !holds(r, id) {
+						continue
+					}
+					for _, i := range of {
+						if f := &all[i]; slices.Contains(f.topics, topic) && (places[i] == nil || speaksOf(r, f.t)) {
+							places[i] = r
+						}
+					}
+				}
+			}
+			closeLog()
+		}
+	}
+	for i := range all {
+		v := Violation{Kind: all[i].kind, Topic: all[i].topics[0], Partition: -1, Offset: -1, MessageID: all[i].message(), T: all[i].t, Text: all[i].text}
+		if r := places[i]; r != nil {
+			v.Topic, v.Partition, v.Offset, v.Appended = r.Topic, r.Partition, r.Offset, schemas.MillisOf(r.Timestamp)
+		}
+		a.found.violation(v)
+	}
+	return nil
+}
+
+// holds reports whether a record names a message.
+func holds(r *kgo.Record, id string) bool {
+	return bytes.Contains(r.Value, []byte(id)) ||
+		slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == schemas.HeaderID && string(h.Value) == id })
+}
+
+// speaksOf reports whether a record names a moment.
+func speaksOf(r *kgo.Record, t schemas.Millis) bool {
+	text := []byte(t.String())
+	return bytes.Contains(r.Value, text) || slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return bytes.Equal(h.Value, text) })
 }

@@ -294,6 +294,8 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	}
 	b.found.report.Checked.add(&l.counts)
 	l.sending.finish("sim", b)
-	b.compare()
+	for _, f := range b.compare(nil, nil) {
+		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
+	}
 	return b.found.finish()
 }

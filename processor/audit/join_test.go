@@ -1,0 +1,78 @@
+package audit
+
+import (
+	"testing"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+func TestJoin(t *testing.T) {
+	it := func(n int) item { return item{id: [2]uint64{uint64(n), 7}, t: schemas.Millis(n), rest: 3} }
+	j := newJoin(10, 100_000)
+	for n := range 50_000 {
+		j.put(it(n), 1, schemas.Millis(n))
+	}
+	for n := 50_000 - 1; n >= 0; n-- {
+		switch n {
+		case 77: // lost
+		case 78:
+			j.put(it(n), -1, schemas.Millis(n))
+			fallthrough // twice
+		default:
+			j.put(it(n), -1, schemas.Millis(n))
+		}
+	}
+	j.put(it(200_000), 1, 200_000) // in the tail: there, but with an earlier time of its own
+	j.put(it(200_000), -1, 99_000)
+	j.put(it(200_001), 1, 200_000) // in the tail of both
+	j.put(it(200_001), -1, 200_000)
+	j.put(it(200_002), -1, 200_000) // beyond the cut
+	j.put(it(200_003), 1, 99_000)   // the other way round
+	j.put(it(200_003), -1, 200_000)
+	only, extra, tangled := j.difference()
+	if len(only) != 1 || only[0] != it(77) || len(extra) != 1 || extra[0] != it(78) || tangled != 0 || j.before != 10 {
+		t.Errorf("only %v, extra %v, %d tangled, %d before", only, extra, tangled, j.before)
+	}
+	lost := newJoin(0, 1)
+	lost.put(it(9), 1, 5)
+	if only, _, _ := lost.difference(); len(only) != 1 {
+		t.Errorf("lost in the tail: %v", only)
+	}
+	many := newJoin(0, 1<<60)
+	for n := range 3 * cells {
+		many.put(it(n), 1, 0)
+	}
+	if only, _, tangled := many.difference(); len(only)+tangled == 0 || tangled == 0 {
+		t.Errorf("%d named, %d cells tangled", len(only), tangled)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	p := newPlaces()
+	k := sumOf("l", "s")
+	for i := range 5 {
+		p.add(k, schemas.Millis(100+i*10), int64(i+1), uint64(i), 0)
+	}
+	if n, oldest := p.count(k, 110, 140, nil, 9); n != 2+3+4+5 || oldest != 110 {
+		t.Errorf("%d, oldest %d", n, oldest)
+	}
+	if n, _ := p.count(k, 110, 140, []schemas.Charge{{T: 120, Cost: 3}}, 2); n != 2+4+5 {
+		t.Errorf("without its own: %d", n)
+	}
+	for n, want := range map[int64]schemas.Millis{1: 110, 2: 110, 3: 120, 5: 120, 6: 130, 14: 140} {
+		if got := p.leaving(k, 110, 140, nil, 9, 14, n); got != want {
+			t.Errorf("%d leave with the place of %d, want %d", n, got, want)
+		}
+	}
+	if p.remove(k, 120, 3, 1) || p.remove(k, 121, 3, 2) || p.remove(k, 120, 2, 2) || !p.remove(k, 120, 3, 2) || p.remove(k, 120, 3, 2) {
+		t.Error("a place is taken down once, by its message, time and cost")
+	}
+	p.add(k, 200, 1, 8, 135)
+	if n, _ := p.count(k, 0, 300, nil, 9); n != 5+1 {
+		t.Errorf("after what is unseen was forgotten: %d", n)
+	}
+	p.sweep(201)
+	if n, _ := p.count(k, 0, 300, nil, 9); n != 0 || len(p.heads) != 0 {
+		t.Errorf("after a sweep: %d", n)
+	}
+}
