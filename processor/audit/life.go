@@ -41,8 +41,9 @@ func mayFollow(from, to schemas.Status) bool {
 		switch to {
 		case schemas.StatusSending, schemas.StatusRetrying, schemas.StatusSent, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusAccepted:
 			return false
+		default:
+			return true
 		}
-		return true
 	case schemas.StatusScheduled, schemas.StatusDeferred:
 		switch to {
 		case schemas.StatusScheduled:
@@ -52,6 +53,8 @@ func mayFollow(from, to schemas.Status) bool {
 		case schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusLimited, schemas.StatusSuppressed,
 			schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected:
 			return true
+		default:
+			return false
 		}
 	case schemas.StatusQueued, schemas.StatusSending, schemas.StatusRetrying:
 		switch to {
@@ -64,7 +67,10 @@ func mayFollow(from, to schemas.Status) bool {
 		case schemas.StatusQueued, schemas.StatusDeferred, schemas.StatusUnknown, schemas.StatusSuppressed,
 			schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected:
 			return true
+		default:
+			return false
 		}
+	default:
+		return false // ends
 	}
-	return false // ends
 }

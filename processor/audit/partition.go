@@ -530,6 +530,7 @@ func (p *partition) status() {
 		if e.Reason == "unknown" {
 			m.flags |= flagUnknown
 		}
+	default: // says nothing of permits or outcomes
 	}
 	if e.Status.End() {
 		p.ends[e.Status] += p.one()
