@@ -119,6 +119,12 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a give-back of a message that was sent", KindCause, func(s *sheet) { s.at("d", "failed").Status = schemas.StatusSent }},
 		{"a give-back of a message that is open", KindCause, func(s *sheet) { s.giveBack("e", bob, start+8000) }},
 		{"a give-back of what may have been received", KindCause, func(s *sheet) { s.readmit[1].env.Taint = schemas.TaintReceived }},
+		{"a give-back after an unknown outcome", KindCause, func(s *sheet) {
+			i := s.indexOf("d", "failed")
+			e := *s.status[i].event
+			e.Status, e.Reason = schemas.StatusRetrying, "unknown"
+			s.status = slices.Insert(s.status, i, written{offset: s.status[i].offset, appended: s.status[i].appended, event: &e})
+		}},
 		{"a give-back of nobody's", KindCause, func(s *sheet) { s.place["y"] = nil; s.giveBack("y", bob, start+8000) }},
 		{"a give-back that nothing asked for", KindCause, func(s *sheet) { s.readmit[1].env.Reason = schemas.ReadmitDue }},
 		{"a second end", KindTwoEnds, func(s *sheet) { s.step("a", alice, "verify", schemas.StatusFailed, 1, start+8000) }},

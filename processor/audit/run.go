@@ -58,12 +58,12 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.Stall = cmp.Or(cfg.Stall, time.Minute)
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-audit")}, cfg.Options...)...)
 	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+		return nil, fmt.Errorf("open client: %w", err)
 	}
 	defer cl.Close()
 	a := &auditing{Config: cfg, adm: kadm.NewClient(cl), found: newFindings()}
 	if err := a.run(ctx); err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+		return nil, err
 	}
 	r := a.found.finish()
 	r.Took = time.Since(began)
