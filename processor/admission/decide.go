@@ -1,8 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"errors"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
@@ -84,6 +87,10 @@ func (p *partition) decide(in *input) (outcome, error) {
 	}
 	m.req = *req
 	m.describe(p.cur.pol)
+	var invalid error
+	if !in.readmit || in.env.Reason == schemas.ReadmitForward {
+		invalid = req.Validate(p.cur.meta.T)
+	}
 	if in.readmit {
 		if req.Action != schemas.ActionSend && in.env.Reason != schemas.ReadmitForward {
 			return p.foreign(in), nil
@@ -95,19 +102,15 @@ func (p *partition) decide(in *input) (outcome, error) {
 	} else {
 		// The id of a cancel is another's: nothing that becomes of the request
 		// itself may stand under it.
-		named := m.req.ID != "" && (req.Action == schemas.ActionSend || req.Action == schemas.ActionRecord)
-		if m.env.ID = m.req.ID; !named {
-			m.env.ID = schemas.DerivedID(in.source, in.appended, req.To)
-		}
-		m.event.MessageID = m.env.ID
-		if err := req.Validate(p.cur.meta.T); err != nil {
-			return p.reject(m, err), nil
-		}
+		_, err := uuid.Parse(m.req.ID)
+		named := err == nil && (req.Action == schemas.ActionSend || req.Action == schemas.ActionRecord)
 		m.to, err = addressee(&m.req, p.cur.pol)
 		if err != nil {
-			return p.reject(m, err), nil
+			// Nobody owns it, so nobody knows whether its id was used before:
+			// it ends under an id of its own.
+			return p.reject(m, cmp.Or(invalid, err)), nil
 		}
-		if !named {
+		if m.env.ID = m.req.ID; !named {
 			m.env.ID = schemas.DerivedID(in.source, in.appended, m.to.Key)
 		}
 		m.env.Key = m.to.Key
@@ -116,6 +119,14 @@ func (p *partition) decide(in *input) (outcome, error) {
 		}
 	}
 	m.event.MessageID, m.event.To = m.env.ID, m.to.Key
+	if invalid != nil {
+		if req.Action == schemas.ActionSend {
+			if o, known := p.recognise(m); known {
+				return o, nil
+			}
+		}
+		return p.reject(m, invalid), nil
+	}
 	if req.Action != schemas.ActionSend {
 		return p.act(m), nil
 	}

@@ -259,3 +259,41 @@ func TestReadmitIsJudgedByItsEnvelope(t *testing.T) {
 		t.Errorf("a second misroute: %v", err)
 	}
 }
+
+// TestAnIdEndsOnce: whatever comes under an id that was used, valid or not,
+// the message that had it first is the only one that ends under it.
+func TestAnIdEndsOnce(t *testing.T) {
+	const id = "0b6f0e7e-0000-4000-8000-000000000001"
+	valid := fmt.Sprintf(`{"id":%q,"channel":"sms","to":"+8613800000000","class":"code","body":"x"}`, id)
+	invalid := fmt.Sprintf(`{"id":%q,"channel":"sms","to":"+8613800000000","class":"code"}`, id)
+	nobody := fmt.Sprintf(`{"id":%q,"channel":"sms","to":"+86138","class":"code","body":"x"}`, id)
+	t.Run("invalid after valid", func(t *testing.T) {
+		b := newBench(t)
+		b.want(b.request("%s", valid), "queued admit +1 > dispatch.one.normal")
+		b.want(b.request("%s", invalid), "decision duplicate key_reused")
+	})
+	t.Run("invalid twice", func(t *testing.T) {
+		b := newBench(t)
+		o := b.want(b.request("%s", invalid), "rejected reject content_required > dlq")
+		if o.event.MessageID != id {
+			t.Errorf("rejected under %s", o.event.MessageID)
+		}
+		b.want(b.request("%s", invalid), "decision duplicate repeated")
+		b.want(b.request("%s", valid), "decision duplicate key_reused")
+	})
+	t.Run("without a recipient there is no owner to know the id", func(t *testing.T) {
+		b := newBench(t)
+		one := b.want(b.request("%s", nobody), "rejected reject bad_recipient_phone > dlq")
+		two := b.want(b.request("%s", nobody), "rejected reject bad_recipient_phone > dlq")
+		if a, c := one.event.MessageID, two.event.MessageID; a == id || c == id || a == c {
+			t.Errorf("rejected under %s and %s", a, c)
+		}
+	})
+	t.Run("an id that is none", func(t *testing.T) {
+		b := newBench(t)
+		o := b.want(b.request(`{"id":"7","channel":"sms","to":"+8613800000000","class":"code","body":"x"}`), "rejected reject bad_id > dlq")
+		if o.event.MessageID == "7" {
+			t.Error("it became a message's id")
+		}
+	})
+}
