@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/presets"
+	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -108,6 +109,13 @@ func (d *dev) run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, stop("engine", click)) }()
 	}
 
+	if clickhouse != "" {
+		// The sink would do it, but whoever is told that Weir is ready may ask
+		// at once.
+		if err := warehouse.Migrate(ctx, clickhouse); err != nil {
+			return fmt.Errorf("make the tables in ClickHouse at %s: %w", clickhouse, err)
+		}
+	}
 	s := defaultSettings()
 	s.Brokers, s.Partitions, s.Replication, s.ClickHouse = []string{kafka.Addr()}, devPartitions, 1, clickhouse
 	s.HTTP, s.Slot, s.LogLevel = listener.Addr().String(), "0", d.logLevel

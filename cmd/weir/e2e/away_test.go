@@ -72,6 +72,10 @@ func TestClickHouseAway(t *testing.T) {
 	}
 	requests := s.sendMany("+861373000", 20)
 	s.settle(trail, requests, 30*time.Second)
+	// The sink makes the tables while the messages are on their way.
+	if !poll(t, 30*time.Second, func() bool { return sql(t, "http://"+addr, "EXISTS TABLE weir.status_events") == "1" }) {
+		t.Fatal("the sink made no tables")
+	}
 	const each = 3 // queued, sending, sent
 	first := fmt.Sprintf("%d\t%d\t%d", 20*each, 20, 20*each)
 	if !poll(t, 15*time.Second, func() bool { return rows() == first }) {
