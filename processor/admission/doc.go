@@ -12,6 +12,7 @@
 //
 //	decide.go    one input, one decision: a function of the partition's state
 //	life.go      what becomes of a message, at first and when it comes back
+//	defer.go     what makes a message wait: quiet hours, limits that defer
 //	actions.go   requests other than send: suppress, unsuppress, cancel, record
 //	partition.go that state: places, known keys, sequence, time, revision
 //	seen.go      idempotency keys and client ids, in hourly buckets
@@ -20,6 +21,7 @@
 //	meta.go      the meta record: what the ledger says of the partition as a whole
 //	restore.go   from the log back to state, with its checks
 //	stage.go     the transaction around it
+//	clock.go     the process's time, held against the broker's
 //	record.go    Kafka records in and out
 //
 // It calls no provider and keeps no timer: what must wait goes to a delay topic.
