@@ -34,6 +34,7 @@ const (
 	ReadmitDue      = "due"       // a scheduled or deferred message whose time has come
 	ReadmitRetry    = "retry"     // a further attempt after a transient or unknown outcome
 	ReadmitStale    = "stale"     // its decision grew older than stale_after before its turn
+	ReadmitReroute  = "reroute"   // its provider takes no calls now, or left the policy: it was not called
 	ReadmitGiveBack = "give_back" // the message ended without being received: return its places
 	ReadmitRedrive  = "redrive"   // a message given up on, sent again as a new one
 )
