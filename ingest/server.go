@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,6 @@ const (
 	lastWords      = 500 * time.Millisecond // for the rest of a body that is refused for its size
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
-	grace          = 10 * time.Second // what requests in flight get at shutdown: more than any takes
 )
 
 // Config is what a server needs. Registry, Logger and History may be nil.
@@ -40,6 +40,9 @@ type Config struct {
 	History    History // where the tail does not reach; nil is none
 	Registry   *prometheus.Registry
 	Logger     *slog.Logger
+	// Grace is what requests in flight get at shutdown. Default 10 s: more than
+	// any takes.
+	Grace time.Duration
 	// Insecure serves addresses that others can reach, though there are no API
 	// keys yet, and answers to every host name.
 	Insecure bool
@@ -69,6 +72,7 @@ type Server struct {
 	registry   *prometheus.Registry
 	logger     *slog.Logger
 	insecure   bool
+	grace      time.Duration
 
 	out      *producer
 	recent   *recent
@@ -94,6 +98,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		registry:   cfg.Registry,
 		logger:     cfg.Logger,
 		insecure:   cfg.Insecure,
+		grace:      cmp.Or(cfg.Grace, 10*time.Second),
 		recent:     newRecent(bounds{messages: 100_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
 	}
 	if s.registry == nil {
@@ -135,8 +140,13 @@ func clientOptions(cfg Config) []kgo.Opt {
 	return append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-ingest")}, cfg.Options...)
 }
 
+// ErrInFlight means that requests were not answered within the grace of a
+// shutdown; their connections were closed. Whoever sent them does not know, and
+// repeats them under the same idempotency key.
+var ErrInFlight = errors.New("requests were still in flight and were cut off")
+
 // Serve answers on ln until ctx ends, then takes no more requests, lets those
-// in flight finish for 10 s, and closes what New opened. It returns nil after
+// in flight finish for Config.Grace, and closes what New opened. It returns nil after
 // an orderly end. It refuses an address that others can reach unless the
 // configuration is Insecure. ln is closed in any case.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
@@ -163,11 +173,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
-	graceCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	graceCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := s.http.Shutdown(graceCtx); err != nil {
 		s.http.Close()
-		return fmt.Errorf("ingest: requests were still in flight after %v: %w", grace, err)
+		return fmt.Errorf("ingest: %w: %v after the end began: %w", ErrInFlight, s.grace, err)
 	}
 	return nil
 }

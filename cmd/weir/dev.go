@@ -28,6 +28,8 @@ const (
 	devPartitions = 8
 	// stopWithin bounds the orderly end of each child.
 	stopWithin = 10 * time.Second
+	// devGrace is short: whoever pressed Ctrl-C waits for it.
+	devGrace = 10 * time.Second
 )
 
 var devCommand = command{
@@ -99,14 +101,18 @@ func (d *dev) run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("start the embedded broker: %w", err)
 	}
-	defer func() { err = errors.Join(err, stop("broker", kafka)) }()
+	logger := newLogger(d.stderr, d.logLevel)
+	stop := func(what string, p *child.Process) {
+		err = errors.Join(err, bounded(logger, what+" stopped", func() error { return stopChild(what, p) }))
+	}
+	defer func() { stop("broker", kafka) }()
 
 	clickhouse, click, err := d.startEngine(ctx, logFile)
 	if err != nil {
 		return err
 	}
 	if click != nil {
-		defer func() { err = errors.Join(err, stop("engine", click)) }()
+		defer func() { stop("engine", click) }()
 	}
 
 	if clickhouse != "" {
@@ -119,6 +125,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	s := defaultSettings()
 	s.Brokers, s.Partitions, s.Replication, s.ClickHouse = []string{kafka.Addr()}, devPartitions, 1, clickhouse
 	s.HTTP, s.Slot, s.LogLevel = listener.Addr().String(), "0", d.logLevel
+	s.Grace = devGrace
 	if err := d.bringIntoForce(ctx, &s, &doc.Policy); err != nil {
 		return err
 	}
@@ -130,7 +137,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	if click != nil {
 		watchChild(ctx, cancel, "engine", click)
 	}
-	sys := &system{settings: &s, logger: newLogger(d.stderr, d.logLevel), listener: listener}
+	sys := &system{settings: &s, logger: logger, listener: listener}
 	defer os.Remove(filepath.Join(d.dir, endpointsFile)) // nobody listens any more
 	sys.ready = func() {
 		e := &endpoints{PID: os.Getpid(), HTTP: s.HTTP, Kafka: kafka.Addr(), ClickHouse: clickhouse, Prefix: s.Prefix, Partitions: s.Partitions}
@@ -250,7 +257,7 @@ func startChild(asked, dflt string, start func(addr string) (*child.Process, err
 	return start(dflt)
 }
 
-func stop(what string, p *child.Process) error {
+func stopChild(what string, p *child.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 	defer cancel()
 	if err := p.Stop(ctx); err != nil {

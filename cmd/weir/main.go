@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
@@ -25,9 +23,7 @@ func main() {
 	// weir dev runs its broker and its engine as processes of their own: this
 	// same program, in another role.
 	child.Main(map[string]child.Role{broker.Name: broker.Role, engine.RoleName: engine.Role})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(run(untilSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
 // Exit codes.

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -27,6 +29,7 @@ type Settings struct {
 	Roles       []string
 	Slot        string
 	LogLevel    string
+	Grace       time.Duration // of a shutdown, from the signal to the end
 }
 
 // allRoles are the parts of Weir that weir run can run.
@@ -37,7 +40,7 @@ var allRoles = []string{"ingest", "admission", "lanes", "delay", "sink"}
 type setting struct {
 	key   string
 	usage string
-	value func(*Settings) any // *string, *int or *[]string
+	value func(*Settings) any // *string, *int, *time.Duration or *[]string
 }
 
 var settings = []setting{
@@ -49,6 +52,7 @@ var settings = []setting{
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
 	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
 	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
+	{"shutdown.grace", "how long an orderly end may take, SIGTERM to exit, 1s to 10m: set it below what the supervisor waits (Kubernetes: 30 s)", func(s *Settings) any { return &s.Grace }},
 	{"log.level", "debug, info, warn or error", func(s *Settings) any { return &s.LogLevel }},
 }
 
@@ -60,6 +64,7 @@ func defaultSettings() Settings {
 		HTTP:       "127.0.0.1:8080",
 		Roles:      slices.Clone(allRoles),
 		LogLevel:   "info",
+		Grace:      25 * time.Second,
 	}
 }
 
@@ -78,6 +83,12 @@ func assign(dst any, text string) error {
 			return fmt.Errorf("%q is no whole number", text)
 		}
 		*p = n
+	case *time.Duration:
+		d, err := schemas.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is no duration, such as 25s", text)
+		}
+		*p = time.Duration(d)
 	case *[]string:
 		*p = nil
 		for v := range strings.SplitSeq(text, ",") {
@@ -95,6 +106,8 @@ func show(src any) string {
 		return *p
 	case *int:
 		return strconv.Itoa(*p)
+	case *time.Duration:
+		return p.String()
 	case *[]string:
 		return strings.Join(*p, ",")
 	}
@@ -221,6 +234,9 @@ func (l *loaded) validate() error {
 	}
 	if _, err := strconv.ParseUint(l.Slot, 10, 31); err != nil {
 		errs = append(errs, fmt.Errorf("slot %q is no number from 0", l.Slot))
+	}
+	if l.Grace < time.Second || l.Grace > 10*time.Minute {
+		errs = append(errs, fmt.Errorf("shutdown.grace %v: 1s to 10m", l.Grace))
 	}
 	var level logLevel
 	if err := level.UnmarshalText([]byte(l.LogLevel)); err != nil {

@@ -15,8 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/delay"
@@ -107,9 +105,9 @@ type system struct {
 	ready    func()       // called when every role has been started
 }
 
-// run runs the roles until ctx ends or one of them fails. What it opens it
-// closes, in reverse.
-func (s *system) run(ctx context.Context) error {
+// run runs the roles until ctx ends or one of them fails; then it ends them in
+// the order of stopSteps. What it opens it closes, in reverse.
+func (s *system) run(ctx context.Context) (err error) {
 	c, err := connect(ctx, s.settings)
 	if err != nil {
 		return err
@@ -151,8 +149,6 @@ func (s *system) run(ctx context.Context) error {
 		}
 		has = func(role string) bool { return slices.Contains(s.settings.Roles, role) }
 	)
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return watch.Run(ctx) })
 	var history ingest.History
 	if s.settings.ClickHouse != "" && (has("ingest") || has("sink")) {
 		db, err := warehouse.Open(ctx, s.settings.ClickHouse)
@@ -162,8 +158,26 @@ func (s *system) run(ctx context.Context) error {
 		defer db.Close()
 		history = warehouse.History{Conn: db}
 	}
+	// Receipts are no part of a lane's transaction: they come later.
+	amend, err := kgo.NewClient(brokers, kgo.ClientID("weir-receipts"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return fmt.Errorf("receipts: %w", err)
+	}
+	defer amend.Close()
+	receipts := status.NewReceipts(amend, names, n, s.logger)
+	// The roles outlive the signal: each ends in its turn.
+	grace := s.settings.Grace
+	rs := newRoles(s.logger)
+	defer func() { // before the closes above
+		why := err
+		if why == nil {
+			why = context.Cause(ctx)
+		}
+		err = errors.Join(err, rs.stop(grace, why))
+	}()
+	rs.start(ctx, "policy", watch.Run)
 	if has("admission") {
-		g.Go(func() error {
+		rs.start(ctx, "admission", func(ctx context.Context) error {
 			return admission.Run(ctx, admission.Config{
 				Stream: streaming("admission"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
@@ -172,18 +186,12 @@ func (s *system) run(ctx context.Context) error {
 		})
 	}
 	if has("lanes") {
-		// Receipts are no part of a lane's transaction: they come later.
-		amend, err := kgo.NewClient(brokers, kgo.ClientID("weir-receipts"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-		if err != nil {
-			return fmt.Errorf("receipts: %w", err)
-		}
-		defer amend.Close()
-		receipts := status.NewReceipts(amend, names, n, s.logger)
-		g.Go(func() error {
+		rs.start(ctx, "lanes", func(ctx context.Context) error {
 			return lane.Supervise(ctx, lane.Config{
 				Stream: streaming("lane"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
 				Policy: watch, Logger: s.logger, Metrics: registry,
+				Grace: share(grace, callsPct), Settle: share(grace, settlePct),
 				Open: func(p schemas.Provider) (provider.Provider, error) {
 					return providerTypes.Open(p, provider.Deps{Getenv: os.Getenv, Logger: s.logger, Receipts: receipts.Take})
 				},
@@ -191,12 +199,12 @@ func (s *system) run(ctx context.Context) error {
 		})
 	}
 	if has("delay") {
-		g.Go(func() error {
+		rs.start(ctx, "delay", func(ctx context.Context) error {
 			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Logger: s.logger})
 		})
 	}
 	if has("sink") && s.settings.ClickHouse != "" {
-		g.Go(func() error {
+		rs.start(ctx, "sink", func(ctx context.Context) error {
 			return sink.Run(ctx, sink.Config{Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, InstanceID: names.Status() + ".sink." + s.settings.Slot, Logger: s.logger, Metrics: registry})
 		})
 	}
@@ -204,20 +212,17 @@ func (s *system) run(ctx context.Context) error {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch,
 			History: history, Registry: registry, Logger: s.logger,
+			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
 		if err != nil {
 			return err
 		}
-		g.Go(func() error { return srv.Serve(ctx, s.listener) })
+		rs.start(ctx, "ingest", func(ctx context.Context) error { return srv.Serve(ctx, s.listener) })
 	}
 	if s.ready != nil {
 		s.ready()
 	}
-	err = g.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return rs.wait(ctx)
 }
 
 // providerTypes are the adapters that this program has.

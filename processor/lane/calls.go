@@ -53,7 +53,8 @@ type calls struct {
 	open     []callKey
 	uncalled map[callKey]bool
 
-	stopping atomic.Bool // any goroutine
+	stopping atomic.Bool  // any goroutine
+	cut      atomic.Int64 // any goroutine: calls that ended because ctx did
 }
 
 // keepAnswered is how long an outcome is kept whose lane went elsewhere.
@@ -83,6 +84,9 @@ func (c *calls) start(it *item, expires time.Time, timeout time.Duration, now fu
 		ctx, cancel := context.WithTimeout(c.ctx, timeout)
 		o := c.provider.Send(ctx, &call)
 		cancel()
+		if c.ctx.Err() != nil {
+			c.cut.Add(1)
+		}
 		c.landed <- landed{key: key, answer: answer{outcome: o}, took: now().Sub(began)}
 		c.waker.Wake()
 	})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,8 +35,13 @@ type Config struct {
 	// shorter than the group's session: half of it when 0.
 	PermitLife time.Duration
 	// Grace is how long calls under way may take to end when ctx does; then
-	// they are cut off, and are in doubt. Default 5 s.
-	Grace   time.Duration
+	// they are cut off, which as a rule makes their outcome unknown. Default
+	// 5 s.
+	Grace time.Duration
+	// Settle is how long the outcomes of calls that were cut off may take to
+	// commit. What is not committed then is in doubt, and the lane's next owner
+	// settles it. Default 3 s.
+	Settle  time.Duration
 	Now     func() time.Time
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
@@ -60,6 +66,7 @@ func (c Config) withDefaults() Config {
 	c.Stream.SessionTimeout = cmp.Or(c.Stream.SessionTimeout, 10*time.Second)
 	c.PermitLife = cmp.Or(c.PermitLife, c.Stream.SessionTimeout/2)
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	c.Settle = cmp.Or(c.Settle, 3*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
@@ -74,9 +81,21 @@ func Group(names topics.Names, provider string) string { return names.Journal(pr
 // are wrong, or refer to what is not there.
 var ErrOpen = errors.New("cannot open the provider")
 
+// ErrCutOff means that calls under way did not end within the grace of a stop.
+// They were cut off, and the outcome that each had then was committed if it
+// could be.
+var ErrCutOff = errors.New("calls to a provider did not end in time and were cut off")
+
+// ErrInDoubt means that a lane stopped before the outcomes of all its calls
+// were committed: Kafka or an adapter did not answer. The lane's next owner
+// finds their permits in the journal and settles them as unknown.
+var ErrInDoubt = errors.New("outcomes of calls could not be committed in time: the lane's next owner settles them as unknown")
+
 // Run runs one provider's lanes in this process, those that its group assigns
 // here, until ctx ends. Then no permit is given any more, calls under way may
-// take cfg.Grace to end, and their outcomes are committed.
+// take cfg.Grace to end, and their outcomes are committed. If any had to be cut
+// off the error is ErrCutOff; if outcomes are left to the next owner,
+// ErrInDoubt.
 func Run(ctx context.Context, cfg Config) (err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -114,6 +133,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	streamCtx, quit := context.WithCancel(context.WithoutCancel(ctx))
 	defer quit()
 	callCtx, cut := context.WithCancel(context.WithoutCancel(ctx))
+	var forced atomic.Bool
 	waker := &stream.Waker{}
 	c := newCalls(callCtx, adapter, waker)
 	defer c.wg.Wait()
@@ -123,7 +143,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		waker.Wake()
 		select {
 		case <-time.After(cfg.Grace):
-			cfg.Logger.Warn("calls under way are cut off", "provider", cfg.Provider, "grace", cfg.Grace)
+		case <-streamCtx.Done():
+			return
+		}
+		// A call that was cut off has an outcome, and its record a better end
+		// than a permit that the next owner finds in doubt.
+		cut()
+		select {
+		case <-time.After(cfg.Settle):
+			forced.Store(true)
 			quit()
 		case <-streamCtx.Done():
 		}
@@ -131,7 +159,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 	m := newMetrics(cfg.Metrics)
 	started := cfg.Now()
-	return stream.Run(streamCtx, cfg.Stream, waker, func(f stream.Fetching) stream.Stage {
+	err = stream.Run(streamCtx, cfg.Stream, waker, func(f stream.Fetching) stream.Stage {
 		c.abandon()
 		return &stage{
 			cfg: &cfg, calls: c, metrics: m, fetch: f, quit: quit, by: hex.EncodeToString(by),
@@ -141,4 +169,16 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			now: func() time.Time { return started.Add(cfg.Now().Sub(started)) },
 		}
 	})
+	switch n := c.cut.Load(); {
+	case err != nil:
+		return err
+	case forced.Load():
+		err = fmt.Errorf("lane %s: %w", cfg.Provider, ErrInDoubt)
+	case n > 0:
+		err = fmt.Errorf("lane %s: %w: %d after %v", cfg.Provider, ErrCutOff, n, cfg.Grace)
+	}
+	if err != nil {
+		cfg.Logger.Warn("lane did not stop in good order", "error", err)
+	}
+	return err
 }

@@ -401,14 +401,20 @@ func TestKilledDuringCalls(t *testing.T) {
 	r.fake.respond = func(ctx context.Context, c provider.Call) provider.Outcome {
 		if c.ID == "m0" {
 			<-ctx.Done()
+			<-time.After(200 * time.Millisecond)             // it does not even end when told to
 			return provider.Outcome{Kind: provider.Accepted} // nobody will know
 		}
 		return provider.Outcome{Kind: provider.Accepted}
 	}
 	cfg := r.config("a")
-	cfg.Grace = time.Millisecond
+	cfg.Grace, cfg.Settle = time.Millisecond, time.Millisecond
 	cfg.PermitLife = 300 * time.Millisecond
-	stop := r.run(cfg)
+	stop := r.start(func(ctx context.Context) error {
+		if err := lane.Run(ctx, cfg); !errors.Is(err, lane.ErrInDoubt) {
+			return fmt.Errorf("got %w, want ErrInDoubt", err)
+		}
+		return nil
+	})
 	r.dispatch(message{id: "m0", class: "hold"}, message{id: "m1"}, message{id: "m2"}, message{id: "m3"})
 	for _, id := range []string{"m1", "m2", "m3"} {
 		r.statuses(id, schemas.StatusSending, schemas.StatusSent)
@@ -533,6 +539,49 @@ func TestGracefulStop(t *testing.T) {
 	r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
 	if e := r.events()["m2"]; len(e) != 0 || r.position(topics.QueueNormal) != 2 {
 		t.Errorf("%v at %d", e, r.position(topics.QueueNormal))
+	}
+}
+
+// TestGracefulStopCutsOff: a call that does not end within the grace is cut off
+// and has an outcome all the same, so that the next owner finds nothing in
+// doubt.
+func TestGracefulStopCutsOff(t *testing.T) {
+	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
+	called := make(chan struct{}, 10)
+	r.fake.respond = func(ctx context.Context, c provider.Call) provider.Outcome {
+		called <- struct{}{}
+		if c.ID != "hangs" {
+			return provider.Outcome{Kind: provider.Accepted}
+		}
+		<-ctx.Done()
+		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout"}
+	}
+	cfg := r.config("a")
+	cfg.Grace = 100 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	supervised := cfg
+	supervised.Provider = ""
+	go func() { ended <- lane.Supervise(ctx, supervised) }()
+	r.dispatch(message{id: "hangs", class: "hold"}, message{id: "m1"})
+	<-called
+	<-called
+	cancel()
+	if err := <-ended; !errors.Is(err, lane.ErrCutOff) || errors.Is(err, lane.ErrInDoubt) {
+		t.Errorf("got %v, want ErrCutOff", err)
+	}
+	r.statuses("hangs", schemas.StatusSending, schemas.StatusUnknown)
+	r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
+	permits, outcomes := 0, 0
+	for _, e := range r.journal() {
+		if e.Kind == "permit" {
+			permits++
+		} else {
+			outcomes++
+		}
+	}
+	if permits != 2 || outcomes != 2 || r.position(topics.QueueNormal) != 2 {
+		t.Errorf("%d permits, %d outcomes, position %d: a call is in doubt", permits, outcomes, r.position(topics.QueueNormal))
 	}
 }
 

@@ -269,10 +269,12 @@ func (s *stage) land(got landed) {
 	l.answered = append(l.answered, it)
 }
 
-// idle reports whether a stopping lane has nothing left to commit.
+// idle reports whether a stopping lane has nothing left to commit. An outcome
+// in hand while the group is between two assignments is left: the next one says
+// whose it is.
 func (s *stage) idle() bool {
 	for _, l := range s.lanes {
-		if s.held && len(l.answered) > 0 {
+		if len(l.answered) > 0 {
 			return false
 		}
 	}

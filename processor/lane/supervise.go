@@ -20,7 +20,7 @@ const reopenEvery = 30 * time.Second
 // be opened anew restarts. cfg.Stream.TransactionalID is the slot's; the
 // provider's name is added to it. A provider that cannot be opened is logged
 // and tried again, and disturbs no other; any other error of a Run ends all
-// and is returned.
+// and is returned. ErrCutOff is returned only when nothing worse happened.
 func Supervise(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -49,7 +49,14 @@ func Supervise(ctx context.Context, cfg Config) error {
 			}
 		}
 	})
-	var errs []error
+	var errs, cut []error
+	report := func(err error) {
+		if errors.Is(err, ErrCutOff) {
+			cut = append(cut, err)
+		} else {
+			errs = append(errs, err)
+		}
+	}
 	for ctx.Err() == nil {
 		for _, p := range rev.Policy.Providers {
 			if p.Type == typeExternal || p.Type == typeNone || running[p.Name] {
@@ -75,7 +82,7 @@ func Supervise(ctx context.Context, cfg Config) error {
 			delete(running, name)
 			rev = cfg.Policy.Latest()
 		case err := <-failed:
-			errs = append(errs, err)
+			report(err)
 			cancel()
 		case <-ctx.Done():
 		}
@@ -83,9 +90,12 @@ func Supervise(ctx context.Context, cfg Config) error {
 	wg.Wait()
 	close(failed)
 	for err := range failed {
-		errs = append(errs, err)
+		report(err)
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return errors.Join(cut...)
 }
 
 // Types without a lane: somebody else reads their dispatch topics, or nobody.
@@ -128,6 +138,9 @@ func keep(ctx context.Context, cfg Config) error {
 		}
 		stop()
 		watch.Wait()
+		if (errors.Is(err, ErrCutOff) || errors.Is(err, ErrInDoubt)) && ctx.Err() == nil {
+			err = nil // of a lane that only restarts; Run has logged it
+		}
 		if err != nil {
 			return fmt.Errorf("provider %s: %w", cfg.Provider, err)
 		}

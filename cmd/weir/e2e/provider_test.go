@@ -14,7 +14,8 @@ import (
 // count.
 type callee struct {
 	*httptest.Server
-	arrivals chan string // ids, as they come, if anyone waits for them
+	arrivals chan string   // ids, as they come, if anyone waits for them
+	hold     time.Duration // how long each call takes
 
 	mu    sync.Mutex
 	calls map[string]int // by Idempotency-Key
@@ -38,6 +39,9 @@ func newCallee(t *testing.T) *callee {
 		select {
 		case c.arrivals <- id:
 		default:
+		}
+		if c.hold > 0 {
+			<-time.After(c.hold)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]string{"id": "callee-" + id})
