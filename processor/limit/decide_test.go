@@ -114,6 +114,14 @@ func TestWindowEdges(t *testing.T) {
 			for range n {
 				passes(t, table, r, begin+length)
 			}
+			refuses(t, table, r, begin+length, begin+2*length, fmt.Sprintf("%d/%s", n, windows(t, fmt.Sprintf("1/%dms", length))[0].UnitKey()))
+			after := NewTable() // and one millisecond later than it need be
+			for range n {
+				passes(t, after, r, begin)
+			}
+			for range n {
+				passes(t, after, r, begin+length+1)
+			}
 			table.Commit()
 			if table.Len() != 1 {
 				t.Fatalf("%d slots", table.Len())

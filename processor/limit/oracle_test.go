@@ -176,8 +176,15 @@ func (o *oracle) draw(l *oracleLimit, s *Subject, t int64) {
 		if w.Kind != schemas.WindowBucket {
 			continue
 		}
+		// What was sent elsewhere counts as of the last place at the earliest.
+		if last := o.drawn[l.Name+"|"+who]; last.left != nil && last.t > int64(l.since[oracleUnit(w)]) {
+			t = max(t, last.t)
+		}
 		d = oracleDraw{t: t, left: o.level(l, w, who, t), every: w.RefillEvery}
 		d.left = new(big.Rat).Sub(d.left, big.NewRat(oracleCost(l, s), 1))
+		if d.left.Sign() < 0 { // sent elsewhere, and more than there was
+			d.left = new(big.Rat)
+		}
 		for d.full = t; ; d.full++ { // by looking
 			gained := new(big.Rat).Mul(big.NewRat(d.full-t, 1), big.NewRat(w.RefillTokens, w.RefillEvery))
 			missing := new(big.Rat).Sub(big.NewRat(w.N, 1), gained.Add(gained, d.left))

@@ -35,7 +35,7 @@ type world struct {
 
 	retry int64 // the latest retry-at
 
-	admitted, refused, returned, restored, never, rolledBack, observed, drawn int
+	admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded int
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -314,11 +314,7 @@ func (w *world) decide() {
 		if i > 0 && c.Limit == res.Charges[i-1].Limit || c.T != t || c.Cost != oracleCost(l, s) {
 			w.fail("wrong charge %v", c)
 		}
-		if known, ok := w.who[c.Limit+" "+c.Scope]; ok && known != who {
-			w.fail("scope %q stands for %s and %s", c.Scope, known, who)
-		}
-		w.who[c.Limit+" "+c.Scope] = who
-		w.oracle.places = append(w.oracle.places, oraclePlace{limit: c.Limit, who: who, scope: c.Scope, t: int64(c.T), cost: c.Cost})
+		w.take(c, who)
 	}
 	if message >= 0 {
 		w.spent = append(w.spent, old)
@@ -337,6 +333,56 @@ func (w *world) decide() {
 	if peek := w.table.Peek(w.rules, s, t); !slices.Equal(peek, res.Remaining) && k > 0 {
 		w.fail("peek %v differs from %v", peek, res.Remaining)
 	}
+}
+
+// record takes the places of a message that was sent elsewhere, mostly of late.
+func (w *world) record() {
+	s := w.subject()
+	back := pick[int64](w.rng, 0, 1, 1000, 60_000, 3_600_000, 26*3_600_000, 40*24*3_600_000, -30_000)
+	if back > 1 && w.rng.IntN(2) == 0 {
+		back = w.rng.Int64N(back)
+	}
+	if live := len(w.oracle.places); live > 0 && w.rng.IntN(4) == 0 { // in the millisecond of another
+		back = w.now - w.oracle.places[live-1-w.rng.IntN(min(live, 30))].t
+	}
+	at := min(w.now-back, w.now) // what says that it is of the future is of now
+	charges := w.table.Record(w.rules, s, schemas.Millis(w.now-back), schemas.Millis(w.now))
+	w.note("record %+v as of %d: %v", *s, at, charges)
+	w.recorded++
+	k := 0
+	for i := range w.limits {
+		l := &w.limits[i]
+		if !oracleMatches(l, s) {
+			continue
+		}
+		if k == len(charges) || charges[k].Limit != l.Name || int64(charges[k].T) != at || charges[k].Cost != oracleCost(l, s) {
+			w.fail("recorded %v, want a place in %s as of %d", charges, l.Name, at)
+		}
+		w.oracle.draw(l, s, at)
+		w.take(charges[k], oracleWho(l, s))
+		k++
+	}
+	if k != len(charges) {
+		w.fail("recorded %v, and %d limits match", charges, k)
+	}
+	if w.rng.IntN(2) == 0 {
+		w.held = append(w.held, charges)
+	}
+	_, _, counts := w.oracle.passes(w.limits, s, func(int) bool { return false }, w.now)
+	for _, m := range w.table.Peek(w.rules, s, schemas.Millis(w.now)) {
+		if m.Left != max(m.N-counts[m.Limit+" "+m.Window], 0) {
+			w.fail("%s %s: left %d after a record, but %d stand", m.Limit, m.Window, m.Left, counts[m.Limit+" "+m.Window])
+		}
+	}
+}
+
+// take puts a charge into the oracle.
+func (w *world) take(c schemas.Charge, who string) {
+	if known, ok := w.who[c.Limit+" "+c.Scope]; ok && known != who {
+		w.fail("scope %q stands for %s and %s", c.Scope, known, who)
+	}
+	w.who[c.Limit+" "+c.Scope] = who
+	w.oracle.places = append(w.oracle.places, oraclePlace{limit: c.Limit, who: who, scope: c.Scope, t: int64(c.T), cost: c.Cost})
 }
 
 func (w *world) impossible(s *Subject) bool {
@@ -516,7 +562,7 @@ var begins = []string{
 }
 
 func TestTableAgainstOracle(t *testing.T) {
-	var admitted, refused, returned, restored, never, rolledBack, observed, drawn int
+	var admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded int
 	runs := 300
 	if testing.Short() {
 		runs = 40
@@ -540,7 +586,9 @@ func TestTableAgainstOracle(t *testing.T) {
 						w.decide()
 					case k < 36:
 						w.giveBack()
-					case k < 37 && len(w.steps) > 100:
+					case k < 37 && len(w.steps) > 20:
+						w.record()
+					case k < 38 && len(w.steps) > 100:
 						w.table.Sweep(w.rules, schemas.Millis(w.now), rng.IntN(50))
 						w.note("sweep")
 					}
@@ -562,11 +610,12 @@ func TestTableAgainstOracle(t *testing.T) {
 			rolledBack += w.rolledBack
 			observed += w.observed
 			drawn += w.drawn
+			recorded += w.recorded
 		})
 	}
-	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, rolled back %d, restored %d",
-		admitted, observed, drawn, refused, never, returned, rolledBack, restored)
-	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn) == 0 {
+	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, recorded %d, rolled back %d, restored %d",
+		admitted, observed, drawn, refused, never, returned, recorded, rolledBack, restored)
+	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn, recorded) == 0 {
 		t.Error("a kind of move never happened: the test shows nothing")
 	}
 }
