@@ -42,6 +42,7 @@ type send struct {
 	topic     string
 	partition int32
 	env       schemas.Envelope
+	dead      bool // to weir.dlq
 }
 
 // errMisrouted is a record that was forwarded to a partition that does not own

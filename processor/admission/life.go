@@ -49,10 +49,7 @@ func (p *partition) first(m *message) outcome {
 	r := p.table.Decide(p.cur.rules, m.subject(), nil, p.cur.meta.T)
 	if !r.OK {
 		if due, ok := p.deferral(&r); ok {
-			o := p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, due, "limited")
-			refuse(&o.event, &r)
-			o.event.RetryAt = due
-			return o
+			return p.parkRefused(m, &r, schemas.ReadmitDue, due)
 		}
 		o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, "limited")
 		refuse(&o.event, &r)
@@ -91,14 +88,11 @@ func (p *partition) again(m *message) outcome {
 	}
 	r := p.table.Decide(p.cur.rules, m.subject(), m.env.Place, p.cur.meta.T)
 	if !r.OK {
-		due := m.env.ExpiresAt
-		if r.RetryAt != 0 {
-			due = min(due, r.RetryAt)
+		due := r.RetryAt
+		if due == 0 { // never: it ends at its expiry
+			due = m.env.ExpiresAt
 		}
-		o := p.park(m, schemas.StatusDeferred, m.input.env.Reason, due, "limited")
-		refuse(&o.event, &r)
-		o.event.RetryAt = due
-		return o
+		return p.parkRefused(m, &r, m.input.env.Reason, due)
 	}
 	queue := topics.QueueOf(m.env.Priority)
 	if m.input.env.Reason == schemas.ReadmitStale {
@@ -247,9 +241,20 @@ func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, que
 	}}}
 }
 
+// parkRefused lets a message wait that limits refused.
+func (p *partition) parkRefused(m *message, r *limit.Result, reason string, due schemas.Millis) outcome {
+	o := p.park(m, schemas.StatusDeferred, reason, due, "limited")
+	until := o.event.RetryAt
+	refuse(&o.event, r)
+	o.event.RetryAt = until
+	return o
+}
+
 // park lets a message wait in the delay topics until due; then it is judged
-// again for the same reason.
+// again for the same reason. At its expiry it comes back at the latest: it must
+// not end later.
 func (p *partition) park(m *message, s schemas.Status, reason string, due schemas.Millis, why string) outcome {
+	due = min(due, m.env.ExpiresAt)
 	m.event.Status, m.event.Reason, m.event.RetryAt = s, why, due
 	m.event.Decision = p.stamp(schemas.VerdictDefer, &m.source)
 	p.wait(m)
@@ -302,7 +307,7 @@ func (p *partition) reject(m *message, err error) outcome {
 func (p *partition) deadLetter(m *message, why, text string) send {
 	env := m.env
 	env.Reason, env.Error, env.DueAt, env.Return = why, text, 0, ""
-	return send{topic: p.env.names.DLQ(), partition: schemas.PartitionOf(m.event.To, p.env.dlq), env: env}
+	return send{topic: p.env.names.DLQ(), partition: schemas.PartitionOf(m.event.To, p.env.dlq), env: env, dead: true}
 }
 
 // forward sends a message to the partition that owns its recipient, with the

@@ -7,30 +7,65 @@ import (
 )
 
 // metrics are admission's figures. No label ever holds a recipient or an id,
-// and classes that nobody declared share one label: producers choose them.
+// and classes that nobody declared share one label: producers choose them. What
+// a transaction decided counts once it is committed: an aborted one is decided
+// again.
 type metrics struct {
 	decisions *prometheus.CounterVec
 	refusals  *prometheus.CounterVec
+	dead      *prometheus.CounterVec
+	lag       prometheus.Gauge
 	commit    prometheus.Histogram
 	restore   prometheus.Histogram
 	ahead     prometheus.Gauge
+
+	open map[counted]int // by the open transaction
+}
+
+// counted is one series of one of the counters.
+type counted struct {
+	of *prometheus.CounterVec
+	by [3]string // its labels, as far as it has them
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_decisions_total", Help: "Decisions taken, by verdict and class."}, []string{"verdict", "class"}),
-		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_limit_refusals_total", Help: "Refusals by limit, window and mode."}, []string{"limit", "window", "mode"}),
+		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_limit_refusals_total", Help: "Windows that were full for a message that was refused or deferred, or with mode observe passed, by limit, window and mode."}, []string{"limit", "window", "mode"}),
+		dead:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"}),
 		commit:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_commit_seconds", Help: "From the first record of a transaction to its commit.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 		restore:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_restore_seconds", Help: "Restoring assigned partitions.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
+		open:      make(map[counted]int),
 	}
 	m.ahead = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_admission_clock_ahead_seconds", Help: "How far decisions were stamped ahead of the broker's clock when last compared; above 2 nothing is decided."})
+	lag := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_topic_lag_seconds", Help: "How old the last record was when the stage took it; 0 when nothing waits."}, []string{"stage"})
 	if reg != nil {
 		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead)
+		m.dead, lag = shared(reg, m.dead), shared(reg, lag)
 	}
+	m.lag = lag.WithLabelValues("admission")
 	return m
 }
 
-func (m *metrics) decided(e *schemas.Event, pol *schemas.Policy) {
+// shared returns c, or the collector of its name that another stage of this
+// process has registered.
+func shared[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	err := reg.Register(c)
+	if had, ok := err.(prometheus.AlreadyRegisteredError); ok {
+		if old, ok := had.ExistingCollector.(C); ok {
+			return old
+		}
+	}
+	if err != nil {
+		panic(err) // two metrics of one name
+	}
+	return c
+}
+
+// decided counts a decision in the open transaction. Each window that refused
+// counts, whether the message ended or waits for it.
+func (m *metrics) decided(o *outcome, pol *schemas.Policy) {
+	e := &o.event
 	class := "other"
 	for i := range pol.Classes {
 		if pol.Classes[i].Name == e.Class {
@@ -40,14 +75,43 @@ func (m *metrics) decided(e *schemas.Event, pol *schemas.Policy) {
 	if e.Class == schemas.DefaultClass {
 		class = schemas.DefaultClass
 	}
-	m.decisions.WithLabelValues(string(e.Decision.Verdict), class).Inc()
+	m.open[counted{m.decisions, [3]string{string(e.Decision.Verdict), class}}]++
 	mode := schemas.ModeEnforce
 	if e.Observed {
 		mode = schemas.ModeObserve
 	}
-	if e.Observed || e.Decision.Verdict == schemas.VerdictRefuse {
-		for _, ev := range e.Decision.Evidence {
-			m.refusals.WithLabelValues(ev.Limit, ev.Window, string(mode)).Inc()
+	for i := range e.Decision.Evidence {
+		ev := &e.Decision.Evidence[i]
+		m.open[counted{m.refusals, [3]string{ev.Limit, ev.Window, string(mode)}}]++
+	}
+	for i := range o.send {
+		if o.send[i].dead {
+			m.open[counted{m.dead, [3]string{o.send[i].env.Reason}}]++
 		}
 	}
 }
+
+// ended closes the open transaction's counts.
+func (m *metrics) ended(committed bool) {
+	if committed {
+		for c, n := range m.open {
+			labels := 3
+			switch c.of {
+			case m.decisions:
+				labels = 2
+			case m.dead:
+				labels = 1
+			}
+			c.of.WithLabelValues(c.by[:labels]...).Add(float64(n))
+		}
+	}
+	clear(m.open)
+}
+
+// waited says how old a record was when it was taken.
+func (m *metrics) waited(now, appended schemas.Millis) {
+	m.lag.Set(max(now.Sub(appended), 0).Seconds())
+}
+
+// idle says that nothing waits.
+func (m *metrics) idle() { m.lag.Set(0) }

@@ -106,6 +106,9 @@ func (s *stage) Wait() time.Duration {
 func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
 	s.resume()
 	if len(polled) == 0 {
+		if s.stalled.IsZero() {
+			s.metrics.idle()
+		}
 		return nil
 	}
 	s.began = time.Now()
@@ -162,7 +165,8 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
 	for i := range o.send {
 		tx.Produce(o.send[i].record(r))
 	}
-	s.metrics.decided(&o.event, p.cur.pol)
+	s.metrics.decided(&o, p.cur.pol)
+	s.metrics.waited(p.cur.meta.T, in.appended)
 	return nil
 }
 
@@ -200,6 +204,7 @@ func (s *stage) Ended(committed bool) {
 		}
 	}
 	clear(s.touched)
+	s.metrics.ended(committed)
 	if committed {
 		s.metrics.commit.Observe(time.Since(s.began).Seconds())
 	}

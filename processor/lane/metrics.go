@@ -12,6 +12,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	paceWait *prometheus.HistogramVec
 	sent     *prometheus.HistogramVec
+	dead     *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -20,6 +21,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		seconds:  register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_lane_call_seconds", Help: "How long calls took.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 14)}, []string{"provider"})),
 		paceWait: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_pace_wait_seconds", Help: "How long the message at the head waited for the pace.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 12)}, []string{"provider"})),
 		sent:     register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_accepted_to_sent_seconds", Help: "From a request's append to the provider's acceptance.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 20)}, []string{"class"})),
+		// Admission writes there too, and registers it alike.
+		dead: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"})),
 	}
 }
 

@@ -483,6 +483,9 @@ func (s *stage) Ended(committed bool) {
 			e.lane.wakeAt(e.lane.last)
 			continue
 		}
+		if e.event.Status == schemas.StatusFailed { // its bytes are in the DLQ
+			s.metrics.dead.WithLabelValues(e.event.Reason).Inc()
+		}
 		if e.event.Status == schemas.StatusSent && e.event.AcceptedAt > 0 {
 			s.metrics.sent.WithLabelValues(classLabel(&s.rev.Policy, e.event.Class)).Observe(e.event.At.Sub(e.event.AcceptedAt).Seconds())
 		}
