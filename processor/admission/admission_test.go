@@ -344,6 +344,58 @@ func TestPolicyChangesLive(t *testing.T) {
 	}
 }
 
+// TestInForceWithinASecond: what another process publishes is what every
+// partition decides by within a second, in workers that go on running.
+func TestInForceWithinASecond(t *testing.T) {
+	w := newWorld(t)
+	w.admit("0")
+	byPartition := make(map[int32]string)
+	for i := 0; len(byPartition) < partitions; i++ {
+		to := fmt.Sprintf("+86138000%05d", i)
+		byPartition[schemas.PartitionOf(to, partitions)] = to
+	}
+	sent := 0
+	all := func(revision int64) bool { // one message to every partition
+		for p, to := range byPartition {
+			w.request(p, `{"channel":"sms","to":%q,"class":"c%d","body":"x"}`, to, sent)
+			sent++
+		}
+		in := 0
+		for _, e := range w.statuses(partitions) {
+			if e.Kind == schemas.KindStatus && e.Decision.Revision == revision {
+				in++
+			}
+		}
+		return in == partitions
+	}
+	if !all(1) { // every partition has an owner, which has decided
+		t.Fatal("not under the first revision")
+	}
+	cli, err := policy.Watch(t.Context(), w.names.Config(), discard, kgo.SeedBrokers(w.seeds...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go cli.Run(t.Context()) //nolint:errcheck // Publish reports what Run meets
+	for revision := int64(2); revision < 5; revision++ {
+		next := cli.Latest().Policy
+		next.Classes = append([]schemas.Class{{Name: fmt.Sprintf("class-%d", revision)}}, next.Classes...)
+		if _, err := cli.Publish(t.Context(), w.cl, revision-1, "test", next); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for !all(revision) {
+			if time.Since(began) > 5*time.Second {
+				t.Fatalf("after %v revision %d is not in force everywhere", time.Since(began), revision)
+			}
+		}
+		took := time.Since(began)
+		t.Logf("revision %d in force in every partition after %v", revision, took.Round(time.Millisecond))
+		if took > time.Second {
+			t.Errorf("revision %d took %v", revision, took)
+		}
+	}
+}
+
 // TestAbortedTransactionLeavesNothing makes the broker refuse a commit: what
 // was decided in it is decided anew, once, as if it had not been.
 func TestAbortedTransactionLeavesNothing(t *testing.T) {

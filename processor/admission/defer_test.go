@@ -2,9 +2,11 @@ package admission
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -115,4 +117,122 @@ func TestCountries(t *testing.T) {
 	b.want(b.send("home", "+6591234567"), "queued admit > dispatch.one.normal")
 	b.want(b.send("home", "+12125550123"), "rejected reject country_not_allowed > dlq")
 	b.want(b.send("home", "someone@example.com"), "queued admit > dispatch.one.normal")
+}
+
+// TestNothingWaitsBeyondItsExpiry: whatever a message waits for, it comes back
+// when it expires, and ends then.
+func TestNothingWaitsBeyondItsExpiry(t *testing.T) {
+	for _, c := range []struct{ name, policy, before, want string }{
+		{"a limit that defers", `
+limits:
+  - {name: l, match: {class: c}, per: [recipient], allow: [1/1h], on_refusal: defer}`, "queued admit +1 > dispatch.one.normal", "deferred defer limited > delay.30s"},
+		{"quiet hours", `
+classes:
+  - {name: c, quiet_hours: {from: "08:00", to: "20:00", timezone: UTC, then: defer}}`, "", "deferred defer quiet_hours > delay.30s"},
+		{"send_at", "", "", "scheduled defer send_at > delay.30s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.apply(2, c.policy+"\nproviders:\n  - {name: one, type: simulated, channels: [sms]}\n")
+			expires := b.now + 90_000
+			value := fmt.Sprintf(`{"channel":"sms","to":"+8613800000000","class":"c","body":"x","expires_at":%q`, expires)
+			if c.name == "send_at" {
+				value += fmt.Sprintf(`,"send_at":%q`, b.now+3_600_000)
+			}
+			value += "}"
+			if c.before != "" {
+				b.want(b.request("%s", value), c.before)
+			}
+			o := b.want(b.request("%s", value), c.want)
+			if o.event.RetryAt != expires || o.send[0].env.DueAt != expires {
+				t.Errorf("waits until %v, and expires at %v", o.event.RetryAt, expires)
+			}
+			b.now = expires
+			b.want(b.back(schemas.ReadmitDue, o.send[0], value, nil), "expired expire expired")
+		})
+	}
+}
+
+// A bucket gives back one token after another.
+func TestDeferralOfABucket(t *testing.T) {
+	b := newBench(t)
+	b.apply(2, limitsPolicy("  - {name: b, per: [recipient], allow: [bucket 2 refill 1/10s], on_refusal: defer}"))
+	for range 2 {
+		b.want(b.request(code), "queued admit +1 > dispatch.one.normal")
+	}
+	for i := range schemas.Millis(4) {
+		o := b.want(b.request(code), "deferred defer limited > "+[]string{"delay.5s", "delay.5s", "delay.30s", "delay.30s"}[i])
+		if want := b.now + (i+1)*10_000; o.event.RetryAt != want || o.send[0].env.DueAt != want {
+			t.Errorf("number %d waits until %v, want %v", i, o.event.RetryAt, want)
+		}
+	}
+}
+
+// TestQuietHoursInEveryZone: a number that may be in several zones is quiet
+// while any of them is.
+func TestQuietHoursInEveryZone(t *testing.T) {
+	b := newWaitBench(t)
+	const to = "+18005550123" // toll-free: all of North America
+	seen := map[bool]bool{}
+	for _, at := range []string{"2026-11-21T21:00:00Z", "2026-11-22T00:30:00Z", "2026-11-22T02:31:00Z", "2026-11-22T12:59:00Z", "2026-11-22T19:00:00Z"} {
+		at, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.now = schemas.MillisOf(at)
+		o := b.send("night", to)
+		quiet, strictest := o.event.Status == schemas.StatusDeferred, false
+		for _, z := range recipient.Zones(to) {
+			h := at.In(z).Hour()
+			strictest = strictest || h >= 22 || h < 8
+		}
+		if quiet != strictest {
+			t.Errorf("at %s: quiet %v, by the zones %v", at, quiet, strictest)
+		}
+		t.Logf("at %s quiet %v until %s", at, quiet, o.event.RetryAt)
+		seen[quiet] = true
+		if !quiet {
+			continue
+		}
+		until := o.event.RetryAt.Time()
+		for _, z := range recipient.Zones(to) {
+			if h := until.In(z).Hour(); h >= 22 || h < 8 {
+				t.Errorf("at %s: until %s, when it is %d o'clock in %s", at, until, h, z)
+			}
+		}
+	}
+	if n := len(recipient.Zones(to)); n < 2 || !seen[true] || !seen[false] {
+		t.Errorf("%d zones, quiet %v: the test shows nothing", n, seen)
+	}
+}
+
+// TestWhatChangedMeanwhile: a message that comes back is held to the policy in
+// force then: countries, quiet hours and routes as well as limits.
+func TestWhatChangedMeanwhile(t *testing.T) {
+	value := `{"channel":"sms","to":"+8613800000000","class":"slow","body":"x"}`
+	attempt := func(e *schemas.Envelope) { e.Attempt = 1 }
+	for _, c := range []struct{ name, old, new, want, unsent string }{
+		{"countries", "classes:", "classes:\n  - {name: slow, countries: [US]}", "rejected reject country_not_allowed -1 > dlq", "rejected reject country_not_allowed > dlq"},
+		{"quiet hours that reject", "classes:", "classes:\n  - {name: slow, quiet_hours: {from: \"08:00\", to: \"20:00\", timezone: UTC, then: reject}}", "rejected reject quiet_hours -1 > dlq", "rejected reject quiet_hours > dlq"},
+		{"quiet hours that defer", "classes:", "classes:\n  - {name: slow, quiet_hours: {from: \"08:00\", to: \"20:00\", timezone: UTC, then: defer}}", "deferred defer quiet_hours > delay.6h", "deferred defer quiet_hours > delay.6h"},
+		{"no provider of the channel", "channels: [sms, email]", "channels: [email]", "rejected reject no_route -1 > dlq", "rejected reject no_route > dlq"},
+	} {
+		for _, reason := range []string{schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitDue} {
+			t.Run(c.name+" "+reason, func(t *testing.T) {
+				b := newWaitBench(t)
+				first := b.want(b.send("slow", "+8613800000000"), "queued admit +1 > dispatch.one.normal")
+				waits := b.want(b.send("slow", "+8613800000000"), "deferred defer limited > delay.30s")
+				b.apply(3, strings.Replace(waitPolicy, c.old, c.new, 1))
+				b.now += 60_000
+				switch reason {
+				case schemas.ReadmitDue:
+					b.want(b.back(reason, waits.send[0], value, nil), c.unsent)
+				case schemas.ReadmitRetry:
+					b.want(b.back(reason, first.send[0], value, attempt), c.want)
+				default:
+					b.want(b.back(reason, first.send[0], value, nil), c.want)
+				}
+			})
+		}
+	}
 }

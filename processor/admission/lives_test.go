@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/processor/status"
@@ -235,7 +236,11 @@ func play(t *testing.T, seed uint64, steps int) map[schemas.Status]int {
 		state: make(map[string]schemas.Status), ended: make(map[string]schemas.Status), taint: make(map[string]schemas.Taint),
 		holds: make(map[string][]schemas.Charge), values: make(map[string]string),
 	}
-	l.apply(2, deferPolicy)
+	policy := deferPolicy
+	if seed%3 == 0 {
+		policy = strings.Replace(policy, "on_refusal: defer", "on_refusal: reject", 1)
+	}
+	l.apply(2, policy)
 	for range steps {
 		l.step()
 	}
@@ -283,7 +288,7 @@ func TestAnEndStaysAnEnd(t *testing.T) {
 	}
 	t.Log(total)
 	for _, s := range []schemas.Status{schemas.StatusSent, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusExpired,
-		schemas.StatusCancelled, schemas.StatusSuppressed, schemas.StatusDuplicate, schemas.StatusRejected} {
+		schemas.StatusLimited, schemas.StatusCancelled, schemas.StatusSuppressed, schemas.StatusDuplicate, schemas.StatusRejected} {
 		if total[s] < 20 {
 			t.Errorf("only %d ended %s: the lives are not what they should be", total[s], s)
 		}

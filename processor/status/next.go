@@ -36,6 +36,7 @@ func follows(current schemas.Status) []schemas.Status {
 		}
 	case schemas.StatusScheduled:
 		return []schemas.Status{
+			schemas.StatusScheduled, // it came back before its time, by the clock of the partition
 			schemas.StatusDeferred, schemas.StatusQueued,
 			schemas.StatusLimited, schemas.StatusSuppressed, schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected,
 		}
