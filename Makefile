@@ -56,6 +56,7 @@ chaos: ## long runs: kills, pauses and restarts on Apache Kafka
 	mkdir -p bin
 	WEIR_CHAOS=1 $(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags e2e -timeout 60m -count 1 -v -run 'Apache.*/exact' ./cmd/weir/e2e
 	WEIR_CHAOS=1 $(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags e2e -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
+	$(GO) test -timeout 20m -count 1 -v ./processor/recipient -run 'Spellings|KeysAreStable|FastPath' -spellings=1000000 -beginnings=4
 
 fuzz: ## fuzz each target for FUZZTIME (30s)
 	@$(GO) list ./... | while read -r pkg; do \

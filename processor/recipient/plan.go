@@ -11,11 +11,7 @@ import (
 // calling code: all that the library knows of a plan's future.
 var mobileLengths = sync.OnceValue(func() map[int32][]int32 {
 	lengths := map[int32][]int32{}
-	all, err := phonenumbers.MetadataCollection()
-	if err != nil {
-		panic(err) // embedded in the binary, and read by the library at its own start
-	}
-	for _, m := range all.GetMetadata() {
+	for _, m := range metadata() {
 		own := m.GetMobile().GetPossibleLength()
 		if len(own) == 0 { // as in libphonenumber: none of its own are the plan's
 			own = m.GetGeneralDesc().GetPossibleLength()
