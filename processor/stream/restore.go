@@ -1,14 +1,18 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 )
 
 // Range is what to read of a partition: from From up to its high watermark as
@@ -16,7 +20,26 @@ import (
 type Range struct {
 	Partition
 	From int64 // below the log's start means the log's start
+	// Resume says that From is where an earlier read ended. If the log no
+	// longer has it, what lies between is unknown: that is a GoneError.
+	Resume bool
 }
+
+// GoneError means that a log no longer holds the position at which a read was to
+// go on: it was deleted by retention, or the topic was made anew. What was
+// built from the log so far must be built again from its start.
+type GoneError struct {
+	Partition
+	From, Start, End int64
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("%s/%d: cannot go on at offset %d: the log holds %d to %d", e.Topic, e.Partition.Partition, e.From, e.Start, e.End)
+}
+
+// ErrStalled means that a partition brought nothing new for ReadConfig.Stall
+// before its end.
+var ErrStalled = errors.New("brought nothing")
 
 // ReadConfig says how Read reaches the brokers.
 type ReadConfig struct {
@@ -25,9 +48,34 @@ type ReadConfig struct {
 	// Stall is how long a partition may bring nothing new before Read gives
 	// up. It must exceed the transaction timeout: a dead owner's open
 	// transaction holds its partitions back that long. Default 30 s.
-	Stall   time.Duration
-	Options []kgo.Opt
+	Stall time.Duration
+	// FetchBytes bounds what one fetch brings of a partition. Default 1 MiB.
+	FetchBytes int32
+	Options    []kgo.Opt
 }
+
+// Reader reads partitions outside any group. It keeps connections and nothing
+// else: where to go on is the caller's to remember. Its methods may be called
+// from any goroutine.
+type Reader struct {
+	cfg ReadConfig
+	cl  *kgo.Client
+	adm *kadm.Client
+}
+
+// OpenReader returns a reader that the caller must close.
+func OpenReader(cfg ReadConfig) (*Reader, error) {
+	cfg.Stall = cmp.Or(cfg.Stall, 30*time.Second)
+	cfg.FetchBytes = cmp.Or(cfg.FetchBytes, 1<<20)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID(cfg.ClientID)}, cfg.Options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("open client: %w", err)
+	}
+	return &Reader{cfg: cfg, cl: cl, adm: kadm.NewClient(cl)}, nil
+}
+
+// Close ends the connections.
+func (r *Reader) Close() { r.cl.Close() }
 
 // Read hands every committed record of the ranges to fn, in offset order
 // within a partition, and returns when all of them have been read up to the
@@ -36,126 +84,130 @@ type ReadConfig struct {
 // latter lies below records that are committed (KAFKA-10167). The caller must
 // have fetched the group's stable offsets before.
 //
-// It is an error when nothing new comes for cfg.Stall.
+// Calls of fn for ranges with different partition numbers may run at the same
+// time; those with one number are read one after another, in their order. A
+// record and what it points to are fn's to keep.
+//
+// What it returns is where to go on, also beside an error: every record below
+// has been handed to fn and none from there on. That may lie beyond the last
+// record: transactions end in markers, and aborted ones leave gaps. Only after
+// an error of fn itself it says nothing. It is an error when a partition brings
+// nothing new for cfg.Stall.
+func (r *Reader) Read(ctx context.Context, ranges []Range, fn func(*kgo.Record) error) (map[Partition]int64, error) {
+	reached := make(map[Partition]int64)
+	for _, rg := range ranges {
+		reached[rg.Partition] = rg.From
+	}
+	if len(ranges) == 0 {
+		return reached, nil
+	}
+	boundCtx, cancel := context.WithTimeoutCause(ctx, r.cfg.Stall, ErrStalled)
+	jobs, err := r.bound(boundCtx, ranges)
+	if ctx.Err() == nil && boundCtx.Err() != nil {
+		err = fmt.Errorf("the brokers %w for %v: %w", ErrStalled, r.cfg.Stall, err)
+	}
+	cancel()
+	if err != nil {
+		return reached, err
+	}
+	byNumber := make(map[int32][]*job)
+	var numbers []int32
+	for _, j := range jobs {
+		n := j.Partition.Partition
+		if byNumber[n] == nil {
+			numbers = append(numbers, n)
+		}
+		byNumber[n] = append(byNumber[n], j)
+	}
+	slices.Sort(numbers)
+	g, gctx := errgroup.WithContext(ctx)
+	// A job holds a turn while it has records in memory, and none while it waits
+	// for a transaction to end. One more than can run hides the fetches.
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0)+1)
+	var mu sync.Mutex
+	for _, n := range numbers {
+		g.Go(func() error {
+			for _, j := range byNumber[n] {
+				err := r.read(gctx, j, turns, fn)
+				mu.Lock()
+				reached[j.Partition] = j.at
+				mu.Unlock()
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return reached, fmt.Errorf("read: %w", err)
+	}
+	return reached, nil
+}
+
+// Read is Reader.Read with a reader of its own and one call of fn at a time.
 func Read(ctx context.Context, cfg ReadConfig, ranges []Range, fn func(*kgo.Record) error) error {
 	if len(ranges) == 0 {
 		return nil
 	}
-	if cfg.Stall == 0 {
-		cfg.Stall = 30 * time.Second
-	}
-	opts := append([]kgo.Opt{
-		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.ClientID(cfg.ClientID),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		// Transactions end in a control record: without seeing it the end of
-		// a partition could not be told from a partition that is behind.
-		kgo.KeepControlRecords(),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-	}, cfg.Options...)
-	cl, err := kgo.NewClient(opts...)
-	if err != nil {
-		return fmt.Errorf("open client: %w", err)
-	}
-	defer cl.Close()
-	until, start, err := bounds(ctx, kadm.NewClient(cl), ranges)
+	r, err := OpenReader(cfg)
 	if err != nil {
 		return err
 	}
-	consume := make(map[string]map[int32]kgo.Offset)
-	left := 0
-	for _, r := range ranges {
-		from := max(r.From, start[r.Partition])
-		if from >= until[r.Partition] {
-			continue
-		}
-		if consume[r.Topic] == nil {
-			consume[r.Topic] = make(map[int32]kgo.Offset)
-		}
-		consume[r.Topic][r.Partition.Partition] = kgo.NewOffset().At(from)
-		left++
-	}
-	cl.AddConsumePartitions(consume)
-	done := make(map[Partition]bool)
-	progress := time.Now()
-	for left > 0 {
-		pollCtx, cancel := context.WithDeadline(ctx, progress.Add(cfg.Stall))
-		fetches := cl.PollRecords(pollCtx, 50_000)
-		cancel()
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("read: %w", err)
-		}
-		switch now := time.Now(); {
-		case !fetches.Empty():
-			progress = now
-		case now.Sub(progress) >= cfg.Stall:
-			return fmt.Errorf("read: %d of %d partitions brought nothing for %v before their end: is a transaction left open over them?", left, len(ranges), cfg.Stall)
-		}
-		var errs []error
-		fetches.EachError(func(topic string, p int32, err error) {
-			if !kerr.IsRetriable(err) && !errors.Is(err, context.DeadlineExceeded) {
-				errs = append(errs, fmt.Errorf("read %s/%d: %w", topic, p, err))
-			}
-		})
-		if len(errs) > 0 {
-			return errors.Join(errs...)
-		}
-		var fnErr error
-		fetches.EachRecord(func(r *kgo.Record) {
-			p := Partition{r.Topic, r.Partition}
-			if fnErr != nil || done[p] {
-				return
-			}
-			if r.Offset < until[p] && !r.Attrs.IsControl() {
-				fnErr = fn(r)
-			}
-			if r.Offset+1 >= until[p] {
-				done[p] = true
-				left--
-				cl.PauseFetchPartitions(map[string][]int32{r.Topic: {r.Partition}})
-			}
-		})
-		if fnErr != nil {
-			return fnErr
-		}
-	}
-	return nil
+	defer r.Close()
+	var mu sync.Mutex
+	_, err = r.Read(ctx, ranges, func(rec *kgo.Record) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return fn(rec)
+	})
+	return err
 }
 
-// bounds returns the high watermark and the log start of each partition.
-func bounds(ctx context.Context, adm *kadm.Client, ranges []Range) (until, start map[Partition]int64, err error) {
-	topics := make(map[string]bool)
+// bound finds each range's leader, high watermark and log start.
+func (r *Reader) bound(ctx context.Context, ranges []Range) ([]*job, error) {
 	var names []string
-	for _, r := range ranges {
-		if !topics[r.Topic] {
-			topics[r.Topic] = true
-			names = append(names, r.Topic)
+	for _, rg := range ranges {
+		if !slices.Contains(names, rg.Topic) {
+			names = append(names, rg.Topic)
 		}
 	}
-	ends, err := adm.ListEndOffsets(ctx, names...)
+	// The high watermark first: what is committed before this call lies below it.
+	ends, err := r.adm.ListEndOffsets(ctx, names...)
 	if err == nil {
 		err = ends.Error()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("list high watermarks: %w", err)
+		return nil, fmt.Errorf("list high watermarks: %w", err)
 	}
-	starts, err := adm.ListStartOffsets(ctx, names...)
+	starts, err := r.adm.ListStartOffsets(ctx, names...)
 	if err == nil {
 		err = starts.Error()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("list log starts: %w", err)
+		return nil, fmt.Errorf("list log starts: %w", err)
 	}
-	until, start = make(map[Partition]int64), make(map[Partition]int64)
-	for _, r := range ranges {
-		end, ok := ends.Lookup(r.Topic, r.Partition.Partition)
-		if !ok {
-			return nil, nil, fmt.Errorf("%s/%d does not exist", r.Topic, r.Partition.Partition)
-		}
-		until[r.Partition] = end.Offset
-		if st, ok := starts.Lookup(r.Topic, r.Partition.Partition); ok {
-			start[r.Partition] = st.Offset
-		}
+	meta, err := r.adm.Metadata(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("find leaders: %w", err)
 	}
-	return until, start, nil
+	var jobs []*job
+	var gone []error
+	for _, rg := range ranges {
+		end, ok := ends.Lookup(rg.Topic, rg.Partition.Partition)
+		start, has := starts.Lookup(rg.Topic, rg.Partition.Partition)
+		if !ok || !has {
+			return nil, fmt.Errorf("%s/%d does not exist", rg.Topic, rg.Partition.Partition)
+		}
+		if rg.Resume && (rg.From < start.Offset || rg.From > end.Offset) {
+			gone = append(gone, &GoneError{rg.Partition, rg.From, start.Offset, end.Offset})
+		}
+		j := &job{Range: rg, at: max(rg.From, start.Offset), until: end.Offset}
+		_ = j.locate(meta) // read asks again for a leader that is not known yet
+		jobs = append(jobs, j)
+	}
+	return jobs, errors.Join(gone...)
 }
