@@ -25,6 +25,9 @@ type partition struct {
 	open    bool
 	cursors map[cursorKey]cursor
 	floor   schemas.Millis // the broker's time of the ledger's last known append
+
+	log  replicated   // how much of the log base has
+	sent transmission // of the open transaction
 }
 
 // standing is the part of the state that is replaced rather than mutated.
@@ -69,6 +72,8 @@ func (p *partition) commit() {
 	p.cancels.commit(p.cur.meta.T)
 	p.suppressed.commit()
 	p.waiting.commit()
+	p.log.wrote(p.sent)
+	p.sent = transmission{}
 }
 
 func (p *partition) rollback() {
@@ -79,6 +84,7 @@ func (p *partition) rollback() {
 	p.cancels.rollback()
 	p.suppressed.rollback()
 	p.waiting.rollback()
+	p.sent = transmission{}
 }
 
 // changes calls ledger and seen with every record that the open transaction
@@ -147,3 +153,6 @@ func (p *partition) switchTo(rev *schemas.Revision) (schemas.Event, error) {
 	p.cur.meta.T++
 	return schemas.Event{Kind: schemas.KindDecision, At: t, Decision: d}, nil
 }
+
+// close lets go of the state.
+func (p *partition) close() {}

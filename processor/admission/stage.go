@@ -26,9 +26,13 @@ type Config struct {
 	DLQPartitions   int32
 	CommitEvery     time.Duration // under load; default 100 ms. Idle, it commits at once.
 	RestoreDeadline time.Duration // for what a restore waits for beside the log; default 30 s
-	Now             func() time.Time
-	Logger          *slog.Logger
-	Metrics         prometheus.Registerer
+	// Standby follows the ledgers of the partitions that others own, so that a
+	// takeover reads only the rest. It costs the memory of all N partitions in
+	// each worker, and reading all that all workers write to the ledger.
+	Standby bool
+	Now     func() time.Time
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // Group is the consumer group of admission under a prefix.
@@ -48,17 +52,38 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 	cfg.Stream.Topics = []string{cfg.Names.Requests(), cfg.Names.Readmit()}
 	cfg.Stream.Logger = cfg.Logger
 	metrics := newMetrics(cfg.Metrics)
+	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions}
+	reader, err := stream.OpenReader(cfg.Read)
+	if err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	defer reader.Close()
+	var follow *standby
+	if cfg.Standby {
+		if follow, err = startStandby(ctx, cfg, env); err != nil {
+			return fmt.Errorf("admission: %w", err)
+		}
+		defer follow.close()
+	}
+	var last *stage
 	if err := stream.Run(ctx, cfg.Stream, nil, func(f stream.Fetching) stream.Stage {
-		return &stage{
+		last.drop()
+		if follow != nil {
+			follow.exchange(nil, nil) // nobody has what the last stage had
+		}
+		last = &stage{
 			cfg:     cfg,
 			policy:  pol,
 			metrics: metrics,
-			env:     environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions},
+			env:     env,
+			reader:  reader,
+			standby: follow,
 			parts:   make(map[int32]*partition),
 			touched: make(map[int32]bool),
 			fetch:   f,
 			clock:   newClock(cfg.Now),
 		}
+		return last
 	}); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
@@ -71,6 +96,8 @@ type stage struct {
 	policy  *policy.Watcher
 	metrics *metrics
 	env     environment
+	reader  *stream.Reader
+	standby *standby // nil: none
 	parts   map[int32]*partition
 	touched map[int32]bool // partitions of the open transaction
 	fetch   stream.Fetching
@@ -88,9 +115,14 @@ func (s *stage) readmit(n int32) stream.Partition {
 	return stream.Partition{Topic: s.env.names.Readmit(), Partition: n}
 }
 
-// Revoke keeps the state: most partitions come back with the next assignment,
-// at the same position, and Assign checks it.
-func (s *stage) Revoke() {}
+// Revoke keeps the state: most partitions come back with the next assignment.
+// Whoever has them meanwhile writes on; Assign reads that.
+func (s *stage) Revoke() {
+	if s.standby != nil {
+		s.standby.exchange(s.parts, nil)
+		s.parts = make(map[int32]*partition)
+	}
+}
 
 // Wait is long: what admission does is always caused by a record, but for the
 // end of a stall.
@@ -178,10 +210,12 @@ func (s *stage) finish(tx *stream.Tx, p *partition) error {
 	ledger, known := s.env.names.Ledger(), s.env.names.Seen()
 	if err := p.changes(
 		func(key, value []byte) {
-			tx.Produce(&kgo.Record{Topic: ledger, Partition: p.num, Key: key, Value: value})
+			p.sent.ledger = &kgo.Record{Topic: ledger, Partition: p.num, Key: key, Value: value}
+			tx.Produce(p.sent.ledger)
 		},
 		func(r *seenRecord) {
-			tx.Produce(&kgo.Record{Topic: known, Partition: p.num, Key: r.key[:], Value: r.encode()})
+			p.sent.seen = &kgo.Record{Topic: known, Partition: p.num, Key: r.key[:], Value: r.encode()}
+			tx.Produce(p.sent.seen)
 		},
 	); err != nil {
 		return err
@@ -199,6 +233,7 @@ func (s *stage) Ended(committed bool) {
 	for n := range s.touched {
 		if committed {
 			s.parts[n].commit()
+			s.parts[n].log.fresh = s.began
 		} else {
 			s.parts[n].rollback()
 		}

@@ -1,0 +1,211 @@
+// Command restore measures how fast a worker has its state back on Apache
+// Kafka.
+//
+//	go run ./bench/restore              starts Apache Kafka (deploy/local)
+//	KAFKA_BROKERS=host:9092 go run ./bench/restore
+//
+// A real admission worker first decides one request for each recipient, so that
+// the ledger is what a compacted one is: one record a recipient, and beside them
+// no more than the meta record of each commit.
+//
+// Restore: a new worker joins the group and restores every partition from its
+// beginning, by the code of production. Beside it, a bare consumer (franz-go's)
+// reads the same partitions to the same end and drops what it reads. The two
+// take turns. What is measured is the worker's own weir_admission_restore_seconds.
+//
+// Takeover (-takeover): two worker processes; the one that owns every partition
+// is killed with SIGKILL under load, and the other takes over, once with
+// a standby and once without.
+//
+// What it does not measure: several brokers, a network.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/local"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/restore:", err)
+		os.Exit(1)
+	}
+}
+
+// load is what is measured.
+type load struct {
+	recipients int
+	partitions int
+	runs       int
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	var l load
+	fs := flag.NewFlagSet("restore", flag.ContinueOnError)
+	fs.IntVar(&l.recipients, "recipients", 2_000_000, "recipients in the ledger")
+	fs.IntVar(&l.partitions, "partitions", 8, "partitions N")
+	fs.IntVar(&l.runs, "runs", 5, "runs of each")
+	out := fs.String("out", "", "also write the table to this file, as Markdown")
+	profile := fs.String("cpuprofile", "", "write a CPU profile of the restores to this file")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	defer closeKafka()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
+	w, err := b.newWorld(ctx)
+	if err != nil {
+		return fmt.Errorf("make the ledger: %w", err)
+	}
+	command := strings.Join(append([]string{"go run ./bench/restore"}, args...), " ")
+	text, err := b.restores(ctx, w, what, command, *profile)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(stdout, text)
+	if *out != "" {
+		return os.WriteFile(*out, []byte(text), 0o644)
+	}
+	return nil
+}
+
+// restores measures the restore beside the bare consumer, in turns.
+func (b *bench) restores(ctx context.Context, w *world, what, command, profile string) (string, error) {
+	if profile != "" {
+		f, err := os.Create(profile)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+	}
+	var rows []row
+	for i := range b.runs {
+		var r row
+		kinds := []func() error{
+			func() (err error) { r.bare, err = w.bare(ctx); return err },
+			func() (err error) {
+				if profile != "" && i == b.runs-1 {
+					f, err := os.Create(profile)
+					if err != nil {
+						return err
+					}
+					defer f.Close()
+					if err := pprof.StartCPUProfile(f); err != nil {
+						return err
+					}
+					defer pprof.StopCPUProfile()
+				}
+				r.restore, err = w.restore(ctx, i)
+				return err
+			},
+		}
+		if i%2 == 1 { // the order changes, so that neither always has the fresher broker
+			slices.Reverse(kinds)
+		}
+		for _, measure := range kinds {
+			runtime.GC()
+			if err := measure(); err != nil {
+				return "", fmt.Errorf("run %d: %w", i+1, err)
+			}
+		}
+		rows = append(rows, r)
+		fmt.Fprintf(b.log, "run %d of %d: restore %s, bare consumer %s\n", i+1, b.runs, r.restore, r.bare)
+	}
+	return table(b.load, what, rows, command), nil
+}
+
+func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
+	if given := getenv("KAFKA_BROKERS"); given != "" {
+		return strings.Split(given, ","), "the cluster of KAFKA_BROKERS", func() {}, nil
+	}
+	lib, err := local.Ensure(ctx, "", stderr)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+}
+
+// read is records read in a time.
+type read struct {
+	records int64
+	took    time.Duration
+}
+
+func (r read) rate() float64 { return float64(r.records) / r.took.Seconds() }
+
+func (r read) String() string {
+	return fmt.Sprintf("%.2f M/s (%d in %.2f s)", r.rate()/1e6, r.records, r.took.Seconds())
+}
+
+type row struct{ restore, bare read }
+
+func table(l load, what string, rows []row, command string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Restore beside a bare consumer\n\n%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"), machine(), command)
+	fmt.Fprintf(&b, "%s. A ledger of %d recipients over %d partitions, one record a recipient, written by a real admission worker;\n", what, l.recipients, l.partitions)
+	b.WriteString("the restore is a new worker's, into its limit tables, all partitions from the beginning; the bare consumer is franz-go's, which reads\nthe same partitions to the same end and drops what it reads.\n\n")
+	b.WriteString("| run | restore | bare consumer | ratio |\n|---|---|---|---|\n")
+	for i, r := range rows {
+		fmt.Fprintf(&b, "| %d | %s | %s | %.2f |\n", i+1, r.restore, r.bare, r.restore.rate()/r.bare.rate())
+	}
+	for _, stat := range []struct {
+		name string
+		of   func([]float64) float64
+	}{{"min", slices.Min[[]float64]}, {"median", median}, {"max", slices.Max[[]float64]}} {
+		pick := func(f func(row) float64) float64 {
+			var v []float64
+			for _, r := range rows {
+				v = append(v, f(r))
+			}
+			return stat.of(v)
+		}
+		fmt.Fprintf(&b, "| **%s** | **%.2f M/s** | **%.2f M/s** | **%.2f** |\n", stat.name,
+			pick(func(r row) float64 { return r.restore.rate() / 1e6 }),
+			pick(func(r row) float64 { return r.bare.rate() / 1e6 }),
+			pick(func(r row) float64 { return r.restore.rate() / r.bare.rate() }))
+	}
+	return b.String()
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+func machine() string {
+	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+var errEnded = errors.New("the worker ended")
