@@ -72,7 +72,7 @@ func (p *partition) decide(in *input) (outcome, error) {
 		switch in.env.Reason {
 		case schemas.ReadmitGiveBack:
 			return p.giveBack(in), nil
-		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale:
+		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute:
 		default:
 			return p.foreign(in), nil
 		}
@@ -136,7 +136,7 @@ func (p *partition) decide(in *input) (outcome, error) {
 			return o, nil
 		}
 	}
-	if m.env.Attempt > 0 || in.env.Reason == schemas.ReadmitStale {
+	if m.env.Attempt > 0 || in.env.Reason == schemas.ReadmitStale || in.env.Reason == schemas.ReadmitReroute {
 		return p.again(m), nil
 	}
 	return p.first(m), nil

@@ -206,6 +206,13 @@ func TestStaleComesBackOnAgain(t *testing.T) {
 	b.want(b.back(schemas.ReadmitStale, first.send[0], code, nil), "queued move +1 -1 > dispatch.one.again")
 }
 
+// What a lane hands back uncalled is decided anew, on its own priority's queue.
+func TestReroutedComesBackOnItsQueue(t *testing.T) {
+	b := newBench(t)
+	first := b.want(b.request(code), "queued admit +1 > dispatch.one.normal")
+	b.want(b.back(schemas.ReadmitReroute, first.send[0], code, nil), "queued move +1 -1 > dispatch.one.normal")
+}
+
 func TestScheduledIsDecidedWhenDue(t *testing.T) {
 	b := newBench(t)
 	at := b.now + 3_600_000
