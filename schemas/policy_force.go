@@ -20,9 +20,6 @@ type notInForce struct {
 var notYetInForce = []notInForce{
 	{"limits[].per", withoutRecipient, "a limit that does not count by recipient; per with recipient is"},
 	{"providers[].type", isNot("simulated", "http"), "this type of provider; simulated and http are"},
-	{"providers[].smooth", nil, "smooth"},
-	{"providers[].lanes", func(v any) bool { n, ok := v.(int32); return ok && n > 1 }, "more than one lane; lanes: 1 is"},
-	{"providers[].price", nil, "price"},
 	{"providers[].legacy_id", nil, "legacy_id"},
 	{"routes[].failover", nil, "failover; to with weights is"},
 	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},

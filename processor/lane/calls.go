@@ -24,7 +24,8 @@ type callKey struct {
 type flight struct {
 	answered bool
 	answer   answer
-	at       time.Time // when it was answered
+	at       time.Time   // when it was answered
+	done     func(error) // tells the breaker
 }
 
 // landed is a call's outcome on its way to the owner of the state.
@@ -46,7 +47,7 @@ type calls struct {
 	landed   chan landed // never blocks: as large as concurrency can be
 
 	flights map[callKey]*flight
-	flying  int
+	flying  map[int32]int // by lane
 	// open are the permits of the open transaction. If a stage is thrown away
 	// with them, the transaction's end is unknown, but that they were never
 	// called is certain.
@@ -64,19 +65,25 @@ func newCalls(ctx context.Context, p provider.Provider, w *stream.Waker) *calls 
 	return &calls{
 		provider: p, waker: w, ctx: ctx,
 		landed:  make(chan landed, schemas.MaxConcurrency),
-		flights: make(map[callKey]*flight), uncalled: make(map[callKey]bool),
+		flights: make(map[callKey]*flight), flying: make(map[int32]int), uncalled: make(map[callKey]bool),
 	}
 }
 
-// start makes the call unless its permit has expired: a process that was
-// paused must not call on a lane that may be another's by now.
-func (c *calls) start(it *item, expires time.Time, timeout time.Duration, now func() time.Time) {
-	c.flights[it.key] = &flight{}
-	c.flying++
-	key, call := it.key, it.call
+// start makes the call at its time, unless its permit has expired: a process
+// that was paused must not call on a lane that may be another's by now.
+func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) {
+	key, call := p.item.key, p.item.call
+	c.flights[key] = &flight{done: p.done}
+	c.flying[key.partition]++
 	c.wg.Go(func() {
+		if wait := p.from.Sub(now()); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-c.ctx.Done():
+			}
+		}
 		began := now()
-		if !began.Before(expires) {
+		if !began.Before(p.expires) || c.ctx.Err() != nil {
 			c.landed <- landed{key: key, answer: answer{uncalled: true}}
 			c.waker.Wake()
 			return
@@ -99,12 +106,21 @@ func (c *calls) collect(now time.Time, fn func(landed)) {
 		case l := <-c.landed:
 			if f := c.flights[l.key]; f != nil && !f.answered {
 				f.answered, f.answer, f.at = true, l.answer, now
-				c.flying--
+				c.landing(l.key)
+				if f.done != nil {
+					f.done(verdict(l.answer))
+				}
 			}
 			fn(l)
 		default:
 			return
 		}
+	}
+}
+
+func (c *calls) landing(key callKey) {
+	if c.flying[key.partition]--; c.flying[key.partition] == 0 {
+		delete(c.flying, key.partition)
 	}
 }
 
@@ -119,7 +135,7 @@ func (c *calls) abandon() {
 // forget drops what is settled for a permit.
 func (c *calls) forget(key callKey) {
 	if f := c.flights[key]; f != nil && !f.answered {
-		c.flying--
+		c.landing(key)
 	}
 	delete(c.flights, key)
 	delete(c.uncalled, key)

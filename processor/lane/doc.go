@@ -15,18 +15,28 @@
 // The rooms:
 //
 //	pace.go       PURE when the next permit may be given
+//	smooth.go     PURE the same, evenly spaced
+//	breaker.go    when no call is made because the last ones failed
+//	price.go      PURE what a message costs
 //	choose.go     PURE which queue is next
 //	settle.go     PURE what becomes of a message after a call
 //	journal.go    the journal's records, and the text beside the group's positions
 //	queue.go      one dispatch partition: what waits, and the low-water mark
-//	stage.go      the transaction: permits and outcomes
+//	stage.go      what one turn does, and what comes into a lane
+//	advance.go    permits for the heads of the queues
+//	end.go        what ends, after a call or without one
+//	handback.go   what goes back uncalled: breaker open, or provider removed
+//	health.go     what a lane tells routing of its provider
+//	commit.go     the transaction: what it holds, kept or undone
+//	join.go       several lanes: each its share, also while they grow
 //	restore.go    from the journal back to state
 //	calls.go      calls under way: they outlive a stage
 //	write.go      Kafka records out
 //	lane.go       Run: one provider
 //	supervise.go  one Run for each provider of the policy
+//	drain.go      whether a removed provider's queues are empty
 //
 // It decides about no limit and no route, keeps no timer of a message, and
-// does not create topics. A provider that is taken out of the policy stops; it
-// does not drain yet.
+// does not create topics. A breaker is no state of the journal: a lane that
+// starts or moves begins with a closed one.
 package lane

@@ -19,6 +19,7 @@ const (
 const (
 	outcomeExpiredPermit = "expired_permit" // the permit was too old to call on: never called, permitted anew
 	outcomeStale         = "stale"          // given back to be decided anew, without a call
+	outcomeReroute       = "reroute"        // given back to be sent another way, without a call
 	outcomeExpired       = "expired"        // ended without a call
 	outcomeContent       = "bad_content"    // ended without a call
 )
@@ -64,10 +65,16 @@ type standing struct {
 	journal int64  // read the journal from here: everything about messages at or above the positions is at or after it
 	by      string // the writing process
 	n       int64  // its transactions
+	lanes   int32  // of the provider, as this lane acts on it; 0 when not said
+	grew    int64  // where in its journal it began to
 }
 
 func (s standing) String() string {
-	return "v1 j=" + strconv.FormatInt(s.journal, 10) + " by=" + s.by + " n=" + strconv.FormatInt(s.n, 10)
+	text := "v1 j=" + strconv.FormatInt(s.journal, 10) + " by=" + s.by + " n=" + strconv.FormatInt(s.n, 10)
+	if s.lanes > 1 {
+		text += " lanes=" + strconv.Itoa(int(s.lanes)) + " grew=" + strconv.FormatInt(s.grew, 10)
+	}
+	return text
 }
 
 func parseStanding(text string) (standing, error) {
@@ -87,6 +94,12 @@ func parseStanding(text string) (standing, error) {
 			s.by = v
 		case "n":
 			s.n, err = strconv.ParseInt(v, 10, 64)
+		case "lanes":
+			var n int64
+			n, err = strconv.ParseInt(v, 10, 32)
+			s.lanes = int32(n)
+		case "grew":
+			s.grew, err = strconv.ParseInt(v, 10, 64)
 		}
 		if err != nil {
 			return s, bad

@@ -96,24 +96,27 @@ var ErrInDoubt = errors.New("outcomes of calls could not be committed in time: t
 // take cfg.Grace to end, and their outcomes are committed. If any had to be cut
 // off the error is ErrCutOff; if outcomes are left to the next owner,
 // ErrInDoubt.
+//
+// While the provider is not in the policy its lanes drain: they hand back what
+// waits and call nobody. A Run that began so has no adapter, and goes on
+// draining also when the provider returns: Supervise starts another.
 func Run(ctx context.Context, cfg Config) (err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("lane %s: %w", cfg.Provider, err)
 	}
 	spec, ok := cfg.Policy.Latest().Policy.Provider(cfg.Provider)
-	if !ok {
-		return fmt.Errorf("lane %s: %w: it is not in the policy", cfg.Provider, ErrOpen)
-	}
-	adapter, err := cfg.Open(spec)
-	if err != nil {
-		return fmt.Errorf("lane %s: %w: %w", cfg.Provider, ErrOpen, err)
-	}
-	defer func() {
-		if cerr := adapter.Close(); cerr != nil {
-			err = errors.Join(err, fmt.Errorf("close provider %s: %w", cfg.Provider, cerr))
+	var adapter provider.Provider
+	if ok {
+		if adapter, err = cfg.Open(spec); err != nil {
+			return fmt.Errorf("lane %s: %w: %w", cfg.Provider, ErrOpen, err)
 		}
-	}()
+		defer func() {
+			if cerr := adapter.Close(); cerr != nil {
+				err = errors.Join(err, fmt.Errorf("close provider %s: %w", cfg.Provider, cerr))
+			}
+		}()
+	}
 
 	cfg.Stream.Group = Group(cfg.Names, cfg.Provider)
 	cfg.Stream.Logger = cfg.Logger
@@ -158,6 +161,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	})()
 
 	m := newMetrics(cfg.Metrics)
+	defer m.breaker.DeleteLabelValues(cfg.Provider)
 	started := cfg.Now()
 	err = stream.Run(streamCtx, cfg.Stream, waker, func(f stream.Fetching) stream.Stage {
 		c.abandon()

@@ -40,6 +40,14 @@ func (p *pace) add(t schemas.Millis) {
 	p.times = append(p.times, t)
 }
 
+// newest returns the last permit's time; 0 when none is kept.
+func (p *pace) newest() schemas.Millis {
+	if len(p.times) == p.head {
+		return 0
+	}
+	return p.times[len(p.times)-1]
+}
+
 // undo takes back the last n permits: their transaction was aborted.
 func (p *pace) undo(n int) { p.times = p.times[:max(p.head, len(p.times)-n)] }
 

@@ -41,6 +41,7 @@ type item struct {
 
 	revision int64 // the policy's, of the fields below; -1 before they are read
 	bad      error // why there is no content
+	pinned   bool  // its request names the provider
 	call     provider.Call
 	event    schemas.Event // what every status of it says
 }
@@ -67,16 +68,30 @@ type queue struct {
 	next   int64 // the offset expected next, -1 when not known
 	items  []*item
 	scan   int // no item before it is waiting
+	done   int // items that are finished
 	seen   int // no item from here on has ever been at the head
 	marks  map[int64]mark
+	gone   gone
 	bytes  int
 	paused bool
 	stood  string // the metadata last committed, and
 	at     int64  // its offset; -1 when none was
+
+	// Of the walk in handBack: no item before kept is to be handed back, until
+	// the first of them expires at keptUntil (0: none does).
+	kept      int
+	keptUntil schemas.Millis
+}
+
+// gone stands for finished items that were dropped although one before them is
+// not finished.
+type gone struct {
+	journal int64 // the first journal offset that speaks of one of them
+	last    int64 // the last of their offsets; -1 when there are none
 }
 
 func newQueue(topic string) *queue {
-	return &queue{topic: topic, next: -1, at: -1, marks: make(map[int64]mark)}
+	return &queue{topic: topic, next: -1, at: -1, marks: make(map[int64]mark), gone: gone{last: -1}}
 }
 
 // push takes a record that was read, and reports whether it is new: after an
@@ -106,7 +121,15 @@ func (q *queue) head() *item {
 }
 
 // waits returns how many items may be waiting.
-func (q *queue) waits() int { return len(q.items) - q.scan }
+func (q *queue) waits() int { return min(len(q.items)-q.scan, len(q.items)-q.done) }
+
+// ahead returns how far was read beyond the low-water mark.
+func (q *queue) ahead() int64 {
+	if len(q.items) == 0 {
+		return 0
+	}
+	return q.next - q.items[0].key.offset
+}
 
 func (q *queue) index(offset int64) int {
 	return sort.Search(len(q.items), func(i int) bool { return q.items[i].key.offset >= offset })
@@ -122,12 +145,14 @@ func (q *queue) find(offset int64) *item {
 // requeue lets an item wait again, at its old place.
 func (q *queue) requeue(it *item) {
 	it.state, it.key.permit, it.answer = waiting, 0, answer{}
-	q.scan = min(q.scan, q.index(it.key.offset))
+	i := q.index(it.key.offset)
+	q.scan, q.kept = min(q.scan, i), min(q.kept, i)
 }
 
 // finish marks an item finished and lets go of its bytes.
 func (q *queue) finish(it *item) {
 	it.state = finished
+	q.done++
 	if it.rec != nil {
 		q.bytes -= len(it.rec.Value)
 	}
@@ -141,7 +166,44 @@ func (q *queue) trim() {
 		n++
 	}
 	q.items = slices.Delete(q.items, 0, n)
-	q.scan, q.seen = max(0, q.scan-n), max(0, q.seen-n)
+	q.scan, q.seen, q.kept = max(0, q.scan-n), max(0, q.seen-n), max(0, q.kept-n)
+	q.done -= n
+	if q.done > compactFrom && q.done > len(q.items)/2 {
+		q.compact()
+	}
+}
+
+// compactFrom is how many finished items behind an unfinished one are kept at
+// least.
+const compactFrom = 1024
+
+// compact drops the finished items behind an unfinished one.
+func (q *queue) compact() {
+	var scan, seen, kept, n int
+	for i, it := range q.items {
+		if it.state == finished {
+			if it.journal >= 0 {
+				if q.gone.last < 0 || it.journal < q.gone.journal {
+					q.gone.journal = it.journal
+				}
+				q.gone.last = max(q.gone.last, it.key.offset)
+			}
+			continue
+		}
+		if i < q.scan {
+			scan++
+		}
+		if i < q.seen {
+			seen++
+		}
+		if i < q.kept {
+			kept++
+		}
+		q.items[n] = it
+		n++
+	}
+	clear(q.items[n:])
+	q.items, q.scan, q.seen, q.kept, q.done = q.items[:n], scan, seen, kept, 0
 }
 
 // low returns the position to commit: everything below it is finished when the
@@ -162,6 +224,11 @@ func (q *queue) journal(low, end int64) int64 {
 		if it.key.offset >= low && it.journal >= 0 {
 			end = min(end, it.journal)
 		}
+	}
+	if q.gone.last >= low {
+		end = min(end, q.gone.journal)
+	} else {
+		q.gone.last = -1
 	}
 	for offset, m := range q.marks {
 		if offset < q.next { // its record is gone: it was not read where it should stand

@@ -1,7 +1,9 @@
 package lane
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,7 +52,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 }
 
 func (s *stage) newLane(n int32) *lanePart {
-	l := &lanePart{num: n}
+	l := &lanePart{num: n, reach: -1, breaker: newBreaker(func() schemas.Millis { return schemas.MillisOf(s.now()) })}
 	for i, name := range queueNames {
 		l.queues[i] = newQueue(s.cfg.Names.Dispatch(s.cfg.Provider, name))
 	}
@@ -95,6 +97,10 @@ func (s *stage) restore(ctx context.Context, fresh []*lanePart, committed map[st
 				return stream.Fatal(fmt.Errorf("%s/%d: %w", q.topic, l.num, err))
 			}
 			q.next, q.at, q.stood = pos.Offset, pos.Offset, pos.Metadata
+			l.told.takenOver = true
+			if st.lanes > l.lanes {
+				l.lanes, l.grew = st.lanes, st.grew
+			}
 			if from < 0 || st.journal < from {
 				from = st.journal
 			}
@@ -117,10 +123,51 @@ func (s *stage) restore(ctx context.Context, fresh []*lanePart, committed map[st
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", topic, err)
 	}
+	if err := s.begin(ctx, fresh, committed); err != nil {
+		return err
+	}
 	for _, l := range fresh {
+		if l.lanes <= 1 {
+			l.reach = longest(s.provider.Pace)
+		}
 		s.wait(l)
 	}
 	s.cfg.Logger.Info("lanes restored", "provider", s.cfg.Provider, "lanes", len(fresh), "took", s.now().Sub(started).Round(time.Millisecond))
+	return nil
+}
+
+// begin finds where the queues begin in which the group stands nowhere yet, so
+// that a lane has positions to commit before its first message.
+func (s *stage) begin(ctx context.Context, fresh []*lanePart, committed map[stream.Partition]stream.Position) error {
+	var none []*queue
+	var nums []int32
+	var names []string
+	for _, l := range fresh {
+		for _, q := range l.queues {
+			if _, ok := committed[stream.Partition{Topic: q.topic, Partition: l.num}]; ok && q.next < 0 {
+				none, nums, names = append(none, q), append(nums, l.num), append(names, q.topic)
+			}
+		}
+	}
+	if len(none) == 0 {
+		return nil
+	}
+	cl, err := openClient(s.cfg.Read)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	starts, err := kadm.NewClient(cl).ListStartOffsets(ctx, names...)
+	if err != nil {
+		return fmt.Errorf("find where the queues begin: %w", err)
+	}
+	for i, q := range none {
+		o, ok := starts.Lookup(q.topic, nums[i])
+		if !ok || o.Err != nil {
+			return fmt.Errorf("find where %s/%d begins: %w", q.topic, nums[i], cmp.Or(o.Err, errors.New("no answer")))
+		}
+		q.next = o.Offset
+	}
 	return nil
 }
 
@@ -131,9 +178,9 @@ func (s *stage) pacedFrom(ctx context.Context, topic string, now schemas.Millis)
 	if long == 0 {
 		return nil, nil
 	}
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.cfg.Read.Brokers...), kgo.ClientID(s.cfg.Read.ClientID)}, s.cfg.Read.Options...)...)
+	cl, err := openClient(s.cfg.Read)
 	if err != nil {
-		return nil, fmt.Errorf("open client: %w", err)
+		return nil, err
 	}
 	defer cl.Close()
 	offsets, err := kadm.NewClient(cl).ListOffsetsAfterMilli(ctx, int64(now.Add(-long-time.Minute)), topic)

@@ -68,7 +68,7 @@ func newRig(t *testing.T, p schemas.Policy) *rig {
 
 // topics returns what a rig needs, with partition counts.
 func (r *rig) topics() map[string]int32 {
-	all := map[string]int32{r.names.Status(): parts, r.names.Readmit(): parts, r.names.Config(): 1, r.names.DLQ(): others}
+	all := map[string]int32{r.names.Status(): parts, r.names.Readmit(): parts, r.names.Config(): 1, r.names.Health(): 1, r.names.DLQ(): others}
 	for _, tier := range topics.Tiers {
 		all[r.names.Delay(tier.Name)] = others
 	}
@@ -102,11 +102,8 @@ func newFakeRig(t *testing.T, p schemas.Policy) *rig {
 func (r *rig) open(p schemas.Policy) {
 	t := r.t
 	t.Helper()
+	r.connect()
 	var err error
-	if r.cl, err = kgo.NewClient(kgo.SeedBrokers(r.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.cl.Close)
 	if r.policy, err = policy.Watch(t.Context(), r.names.Config(), slog.New(slog.DiscardHandler), kgo.SeedBrokers(r.seeds...)); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +112,16 @@ func (r *rig) open(p schemas.Policy) {
 	wg.Go(func() { _ = r.policy.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	r.apply(p)
+}
+
+func (r *rig) connect() {
+	r.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(cl.Close)
+	r.cl = cl
 }
 
 func (r *rig) apply(p schemas.Policy) {
@@ -166,6 +173,8 @@ type message struct {
 	id, key, class, body string
 	queue                topics.Queue
 	provider             string
+	partition            int32
+	pinned               bool
 	change               func(*schemas.Envelope)
 }
 
@@ -188,13 +197,13 @@ func (r *rig) dispatch(ms ...message) {
 		}
 		body := m.body
 		if body == "" {
-			b, err := json.Marshal(schemas.Request{To: m.key, Channel: schemas.ChannelSMS, Class: cmp.Or(m.class, "notice"), Body: "hello"})
+			b, err := json.Marshal(schemas.Request{To: m.key, Channel: schemas.ChannelSMS, Class: cmp.Or(m.class, "notice"), Body: "hello", Provider: map[bool]string{true: env.Provider}[m.pinned]})
 			if err != nil {
 				r.t.Fatal(err)
 			}
 			body = string(b)
 		}
-		rec := &kgo.Record{Topic: r.names.Dispatch(cmp.Or(m.provider, "p"), m.queue), Key: []byte(m.key), Value: []byte(body), Headers: []kgo.RecordHeader{{Key: "traceparent", Value: []byte("00-1")}}}
+		rec := &kgo.Record{Topic: r.names.Dispatch(cmp.Or(m.provider, "p"), m.queue), Partition: m.partition, Key: []byte(m.key), Value: []byte(body), Headers: []kgo.RecordHeader{{Key: "traceparent", Value: []byte("00-1")}}}
 		env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
 		recs = append(recs, rec)
 	}
@@ -307,11 +316,35 @@ type entry struct {
 func (r *rig) journal() (out []entry) {
 	r.t.Helper()
 	for _, rec := range r.read(r.names.Journal("p")) {
-		var e entry
-		if err := json.Unmarshal(rec.Value, &e); err != nil {
+		out = append(out, r.entry(rec))
+	}
+	return out
+}
+
+func (r *rig) entry(rec *kgo.Record) (e entry) {
+	r.t.Helper()
+	if err := json.Unmarshal(rec.Value, &e); err != nil {
+		r.t.Fatal(err)
+	}
+	return e
+}
+
+// health returns the records of weir.health, oldest first; nil is a tombstone.
+func (r *rig) health() (out []*schemas.Health) {
+	r.t.Helper()
+	for _, rec := range r.read(r.names.Health()) {
+		if string(rec.Key) != schemas.HealthKey("p", 0) {
+			r.t.Errorf("health under key %s", rec.Key)
+		}
+		if len(rec.Value) == 0 {
+			out = append(out, nil)
+			continue
+		}
+		h, err := schemas.DecodeHealth(rec.Value)
+		if err != nil {
 			r.t.Fatal(err)
 		}
-		out = append(out, e)
+		out = append(out, &h)
 	}
 	return out
 }

@@ -19,10 +19,12 @@ const (
 	resumeItems   = 4096     // enough to work on until a resumed partition brings more
 	pauseBytes    = 16 << 20 // likewise in bytes
 	resumeBytes   = 8 << 20
+	pauseAhead    = 1 << 18 // records read beyond one that is not finished: a new owner keeps a mark for each
+	resumeAhead   = 1 << 17
 	maxHold       = time.Minute // how long a throttled lane stays silent at most
 	defaultHold   = time.Second // when the provider does not say
 	afterAbort    = 50 * time.Millisecond
-	idleWait      = time.Second
+	idleWait      = 500 * time.Millisecond // how late a change of the policy is seen at most
 	stoppingWait  = 20 * time.Millisecond
 	againAtLeast  = 64 // stale ones go back while fewer than this, or than concurrency, wait on again
 	clockMistrust = 2 * time.Second
@@ -43,6 +45,20 @@ type lanePart struct {
 	answered []*item // outcomes in hand
 	blocked  schemas.Millis
 	wake     schemas.Millis // when to look again; 0 when only an event changes anything
+	dirty    bool           // it has records in the open transaction
+
+	even, evenWas even // of a smooth pace; evenWas as the open transaction found it
+	breaker       *breaker
+	tally         tally
+	told, toldWas report
+	walk          walk
+
+	lanes    int32         // the provider's number of lanes, as this one acts on it; 0 before it does
+	grew     int64         // where in its journal that begins
+	reach    time.Duration // the longest window that pace is complete for; -1 when for none
+	joinAt   schemas.Millis
+	lanesWas int32
+	grewWas  int64
 }
 
 // now is the lane's time: it never goes back, not even behind another owner's.
@@ -51,43 +67,30 @@ func (l *lanePart) now(t schemas.Millis) schemas.Millis {
 	return l.last
 }
 
+// stands reports whether a transaction of this lane has a position to commit.
+func (l *lanePart) stands() bool {
+	for _, q := range l.queues {
+		if q.low() >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// empty reports whether nothing that was read is unfinished.
+func (l *lanePart) empty() bool {
+	for _, q := range l.queues {
+		if len(q.items) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (l *lanePart) wakeAt(t schemas.Millis) {
 	if l.wake == 0 || t < l.wake {
 		l.wake = t
 	}
-}
-
-// ended is an item whose end is in the open transaction.
-type ended struct {
-	lane  *lanePart
-	item  *item
-	event schemas.Event // zero for what has no status
-}
-
-// transaction is what the open one holds, to be kept or undone.
-type transaction struct {
-	permits []permitted
-	ended   []ended
-	journal []journalled
-	stood   []stood
-	back    map[*lanePart]int
-}
-
-type permitted struct {
-	lane    *lanePart
-	item    *item
-	expires time.Time
-}
-
-type journalled struct {
-	lane *lanePart
-	rec  *kgo.Record
-}
-
-type stood struct {
-	queue    *queue
-	at       int64
-	metadata string
 }
 
 // stage is one provider's lanes in this process as one stream.Stage.
@@ -101,7 +104,7 @@ type stage struct {
 
 	rev      *schemas.Revision
 	provider schemas.Provider
-	known    bool          // the provider is in the policy
+	known    bool          // the provider is in the policy, and its adapter open
 	retain   time.Duration // the longest window of its pace so far
 
 	lanes     map[int32]*lanePart
@@ -142,7 +145,7 @@ func (s *stage) Wait() time.Duration {
 
 // Step commits the outcomes that have arrived and the next permits in one
 // transaction.
-func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
 	now := s.now()
 	for _, r := range polled {
 		if err := s.take(r); err != nil {
@@ -160,20 +163,30 @@ func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) err
 	}
 	s.follow()
 	for _, l := range s.lanes {
-		l.wake = 0
-		before := len(s.tx.journal)
+		l.wake, l.dirty = 0, false
 		t := l.now(schemas.MillisOf(now))
 		for _, it := range l.answered {
 			s.endAnswered(tx, l, it, t)
 		}
 		l.answered = nil
-		if s.known && !s.calls.stopping.Load() {
-			s.advance(tx, l, t, now)
+		switch {
+		case s.calls.stopping.Load(): // what waits is left to the next owner
+		case !s.known:
+			s.handBack(tx, l, t, true)
+			if l.empty() {
+				s.silence(tx, l)
+			}
+		default:
+			if s.joins(ctx, tx, l, t) {
+				s.advance(tx, l, t, now)
+			}
+			s.health(tx, l, t)
 		}
-		if len(s.tx.journal) > before {
+		if l.dirty {
 			s.stand(tx, l)
 		}
 	}
+	s.gauge()
 	return nil
 }
 
@@ -184,7 +197,7 @@ func (s *stage) follow() {
 		return
 	}
 	p, ok := rev.Policy.Provider(s.cfg.Provider)
-	if s.known = ok; ok {
+	if s.known = ok && s.calls.provider != nil; s.known {
 		s.provider = p
 	}
 	s.rev = rev
@@ -254,6 +267,10 @@ func (s *stage) land(got landed) {
 	if l == nil {
 		return
 	}
+	if !got.answer.uncalled {
+		l.tally.add(schemas.MillisOf(s.now()), fails(got.answer.outcome.Kind))
+		l.told.ended = true
+	}
 	if o := got.answer.outcome; o.Kind == provider.Throttled {
 		hold := min(o.RetryAfter, maxHold)
 		if hold <= 0 {
@@ -278,255 +295,7 @@ func (s *stage) idle() bool {
 			return false
 		}
 	}
-	return s.calls.flying == 0
-}
-
-// endAnswered writes an outcome and what follows from it.
-func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis) {
-	it.state = ending
-	if it.answer.uncalled {
-		s.outcome(tx, l, it, outcomeExpiredPermit, "", t)
-		s.tx.ended = append(s.tx.ended, ended{lane: l, item: it})
-		return
-	}
-	o := it.answer.outcome
-	it.read(s.rev, s.cfg.Provider)
-	v := settle(o, s.rev.Policy.Class(it.event.Class), it.attempt, it.env.Taint)
-	e := it.event
-	e.Status, e.At, e.Reason, e.Attempt = v.status, t, v.reason, it.attempt
-	e.ProviderMessageID, e.ErrorCode, e.Error = o.ProviderMessageID, o.Code, o.Text
-	switch v.status {
-	case schemas.StatusRetrying:
-		e.RetryAt = t.Add(v.wait)
-		s.retry(tx, it, v, e.RetryAt, o.Code)
-	case schemas.StatusFailed, schemas.StatusUnknown:
-		s.close(tx, it, it.attempt, v, o.Code, o.Text)
-	default: // sent
-	}
-	s.status(tx, it, e)
-	s.outcome(tx, l, it, string(o.Kind), o.Code, t)
-	s.tx.ended = append(s.tx.ended, ended{l, it, e})
-}
-
-// endUncalled ends an item without a call.
-func (s *stage) endUncalled(tx *stream.Tx, l *lanePart, it *item, what string, t schemas.Millis) {
-	var e schemas.Event
-	switch what {
-	case outcomeStale:
-		s.stale(tx, it)
-	default:
-		status, reason, text := schemas.StatusExpired, reasonExpired, ""
-		if what == outcomeContent {
-			status, reason, text = schemas.StatusFailed, reasonContent, it.bad.Error()
-		}
-		v := end(status, reason, it.env.Taint)
-		e = it.event
-		e.Status, e.At, e.Reason, e.Attempt, e.Error = v.status, t, v.reason, it.env.Attempt, text
-		s.close(tx, it, it.env.Attempt, v, it.env.LastError, text)
-		s.status(tx, it, e)
-	}
-	it.state = ending
-	s.outcome(tx, l, it, what, "", t)
-	s.tx.ended = append(s.tx.ended, ended{l, it, e})
-}
-
-// advance gives the permits that pace and concurrency allow, and ends at the
-// heads of the queues what needs no call.
-func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.Time) {
-	windows := share(s.provider.Pace, s.provider.Lanes, l.num)
-	// A window that was shortened may be lengthened again.
-	s.retain = max(s.retain, longest(windows))
-	l.pace.trim(s.retain, t)
-	l.back.trim(s.retain, t)
-	budget := maxPerTx
-	for {
-		var ready [queues]bool
-		for i, q := range l.queues {
-			ready[i] = s.callable(tx, l, i, q, windows, t, &budget)
-		}
-		if budget <= 0 {
-			l.wakeAt(t)
-			return
-		}
-		i := choose(l.slot, ready)
-		if i < 0 {
-			l.blocked = 0
-			return
-		}
-		if s.calls.flying+len(s.tx.permits) >= s.provider.Concurrency {
-			return // an outcome wakes it
-		}
-		paced := l.pace.next(windows, t)
-		if at := max(paced, l.quiet, l.hold); at > t {
-			if paced > t && l.blocked == 0 {
-				l.blocked = t
-			}
-			l.wakeAt(at)
-			return
-		}
-		s.permit(tx, l, l.queues[i].head(), t, now)
-		budget--
-	}
-}
-
-// callable reports whether the head of a queue may be called, after ending
-// before it what need not be: what expired, what cannot be rendered, and, no
-// faster than the pace, what went stale.
-func (s *stage) callable(tx *stream.Tx, l *lanePart, i int, q *queue, windows []schemas.Window, t schemas.Millis, budget *int) bool {
-	for *budget > 0 {
-		it := q.head()
-		if it == nil {
-			return false
-		}
-		it.read(s.rev, s.cfg.Provider)
-		switch {
-		case it.env.ExpiresAt != 0 && it.env.ExpiresAt <= t:
-			s.endUncalled(tx, l, it, outcomeExpired, t)
-		case it.bad != nil:
-			s.endUncalled(tx, l, it, outcomeContent, t)
-		case it.env.DecidedAt != 0 && t.Sub(it.env.DecidedAt) > time.Duration(s.rev.Policy.Class(it.event.Class).StaleAfter):
-			// As long as enough have come back, more would only grow stale
-			// again where they wait.
-			if i != again && l.queues[again].waits() >= max(againAtLeast, s.provider.Concurrency) {
-				return false
-			}
-			if at := l.back.next(windows, t); at > t {
-				l.wakeAt(at)
-				return false
-			}
-			l.back.add(t)
-			if s.tx.back == nil {
-				s.tx.back = make(map[*lanePart]int)
-			}
-			s.tx.back[l]++
-			s.endUncalled(tx, l, it, outcomeStale, t)
-		default:
-			return true
-		}
-		*budget--
-	}
-	return false
-}
-
-// permit journals that an item may be called. The call starts when the
-// transaction has committed.
-func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, now time.Time) {
-	if l.blocked > 0 {
-		s.metrics.paceWait.WithLabelValues(s.cfg.Provider).Observe(t.Sub(l.blocked).Seconds())
-		l.blocked = 0
-	} else if len(s.provider.Pace) > 0 {
-		s.metrics.paceWait.WithLabelValues(s.cfg.Provider).Observe(0)
-	}
-	it.state, it.key.permit, it.attempt = permitting, t, it.env.Attempt+1
-	it.call.Attempt = it.attempt
-	l.pace.add(t)
-	l.slot++
-	e := it.event
-	e.Status, e.At, e.Attempt = schemas.StatusSending, t, it.attempt
-	s.status(tx, it, e)
-	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t})
-	s.tx.permits = append(s.tx.permits, permitted{l, it, now.Add(s.cfg.PermitLife)})
-	s.calls.open = append(s.calls.open, it.key)
-}
-
-func (s *stage) outcome(tx *stream.Tx, l *lanePart, it *item, what, code string, t schemas.Millis) {
-	s.journal(tx, l, it, entry{Kind: kindOutcome, ID: it.env.ID, Attempt: it.attempt, T: t, Permit: it.key.permit, Outcome: what, Code: code})
-}
-
-func (s *stage) journal(tx *stream.Tx, l *lanePart, it *item, e entry) {
-	e.Topic, e.Partition, e.Offset = it.key.topic, it.key.partition, it.key.offset
-	if it.journal < 0 {
-		it.journal = l.journal // where it will stand, or a little before
-	}
-	rec := &kgo.Record{Topic: s.cfg.Names.Journal(s.cfg.Provider), Partition: l.num, Value: e.encode()}
-	s.tx.journal = append(s.tx.journal, journalled{l, rec})
-	tx.Produce(rec)
-}
-
-// stand sets the positions of all queues of a lane: each at its low-water mark,
-// with where to read the journal from.
-func (s *stage) stand(tx *stream.Tx, l *lanePart) {
-	from := l.journal
-	for _, q := range l.queues {
-		from = min(from, q.journal(q.low(), l.journal))
-	}
-	s.txs++
-	metadata := standing{journal: from, by: s.by, n: s.txs}.String()
-	for _, q := range l.queues {
-		if at := q.low(); at >= 0 {
-			tx.Stand(stream.Partition{Topic: q.topic, Partition: l.num}, stream.Position{Offset: at, Metadata: metadata})
-			s.tx.stood = append(s.tx.stood, stood{q, at, metadata})
-		}
-	}
-}
-
-// Ended starts the calls whose permits are committed, or undoes everything.
-func (s *stage) Ended(committed bool) {
-	tx := s.tx
-	s.tx = transaction{}
-	if !committed {
-		s.undo(tx)
-		return
-	}
-	s.calls.open = s.calls.open[:0]
-	for _, j := range tx.journal {
-		j.lane.journal = max(j.lane.journal, j.rec.Offset+1)
-	}
-	for _, st := range tx.stood {
-		st.queue.at, st.queue.stood = st.at, st.metadata
-	}
-	for _, e := range tx.ended {
-		q := e.lane.queues[s.index[e.item.key.topic]]
-		s.calls.forget(e.item.key)
-		if e.item.answer.uncalled {
-			q.requeue(e.item)
-			e.lane.wakeAt(e.lane.last)
-			continue
-		}
-		if e.event.Status == schemas.StatusFailed { // its bytes are in the DLQ
-			s.metrics.dead.WithLabelValues(e.event.Reason).Inc()
-		}
-		if e.event.Status == schemas.StatusSent && e.event.AcceptedAt > 0 {
-			s.metrics.sent.WithLabelValues(classLabel(&s.rev.Policy, e.event.Class)).Observe(e.event.At.Sub(e.event.AcceptedAt).Seconds())
-		}
-		q.finish(e.item)
-	}
-	for _, e := range tx.ended {
-		e.lane.queues[s.index[e.item.key.topic]].trim()
-	}
-	for _, p := range tx.permits {
-		p.item.state = calling
-		s.calls.start(p.item, p.expires, time.Duration(s.provider.Timeout), s.now)
-	}
-	if len(tx.ended) > 0 { // slots are free, or more heads are
-		for _, l := range s.lanes {
-			l.wakeAt(l.last)
-		}
-	}
-}
-
-// undo takes an aborted transaction back: its permits were never used, its
-// outcomes are still in hand.
-func (s *stage) undo(tx transaction) {
-	s.calls.open = s.calls.open[:0]
-	s.notBefore = s.now().Add(afterAbort)
-	for _, p := range tx.permits {
-		p.lane.pace.undo(1)
-		p.lane.queues[s.index[p.item.key.topic]].requeue(p.item)
-		p.lane.wakeAt(p.lane.last)
-	}
-	for l, n := range tx.back {
-		l.back.undo(n)
-	}
-	for _, e := range tx.ended {
-		if e.item.key.permit == 0 {
-			e.lane.queues[s.index[e.item.key.topic]].requeue(e.item)
-			e.lane.wakeAt(e.lane.last)
-			continue
-		}
-		e.item.state = answered
-		e.lane.answered = append(e.lane.answered, e.item)
-	}
+	return len(s.calls.flying) == 0
 }
 
 // backpressure pauses queues that hold enough, and resumes those that need
@@ -536,10 +305,10 @@ func (s *stage) backpressure() {
 		for _, q := range l.queues {
 			p := stream.Partition{Topic: q.topic, Partition: l.num}
 			switch {
-			case !q.paused && (q.waits() >= pauseItems || q.bytes >= pauseBytes):
+			case !q.paused && (q.waits() >= pauseItems || q.bytes >= pauseBytes || q.ahead() >= pauseAhead):
 				q.paused = true
 				s.fetch.Pause(p)
-			case q.paused && q.waits() < resumeItems && q.bytes < resumeBytes:
+			case q.paused && q.waits() < resumeItems && q.bytes < resumeBytes && q.ahead() < resumeAhead:
 				q.paused = false
 				s.fetch.Resume(p)
 			}

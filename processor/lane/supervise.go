@@ -16,8 +16,9 @@ import (
 const reopenEvery = 30 * time.Second
 
 // Supervise runs one Run for each provider of the policy and follows its
-// revisions: new providers start, removed ones end, and one whose adapter must
-// be opened anew restarts. cfg.Stream.TransactionalID is the slot's; the
+// revisions: new providers start, removed ones drain and then end, also those
+// that were removed while nobody ran, and one whose adapter must be opened anew
+// restarts. cfg.Stream.TransactionalID is the slot's; the
 // provider's name is added to it. A provider that cannot be opened is logged
 // and tried again, and disturbs no other; any other error of a Run ends all
 // and is returned. ErrCutOff is returned only when nothing worse happened.
@@ -32,7 +33,10 @@ func Supervise(ctx context.Context, cfg Config) error {
 		running = make(map[string]bool)
 		rev     = cfg.Policy.Latest()
 		next    = make(chan *schemas.Revision)
+		past    = named{all: make(map[string]bool)}
+		sweep   = time.NewTicker(sweepEvery)
 	)
+	defer sweep.Stop()
 	wg.Go(func() { // follows the policy for all
 		for at := rev.Revision; ; at++ {
 			r, err := cfg.Policy.Get(ctx, at+1)
@@ -57,27 +61,44 @@ func Supervise(ctx context.Context, cfg Config) error {
 			errs = append(errs, err)
 		}
 	}
+	start := func(name string) {
+		if running[name] {
+			return
+		}
+		running[name] = true
+		one := cfg
+		one.Provider = name
+		one.Stream.TransactionalID += "." + name
+		wg.Go(func() {
+			if err := keep(ctx, one); err != nil {
+				failed <- err
+			}
+			select {
+			case ended <- name:
+			case <-ctx.Done():
+			}
+		})
+	}
+	drain := func() {
+		gone, err := past.removed(ctx, cfg)
+		if err != nil && ctx.Err() == nil {
+			failed <- err
+		}
+		for _, name := range gone {
+			start(name)
+		}
+	}
+	drain()
 	for ctx.Err() == nil {
 		for _, p := range rev.Policy.Providers {
-			if p.Type == typeExternal || p.Type == typeNone || running[p.Name] {
-				continue
+			if hasLane(p) {
+				start(p.Name)
 			}
-			running[p.Name] = true
-			one := cfg
-			one.Provider = p.Name
-			one.Stream.TransactionalID += "." + p.Name
-			wg.Go(func() {
-				if err := keep(ctx, one); err != nil {
-					failed <- err
-				}
-				select {
-				case ended <- one.Provider:
-				case <-ctx.Done():
-				}
-			})
 		}
 		select {
 		case rev = <-next:
+		case <-sweep.C:
+			drain()
 		case name := <-ended:
 			delete(running, name)
 			rev = cfg.Policy.Latest()
@@ -104,13 +125,32 @@ const (
 	typeNone     = "none"
 )
 
-// keep runs a provider until it leaves the policy or ctx ends.
+// How often a provider that left the policy is looked at: while its lanes drain,
+// and afterwards, because a partition of admission that was down while it left
+// may still dispatch to it.
+const (
+	drainEvery = time.Second
+	sweepEvery = time.Minute
+)
+
+// keep runs a provider until it has left the policy and is drained, or ctx
+// ends.
 func keep(ctx context.Context, cfg Config) error {
 	for {
 		rev := cfg.Policy.Latest()
 		was, ok := rev.Policy.Provider(cfg.Provider)
-		if !ok || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return nil
+		}
+		if !ok {
+			left, err := undrained(ctx, cfg)
+			if err != nil && ctx.Err() == nil {
+				cfg.Logger.Warn("cannot tell whether a removed provider is drained", "provider", cfg.Provider, "error", err, "again_in", sweepEvery)
+			}
+			if err != nil || !left {
+				return nil
+			}
+			cfg.Logger.Info("lane drains: its provider left the policy", "provider", cfg.Provider)
 		}
 		runCtx, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
@@ -120,11 +160,21 @@ func keep(ctx context.Context, cfg Config) error {
 				if err != nil { // the end, or reported by Supervise
 					return
 				}
-				if is, ok := next.Policy.Provider(cfg.Provider); !ok || reopens(was, is) {
-					cfg.Logger.Info("lane restarts or ends: its provider has changed", "provider", cfg.Provider, "revision", next.Revision)
+				is, declared := next.Policy.Provider(cfg.Provider)
+				switch {
+				case !declared && ok:
+					cfg.Logger.Info("lane drains: its provider left the policy", "provider", cfg.Provider, "revision", next.Revision)
+				case declared && (!ok || reopens(was, is)):
+					cfg.Logger.Info("lane restarts: its provider has changed", "provider", cfg.Provider, "revision", next.Revision)
 					stop()
 					return
 				}
+			}
+		})
+		watch.Go(func() {
+			if drained(runCtx, cfg) {
+				cfg.Logger.Info("provider is drained: its lane ends", "provider", cfg.Provider)
+				stop()
 			}
 		})
 		err := Run(runCtx, cfg)
@@ -147,10 +197,34 @@ func keep(ctx context.Context, cfg Config) error {
 	}
 }
 
-// reopens reports whether a change of a provider needs its adapter, or its
-// history of permits, anew. Pace, concurrency and timeout otherwise act on the
-// next permit.
+// drained waits until a provider is not in the policy and its queues hold
+// nothing, twice in a row: what was decided under the revision before is there
+// by then, or is found by a sweep. It returns false when ctx ends.
+func drained(ctx context.Context, cfg Config) bool {
+	tick := time.NewTicker(drainEvery)
+	defer tick.Stop()
+	for empty := 0; empty < 2; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		if _, ok := cfg.Policy.Latest().Policy.Provider(cfg.Provider); ok {
+			empty = 0
+			continue
+		}
+		left, err := undrained(ctx, cfg)
+		if err != nil || left {
+			empty = 0
+			continue
+		}
+		empty++
+	}
+	return true
+}
+
+// reopens reports whether a change of a provider needs its adapter opened anew,
+// or the group's members to find new lanes. All else acts on the next permit.
 func reopens(was, is schemas.Provider) bool {
-	return was.Type != is.Type || was.Lanes != is.Lanes || !reflect.DeepEqual(was.Settings, is.Settings) ||
-		longest(is.Pace) > longest(was.Pace)
+	return was.Type != is.Type || was.Lanes != is.Lanes || !reflect.DeepEqual(was.Settings, is.Settings)
 }

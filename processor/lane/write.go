@@ -19,6 +19,9 @@ func foreign(key string) bool {
 	return len(key) < len(weirHeader) || !strings.EqualFold(key[:len(weirHeader)], weirHeader)
 }
 
+// expired reports whether a message's time is over.
+func (it *item) expired(t schemas.Millis) bool { return it.env.ExpiresAt != 0 && it.env.ExpiresAt <= t }
+
 // newItem reads the envelope of a dispatch record. Weir alone writes there, so
 // a broken one is an error.
 func newItem(r *kgo.Record) (*item, error) {
@@ -63,6 +66,7 @@ func (it *item) read(rev *schemas.Revision, provider string) {
 	if it.event.Tenant == "" {
 		it.event.Tenant = schemas.DefaultTenant
 	}
+	it.pinned = req.Provider != ""
 	it.event.Channel, it.event.Class, it.event.Template = string(req.Channel), req.Class, req.Template
 	text, err := content.Of(req, &rev.Policy)
 	if it.bad = err; err != nil {
@@ -112,10 +116,10 @@ func (s *stage) retry(tx *stream.Tx, it *item, v settlement, due schemas.Millis,
 	passOn(tx, it, s.cfg.Names.Delay(tier.Name), schemas.PartitionOf(env.Key, s.cfg.DelayPartitions), env, it.rec.Value)
 }
 
-// stale asks admission to decide a message anew.
-func (s *stage) stale(tx *stream.Tx, it *item) {
+// readmit asks admission to decide a message anew.
+func (s *stage) readmit(tx *stream.Tx, it *item, reason string) {
 	env := it.env
-	env.Reason = schemas.ReadmitStale
+	env.Reason = reason
 	passOn(tx, it, s.cfg.Names.Readmit(), schemas.PartitionOf(env.Key, s.cfg.Partitions), env, it.rec.Value)
 }
 

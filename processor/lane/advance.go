@@ -1,0 +1,128 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// advance gives the permits that pace and concurrency allow, and ends at the
+// heads of the queues what needs no call.
+func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.Time) {
+	if l.breaker.look() == schemas.BreakerOpen {
+		s.handBack(tx, l, t, false)
+		l.wakeAt(l.breaker.probeAt)
+		return
+	}
+	windows := share(s.provider.Pace, l.lanes, l.num)
+	most := int(part(int64(s.provider.Concurrency), l.lanes, l.num))
+	lead := time.Duration(0)
+	if s.provider.Smooth {
+		lead = ahead
+		l.even.follow(windows, l.pace.newest())
+		l.evenWas = l.even.clone()
+	} else {
+		l.even, l.evenWas = even{}, even{}
+	}
+	// A window that was shortened may be lengthened again.
+	s.retain = max(s.retain, longest(windows))
+	l.pace.trim(s.retain, t)
+	l.back.trim(s.retain, t)
+	budget, given := maxPerTx, 0
+	for {
+		var ready [queues]bool
+		for i, q := range l.queues {
+			ready[i] = s.callable(tx, l, i, q, windows, t, &budget)
+		}
+		if budget <= 0 {
+			l.wakeAt(t)
+			return
+		}
+		i := choose(l.slot, ready)
+		if i < 0 {
+			l.blocked = 0
+			return
+		}
+		if s.calls.flying[l.num]+given >= most {
+			return // an outcome wakes it
+		}
+		paced := l.even.at(l.pace.next(windows, t))
+		at := max(paced, l.quiet, l.hold)
+		if at > t.Add(lead) {
+			if paced > t && l.blocked == 0 {
+				l.blocked = t
+			}
+			l.wakeAt(at.Add(-lead))
+			return
+		}
+		done := l.breaker.allow()
+		if done == nil {
+			return // the probes are under way; their outcomes wake it
+		}
+		s.permit(tx, l, l.queues[i].head(), at, now, done)
+		budget--
+		given++
+	}
+}
+
+// callable reports whether the head of a queue may be called, after ending
+// before it what need not be: what expired, what cannot be rendered, and, no
+// faster than the pace, what went stale.
+func (s *stage) callable(tx *stream.Tx, l *lanePart, i int, q *queue, windows []schemas.Window, t schemas.Millis, budget *int) bool {
+	for *budget > 0 {
+		it := q.head()
+		if it == nil {
+			return false
+		}
+		it.read(s.rev, s.cfg.Provider)
+		switch {
+		case it.expired(t):
+			s.endUncalled(tx, l, it, outcomeExpired, t)
+		case it.bad != nil:
+			s.endUncalled(tx, l, it, outcomeContent, t)
+		case it.env.DecidedAt != 0 && t.Sub(it.env.DecidedAt) > time.Duration(s.rev.Policy.Class(it.event.Class).StaleAfter):
+			// As long as enough have come back, more would only grow stale
+			// again where they wait.
+			if i != again && l.queues[again].waits() >= max(againAtLeast, s.provider.Concurrency) {
+				return false
+			}
+			if at := l.back.next(windows, t); at > t {
+				l.wakeAt(at)
+				return false
+			}
+			l.back.add(t)
+			if s.tx.back == nil {
+				s.tx.back = make(map[*lanePart]int)
+			}
+			s.tx.back[l]++
+			s.endUncalled(tx, l, it, outcomeStale, t)
+		default:
+			return true
+		}
+		*budget--
+	}
+	return false
+}
+
+// permit journals that an item may be called at t. The call starts then, once
+// the transaction has committed.
+func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, now time.Time, done func(error)) {
+	if l.blocked > 0 {
+		s.metrics.paceWait.WithLabelValues(s.cfg.Provider).Observe(t.Sub(l.blocked).Seconds())
+		l.blocked = 0
+	} else if len(s.provider.Pace) > 0 {
+		s.metrics.paceWait.WithLabelValues(s.cfg.Provider).Observe(0)
+	}
+	it.state, it.key.permit, it.attempt = permitting, t, it.env.Attempt+1
+	it.call.Attempt = it.attempt
+	l.pace.add(t)
+	l.even.add(t)
+	l.slot++
+	e := it.event
+	e.Status, e.At, e.Attempt = schemas.StatusSending, t, it.attempt
+	s.status(tx, it, e)
+	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t})
+	s.tx.permits = append(s.tx.permits, permitted{lane: l, item: it, from: t.Time(), expires: now.Add(s.cfg.PermitLife), done: done})
+	s.calls.open = append(s.calls.open, it.key)
+}

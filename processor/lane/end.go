@@ -1,0 +1,60 @@
+package lane
+
+import (
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// endAnswered writes an outcome and what follows from it.
+func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis) {
+	it.state = ending
+	if it.answer.uncalled {
+		s.outcome(tx, l, it, outcomeExpiredPermit, "", t)
+		s.tx.ended = append(s.tx.ended, ended{lane: l, item: it})
+		return
+	}
+	o := it.answer.outcome
+	it.read(s.rev, s.cfg.Provider)
+	v := settle(o, s.rev.Policy.Class(it.event.Class), it.attempt, it.env.Taint)
+	e := it.event
+	e.Status, e.At, e.Reason, e.Attempt = v.status, t, v.reason, it.attempt
+	e.ProviderMessageID, e.ErrorCode, e.Error = o.ProviderMessageID, o.Code, o.Text
+	switch v.status {
+	case schemas.StatusRetrying:
+		e.RetryAt = t.Add(v.wait)
+		s.retry(tx, it, v, e.RetryAt, o.Code)
+	case schemas.StatusFailed, schemas.StatusUnknown:
+		s.close(tx, it, it.attempt, v, o.Code, o.Text)
+	default: // sent
+		if p := s.provider.Price; p != nil {
+			e.Price, e.Currency = price(p, e.Segments), p.Currency
+		}
+	}
+	s.status(tx, it, e)
+	s.outcome(tx, l, it, string(o.Kind), o.Code, t)
+	s.tx.ended = append(s.tx.ended, ended{l, it, e})
+}
+
+// endUncalled ends an item without a call.
+func (s *stage) endUncalled(tx *stream.Tx, l *lanePart, it *item, what string, t schemas.Millis) {
+	var e schemas.Event
+	switch what {
+	case outcomeStale:
+		s.readmit(tx, it, schemas.ReadmitStale)
+	case outcomeReroute:
+		s.readmit(tx, it, schemas.ReadmitReroute)
+	default:
+		status, reason, text := schemas.StatusExpired, reasonExpired, ""
+		if what == outcomeContent {
+			status, reason, text = schemas.StatusFailed, reasonContent, it.bad.Error()
+		}
+		v := end(status, reason, it.env.Taint)
+		e = it.event
+		e.Status, e.At, e.Reason, e.Attempt, e.Error = v.status, t, v.reason, it.env.Attempt, text
+		s.close(tx, it, it.env.Attempt, v, it.env.LastError, text)
+		s.status(tx, it, e)
+	}
+	it.state = ending
+	s.outcome(tx, l, it, what, "", t)
+	s.tx.ended = append(s.tx.ended, ended{l, it, e})
+}

@@ -1,0 +1,111 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// How often a lane says how its provider is: at once when the breaker moves,
+// and when only figures changed, after this.
+const (
+	healthEvery   = time.Second      // while calls end
+	healthFalling = 10 * time.Second // while they only fall out of the window
+)
+
+const healthBuckets = 60
+
+// tally counts calls that ended in the last schemas.HealthWindow, to a sixtieth
+// of it.
+type tally struct {
+	calls, failures [healthBuckets]int64
+	at              int64 // the newest bucket's number
+}
+
+func bucketOf(t schemas.Millis) int64 { return int64(t) / (schemas.HealthWindow / healthBuckets) }
+
+// move drops what has left the window.
+func (y *tally) move(t schemas.Millis) {
+	now := bucketOf(t)
+	if now-y.at >= healthBuckets {
+		*y = tally{at: now}
+	}
+	for y.at < now {
+		y.at++
+		y.calls[y.at%healthBuckets], y.failures[y.at%healthBuckets] = 0, 0
+	}
+}
+
+func (y *tally) add(t schemas.Millis, failed bool) {
+	y.move(t)
+	y.calls[y.at%healthBuckets]++
+	if failed {
+		y.failures[y.at%healthBuckets]++
+	}
+}
+
+func (y *tally) sums(t schemas.Millis) (calls, failures int64) {
+	y.move(t)
+	for i := range y.calls {
+		calls += y.calls[i]
+		failures += y.failures[i]
+	}
+	return calls, failures
+}
+
+// report is what a lane last said of its provider; the zero value is nothing.
+type report struct {
+	schemas.Health
+	said      bool
+	ended     bool // calls have ended since
+	takenOver bool // a former owner may have said something
+}
+
+// health writes what is new of a lane's health into the open transaction.
+func (s *stage) health(tx *stream.Tx, l *lanePart, t schemas.Millis) {
+	h := schemas.Health{Provider: s.cfg.Provider, Lane: l.num, Breaker: l.breaker.look(), ProbeAt: l.breaker.probeAt, At: t}
+	h.Calls, h.Failures = l.tally.sums(t)
+	was := l.told
+	switch {
+	case !was.said && h.Breaker == schemas.BreakerClosed && h.Calls == 0 && !was.takenOver:
+		return // nothing to say
+	case !was.said, h.Breaker != was.Breaker, h.ProbeAt != was.ProbeAt:
+	case h.Calls == was.Calls && h.Failures == was.Failures:
+		return
+	default:
+		every := healthFalling
+		if was.ended {
+			every = healthEvery
+		}
+		if due := was.At.Add(every); due > t {
+			l.wakeAt(due)
+			return
+		}
+	}
+	if !l.stands() {
+		return // nothing was read yet: no position that would fence the record
+	}
+	s.say(tx, l, h.Encode())
+	l.toldWas, l.told = was, report{Health: h, said: true}
+	s.tx.told = append(s.tx.told, l)
+}
+
+// silence takes a drained lane's word back.
+func (s *stage) silence(tx *stream.Tx, l *lanePart) {
+	if !l.told.said && !l.told.takenOver || !l.stands() {
+		return
+	}
+	s.say(tx, l, nil)
+	l.toldWas, l.told = l.told, report{}
+	s.tx.told = append(s.tx.told, l)
+}
+
+// say writes one record of weir.health; nil is a tombstone. All are in one
+// partition, so that compaction finds their keys again however many it has.
+func (s *stage) say(tx *stream.Tx, l *lanePart, value []byte) {
+	l.dirty = true
+	tx.Produce(&kgo.Record{Topic: s.cfg.Names.Health(), Key: []byte(schemas.HealthKey(s.cfg.Provider, l.num)), Value: value})
+}
