@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -125,8 +127,45 @@ func readPolicy(name string, text []byte, base *schemas.Policy) (*schemas.Docume
 // decidable refuses a policy that no partition could decide on: it must not
 // come into force anywhere.
 func decidable(p *schemas.Policy) error {
-	_, err := limit.Compile(p, nil)
-	return err
+	if _, err := limit.Compile(p, nil); err != nil {
+		return err
+	}
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		for _, to := range l.Exempt {
+			if err := canonical(to); err != nil {
+				return fmt.Errorf("limit %s: exempt: %w", l.Name, err)
+			}
+		}
+		for j := range l.Overrides {
+			if err := canonical(l.Overrides[j].To); err != nil {
+				return fmt.Errorf("limit %s: overrides: %w", l.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// canonical refuses a recipient that is written otherwise than its key: limits
+// compare keys, so it would never be met.
+func canonical(to string) error {
+	channel := schemas.ChannelPush
+	switch {
+	case strings.HasPrefix(to, "+"):
+		channel = schemas.ChannelSMS
+	case strings.Contains(to, "://"):
+		channel = schemas.ChannelWebhook
+	case strings.Contains(to, "@"):
+		channel = schemas.ChannelEmail
+	}
+	r, err := recipient.Canonical(channel, to, "")
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q: %w", to, err)
+	case r.Key != to:
+		return fmt.Errorf("%q is %q to Weir: write it so", to, r.Key)
+	}
+	return nil
 }
 
 // leading takes the arguments before the first flag, at most n.

@@ -136,9 +136,12 @@ func TestApplyChangesNothingUnlessAllIsValid(t *testing.T) {
 		t.Fatalf("code %d, %q %q", code, stdout, stderr)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"negative n":       {"limits:\n  - {name: a, per: [recipient], allow: [-1/60s]}\n", "policy.yaml:2:"},
-		"not in force yet": {"limits:\n  - {name: a, per: [tenant], allow: [1/60s]}\n", "not yet in force"},
-		"unknown field":    {"limit:\n  - {}\n", "policy.yaml:1:1"},
+		"negative n":                       {"limits:\n  - {name: a, per: [recipient], allow: [-1/60s]}\n", "policy.yaml:2:"},
+		"not in force yet":                 {"limits:\n  - {name: a, per: [tenant], allow: [1/60s]}\n", "not yet in force"},
+		"unknown field":                    {"limit:\n  - {}\n", "policy.yaml:1:1"},
+		"exempt by another spelling":       {"limits:\n  - {name: a, per: [recipient], allow: [1/60s], exempt: [\"+86013800000000\"]}\n", `"+86013800000000" is "+8613800000000" to Weir`},
+		"override by another spelling":     {"limits:\n  - {name: a, per: [recipient], allow: [1/60s], overrides: [{to: \"a@bücher.example\", allow: [2/60s]}]}\n", `"a@xn--bcher-kva.example" to Weir`},
+		"override of an impossible number": {"limits:\n  - {name: a, per: [recipient], allow: [1/60s], overrides: [{to: \"+8613800\", allow: [2/60s]}]}\n", "impossible"},
 	} {
 		if code, _, stderr := apply(c.text); code != exitError || !strings.Contains(stderr, c.want) {
 			t.Errorf("%s: code %d, %q; want %q", name, code, stderr, c.want)
@@ -157,6 +160,20 @@ func TestApplyChangesNothingUnlessAllIsValid(t *testing.T) {
 	}
 	if code, _, stderr := weir(t, "run", "--roles", "delay", "--kafka-brokers", broker.Addr(), "--kafka-partitions", "5"); code != exitError || !strings.Contains(stderr, "partition") {
 		t.Errorf("run with another N: code %d, %q", code, stderr)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for field, want := range map[string]string{"limits.on_refusal": `Default:   "reject"`, "limits.timezone": `Default:   "UTC"`, "classes.expires_after": `Default:   "72h"`, "limits.count": "segments"} {
+		if code, stdout, stderr := weir(t, "explain", field); code != exitOK || !strings.Contains(stdout, field) || !strings.Contains(stdout, want) {
+			t.Errorf("%s: code %d, %q %q", field, code, stdout, stderr)
+		}
+	}
+	if code, stdout, stderr := weir(t, "explain", "limits.alow"); code != exitError || stdout != "" || !strings.Contains(stderr, "did you mean allow") {
+		t.Errorf("an unknown field: code %d, %q %q", code, stdout, stderr)
+	}
+	if code, _, _ := weir(t, "explain"); code != exitUsage {
+		t.Errorf("without a field: code %d", code)
 	}
 }
 
