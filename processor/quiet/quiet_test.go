@@ -1,6 +1,8 @@
 package quiet
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 	_ "time/tzdata"
@@ -67,22 +69,73 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// TestEndIsOver: whatever the hours, zone and moment, the end is later, is not
-// quiet, and one minute before it still was.
-func TestEndIsOver(t *testing.T) {
-	zones := []*time.Location{zone(t, "America/Sao_Paulo"), zone(t, "Australia/Lord_Howe"), zone(t, "Europe/Berlin"), zone(t, "Africa/Casablanca")}
-	for from := 0; from < 24*60; from += 145 {
-		for to := 0; to < 24*60; to += 115 {
-			h := Hours{from, to}
-			for at := time.Date(2018, 10, 26, 0, 7, 0, 0, time.UTC); at.Month() < 11 || at.Day() < 8; at = at.Add(101 * time.Minute) {
-				for _, z := range zones {
-					end, quiet := h.Until(at, []*time.Location{z})
-					if quiet != h.inside(at.In(z)) || quiet && (!end.After(at) || h.inside(end.In(z)) || !h.inside(end.Add(-time.Minute).In(z))) {
-						t.Fatalf("%v in %v at %v: quiet %v until %v", h, z, at, quiet, end)
-					}
+// TestUntilIsTheFirstMoment goes through the minutes one by one, over the days
+// on which clocks change in either direction: until then every minute is quiet
+// in some zone, and at the end none is.
+func TestUntilIsTheFirstMoment(t *testing.T) {
+	names := []string{"America/Sao_Paulo", "Australia/Lord_Howe", "Europe/Berlin", "Africa/Casablanca", "Asia/Shanghai", "America/Havana"}
+	rng := rand.New(rand.NewPCG(1, 2))
+	// quiet reads the clock on the wall.
+	quiet := func(from, to string, at time.Time, zones []*time.Location) bool {
+		for _, z := range zones {
+			now := at.In(z).Format("15:04")
+			if from <= to && from <= now && now < to || from > to && (now >= from || now < to) {
+				return true
+			}
+		}
+		return false
+	}
+	clock := func() string { return fmt.Sprintf("%02d:%02d", rng.IntN(24), rng.IntN(4)*15) }
+	quiets, several := 0, 0
+	for _, day := range []string{
+		"2018-02-17", "2018-11-03", // São Paulo
+		"2018-03-31", "2018-10-06", // Lord Howe
+		"2018-03-24", "2018-10-27", // Berlin
+		"2018-05-12", "2018-06-16", // Casablanca
+		"2018-03-10", "2018-11-03", // Havana
+		"2018-07-01",
+	} {
+		begin, err := time.Parse(time.DateOnly, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 300 {
+			from, to := clock(), clock()
+			h, err := Parse(&schemas.QuietHours{From: from, To: to})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var zones []*time.Location
+			for range 1 + rng.IntN(3) {
+				zones = append(zones, zone(t, names[rng.IntN(len(names))]))
+			}
+			at := begin.Add(time.Duration(rng.IntN(3*24*3600)) * time.Second)
+			want := at
+			for i := 0; quiet(from, to, want, zones); i++ {
+				if want = want.Truncate(time.Minute).Add(time.Minute); i > 3*24*60 {
+					break
+				}
+			}
+			end, is := h.Until(at, zones)
+			if is != quiet(from, to, at, zones) {
+				t.Fatalf("%s to %s in %v at %v: quiet %v", from, to, zones, at, is)
+			}
+			if want.Sub(at) > 2*24*time.Hour {
+				continue // quiet all day somewhere: who comes then asks again
+			}
+			if !end.Equal(want) {
+				t.Fatalf("%s to %s in %v at %v: until %v, the first minute is %v", from, to, zones, at, end, want)
+			}
+			if is {
+				quiets++
+				if len(zones) > 1 {
+					several++
 				}
 			}
 		}
+	}
+	if quiets < 500 || several < 300 {
+		t.Errorf("%d were quiet, %d of them in several zones: the test shows little", quiets, several)
 	}
 }
 
