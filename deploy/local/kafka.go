@@ -23,11 +23,15 @@ import (
 // broker on a temporary one is killed.
 const stopGrace = 10 * time.Second
 
+// fencedWithin is when a controller has surely noticed that a broker is gone.
+const fencedWithin = 2 * brokerSession
+
 // Options of StartKafka.
 type Options struct {
 	Dir     string    // keeps data, ids and ports between starts; "" is a temporary one, removed at the end
 	LibDir  string    // what Ensure returned
 	Brokers int       // 1 or 3; 0 is 1
+	Apart   bool      // the controller is a process of its own, which Kill leaves alone: see the package comment
 	Port    int       // of the first broker, the others' follow; 0 takes free ones, or those of an earlier start on Dir
 	Log     io.Writer // receives the brokers' errors too, which are in kafka.log of each broker's directory; may be nil
 }
@@ -40,8 +44,9 @@ type Kafka struct {
 	dir  string
 	plan plan
 
-	mu    sync.Mutex
-	nodes []*leash
+	mu     sync.Mutex
+	nodes  []*leash // the brokers', then the controller's if it is apart
+	killed []time.Time
 }
 
 // StartKafka formats what is new, starts the brokers and returns when all of them
@@ -71,7 +76,11 @@ func newKafka(ctx context.Context, o Options) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kafka{java: path, opts: o, nodes: make([]*leash, o.Brokers)}
+	nodes := o.Brokers
+	if o.Apart {
+		nodes++
+	}
+	k := &Kafka{java: path, opts: o, nodes: make([]*leash, nodes), killed: make([]time.Time, nodes)}
 	if o.Dir == "" {
 		if k.dir, err = os.MkdirTemp("", "weir-kafka-*"); err != nil {
 			return nil, err
@@ -101,14 +110,20 @@ func readPlan(path string, o Options) (plan, error) {
 		if len(p.Nodes) != o.Brokers {
 			return p, fmt.Errorf("%s has %d brokers, not %d", filepath.Dir(path), len(p.Nodes), o.Brokers)
 		}
+		if (p.Apart != nil) != o.Apart {
+			return p, fmt.Errorf("%s has a controller apart: %v, not %v", filepath.Dir(path), p.Apart != nil, o.Apart)
+		}
 	case errors.Is(err, os.ErrNotExist):
-		ports, err := freePorts(2 * o.Brokers)
+		ports, err := freePorts(2*o.Brokers + 1)
 		if err != nil {
 			return p, err
 		}
 		p.Cluster = newID()
 		for i := range o.Brokers {
 			p.Nodes = append(p.Nodes, node{ID: i + 1, Port: ports[2*i], Controller: ports[2*i+1], Directory: newID()})
+		}
+		if o.Apart {
+			p.Apart = &node{ID: apartID, Controller: ports[2*o.Brokers], Directory: newID()}
 		}
 	default:
 		return p, err
@@ -143,8 +158,8 @@ func (k *Kafka) start(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range k.nodes {
-		if err := k.await(ctx, i, len(k.nodes)); err != nil {
+	for i := range k.plan.Nodes {
+		if err := k.await(ctx, i, len(k.plan.Nodes)); err != nil {
 			return err
 		}
 	}
@@ -165,7 +180,10 @@ func (k *Kafka) format(ctx context.Context, i int) error {
 		return nil
 	}
 	quorum := []string{"--standalone"}
-	if len(k.nodes) > 1 {
+	switch {
+	case i < len(k.plan.Nodes) && k.plan.Apart != nil:
+		quorum = []string{"--no-initial-controllers"}
+	case len(k.plan.Nodes) > 1 && k.plan.Apart == nil:
 		quorum = []string{"--initial-controllers", k.plan.initialControllers()}
 	}
 	cmd := exec.CommandContext(ctx, k.java, append([]string{"-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", k.classpath(),
@@ -187,8 +205,11 @@ func (k *Kafka) launch(i int) error {
 		grace, remove = 0, k.nodeDir(i)
 	}
 	heap := "-Xmx1g"
-	if len(k.nodes) > 1 {
-		heap = "-Xmx512m"
+	switch {
+	case i == len(k.plan.Nodes):
+		heap = "-Xmx256m" // the controller
+	case len(k.plan.Nodes) > 1:
+		heap = "-Xmx400m"
 	}
 	l, err := start(grace, remove, out, k.opts.Log, k.java, heap, "-cp", k.classpath(),
 		"kafka.Kafka", filepath.Join(k.nodeDir(i), "server.properties"))
@@ -249,14 +270,36 @@ func (k *Kafka) Dir() string { return k.dir }
 // Done is closed when broker i, counted from 0, has ended; Restart makes another.
 func (k *Kafka) Done(i int) <-chan struct{} { return k.node(i).done }
 
-// Kill ends broker i with kill -9, and returns when it has ended.
-func (k *Kafka) Kill(i int) { k.node(i).kill() }
+// Kill ends broker i with kill -9, and returns when it has ended. A controller
+// that is apart, and the other brokers, go on.
+func (k *Kafka) Kill(i int) {
+	k.node(i).kill()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.killed[i] = time.Now()
+}
 
 // Restart starts broker i again after Kill, at its address and on its data, and
 // returns when it answers and knows of all brokers. A broker that runs is killed
-// first.
+// first. The only broker of a controller that is apart starts once the controller
+// knows of its end: see the package comment.
 func (k *Kafka) Restart(ctx context.Context, i int) error {
-	k.Kill(i)
+	select {
+	case <-k.Done(i):
+	default:
+		k.Kill(i)
+	}
+	if k.opts.Apart && len(k.plan.Nodes) == 1 {
+		k.mu.Lock()
+		fenced := time.NewTimer(time.Until(k.killed[i].Add(fencedWithin)))
+		k.mu.Unlock()
+		defer fenced.Stop()
+		select {
+		case <-fenced.C:
+		case <-ctx.Done():
+			return fmt.Errorf("restart Kafka: %w", context.Cause(ctx))
+		}
+	}
 	if err := k.launch(i); err != nil {
 		return fmt.Errorf("restart Kafka: %w", err)
 	}
@@ -290,7 +333,7 @@ func (k *Kafka) node(i int) *leash {
 // alive counts the brokers that run.
 func (k *Kafka) alive() int {
 	n := 0
-	for i := range k.nodes {
+	for i := range k.plan.Nodes {
 		select {
 		case <-k.Done(i):
 		default:
@@ -300,7 +343,12 @@ func (k *Kafka) alive() int {
 	return n
 }
 
-func (k *Kafka) nodeDir(i int) string { return filepath.Join(k.dir, fmt.Sprintf("broker-%d", i)) }
+func (k *Kafka) nodeDir(i int) string {
+	if i == len(k.plan.Nodes) {
+		return filepath.Join(k.dir, "controller")
+	}
+	return filepath.Join(k.dir, fmt.Sprintf("broker-%d", i))
+}
 
 func (k *Kafka) logFile(i int) string { return filepath.Join(k.nodeDir(i), "kafka.log") }
 

@@ -4,12 +4,19 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
-// node is one broker, which is a controller too.
+// brokerSession is how long the controller waits for a silent broker.
+const brokerSession = 3 * time.Second
+
+// apartID is the id of a controller of its own.
+const apartID = 100
+
+// node is one broker, which is a controller too unless that is apart.
 type node struct {
 	ID         int    `json:"id"`
-	Port       int    `json:"port"`       // for clients and brokers
+	Port       int    `json:"port"`       // for clients and brokers; 0 for a controller apart
 	Controller int    `json:"controller"` // for the quorum
 	Directory  string `json:"directory"`  // Kafka's id of the log directory
 }
@@ -19,6 +26,7 @@ type node struct {
 type plan struct {
 	Cluster string `json:"cluster"` // Kafka's id
 	Nodes   []node `json:"nodes"`
+	Apart   *node  `json:"apart,omitzero"` // the controller, where it is a process of its own
 }
 
 func (p plan) addrs() []string {
@@ -39,18 +47,36 @@ func (p plan) initialControllers() string {
 	return strings.Join(out, ",")
 }
 
-// properties is the server.properties of node i below dir.
+// properties is the server.properties of node i below dir; the one after the
+// brokers is the controller apart.
 func (p plan) properties(i int, dir string) string {
-	n, copies := p.Nodes[i], len(p.Nodes)
+	copies := len(p.Nodes)
 	inSync := copies/2 + 1
+	controllers := p.Nodes
+	if p.Apart != nil {
+		controllers = []node{*p.Apart}
+	}
 	var quorum []string
-	for _, n := range p.Nodes {
+	for _, n := range controllers {
 		quorum = append(quorum, fmt.Sprintf("127.0.0.1:%d", n.Controller))
 	}
+	var n node
+	var roles, listeners string
+	switch {
+	case i == len(p.Nodes):
+		n = *p.Apart
+		roles, listeners = "controller", fmt.Sprintf("CONTROLLER://127.0.0.1:%d", n.Controller)
+	case p.Apart != nil:
+		n = p.Nodes[i]
+		roles, listeners = "broker", fmt.Sprintf("CLIENT://127.0.0.1:%d", n.Port)
+	default:
+		n = p.Nodes[i]
+		roles, listeners = "broker,controller", fmt.Sprintf("CLIENT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", n.Port, n.Controller)
+	}
 	lines := []string{
-		"process.roles=broker,controller",
+		"process.roles=" + roles,
 		fmt.Sprintf("node.id=%d", n.ID),
-		fmt.Sprintf("listeners=CLIENT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", n.Port, n.Controller),
+		"listeners=" + listeners,
 		"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name=CLIENT",
 		"controller.listener.names=CONTROLLER",
@@ -63,7 +89,7 @@ func (p plan) properties(i int, dir string) string {
 		fmt.Sprintf("min.insync.replicas=%d", inSync),
 		// A killed broker's registration stands in the way of its own restart, and
 		// of a new leader, until its session ends: 9 s by default.
-		"broker.session.timeout.ms=3000",
+		fmt.Sprintf("broker.session.timeout.ms=%d", brokerSession.Milliseconds()),
 		"broker.heartbeat.interval.ms=500",
 		// Fewer than Kafka's 50: the first transaction and group wait for them.
 		"offsets.topic.num.partitions=8",
