@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -15,10 +14,4 @@ var full = scale{requests: 200_000, recipients: 20_000, perSecond: 2_500, kills:
 func TestApacheKafka(t *testing.T) {
 	brokers := localtest.ForTest(t)
 	suite(t, brokers, full)
-	if os.Getenv("WEIR_CHAOS") == "" {
-		return
-	}
-	for range 8 { // each with a seed of its own
-		t.Run("exact again", func(t *testing.T) { exact(t, brokers, full) })
-	}
 }

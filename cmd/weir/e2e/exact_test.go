@@ -2,18 +2,9 @@ package e2e
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/weirhq/weir/schemas"
 )
 
 // scale is how much a run of the suite does.
@@ -50,187 +41,76 @@ tenants:
   - {name: default, default_region: CN}
 `
 
-// seedOf returns WEIR_SEED, or a new seed, and prints it.
-func seedOf(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if given := os.Getenv("WEIR_SEED"); given != "" {
-		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("WEIR_SEED=%d", seed)
-	return seed
-}
-
-// exact sends requests from two producers that partition differently, while
-// workers are killed and paused, and lets the oracle judge the log.
-func exact(t *testing.T, brokers []string, sc scale) {
+// exact sends requests from producers that partition differently, while workers
+// are killed and paused, and lets the oracle judge the log.
+func exact(t *testing.T, brokers []string, sc scale) figures {
 	seed := seedOf(t)
-	callee := newCallee(t)
-	s := newSite(t, brokers, "exact", fmt.Sprintf(exactPolicy, callee.URL))
-	trail := s.follow(nil)
-	const roles = "admission,lanes,delay"
+	l := newLoad(t, brokers, "exact", sc, seed)
 	workers := make([]*Process, 3)
 	for slot := range workers {
-		workers[slot] = s.run(slot, roles)
+		workers[slot] = l.run(slot, roles)
 	}
-
-	var produced atomic.Int64
-	var requests []Offset
-	keyed := make(map[string][]Offset)
-	var mu sync.Mutex
-	var producing sync.WaitGroup
-	for i, p := range []kgo.Partitioner{Murmur2, CRC32} {
-		producer, err := NewProducer(brokers, s.names, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		producing.Go(func() {
-			produceTrace(t.Context(), producer, NewTrace(seed+uint64(i), sc.recipients), sc.requests/2, sc.perSecond/2, &produced)
-			acked, err := producer.Close(t.Context())
-			if err != nil {
-				t.Errorf("producer %d: %v", i, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			requests = append(requests, acked...)
-			for k, at := range producer.Keyed() {
-				keyed[k] = append(keyed[k], at...)
-			}
-		})
-	}
-
-	began := time.Now()
-	chance := rand.New(rand.NewPCG(seed, 2))
+	l.start(seed)
 	for i := range sc.kills {
 		// One somewhere in each equal part of the production.
-		part := sc.requests / sc.kills
-		awaitCount(t, &produced, int64(i*part+chance.IntN(part*9/10)))
+		l.until((float64(i) + 0.9*l.chance.Float64()) / float64(sc.kills))
 		if sc.gently {
-			s.stable(len(workers))
+			l.stable(len(workers))
 		}
-		slot := chance.IntN(len(workers))
+		slot := l.chance.IntN(len(workers))
 		workers[slot].Kill()
-		t.Logf("%5.1fs kill -9 of slot %d after %d requests", time.Since(began).Seconds(), slot, produced.Load())
-		workers[slot] = s.run(slot, roles)
+		l.note("kill -9 of slot %d", slot)
+		l.done++
+		workers[slot] = l.run(slot, roles)
 		if sc.pause && i == sc.kills/2 {
-			pause(t, workers[(slot+1)%len(workers)], began)
+			l.pause(workers[(slot+1)%len(workers)])
 		}
 	}
-	producing.Wait()
-	t.Logf("%5.1fs all %d requests are acknowledged", time.Since(began).Seconds(), len(requests))
-	if len(requests) != sc.requests/2*2 {
-		t.Errorf("%d requests acknowledged", len(requests))
-	}
-	s.settle(trail, requests, sc.within-time.Since(began))
-	t.Logf("%5.1fs all have ended", time.Since(began).Seconds())
-	for slot, p := range workers {
-		select {
-		case <-p.Done():
-			t.Errorf("worker %d ended on its own: %v\n%s", slot, p.Err(), p.Tail(10))
-		default:
-		}
-	}
-	s.stop(workers...)
-
-	oracle, report := s.judge(requests, map[string]map[string]int{"callee": callee.record()})
-	t.Logf("EXACT %s", report)
-	if !report.OK() {
-		t.Error("the log does not hold what it promises")
-		for _, v := range report.Violations {
-			if v.Offset >= 0 {
-				s.around(v.Partition, v.Offset-30, v.Offset+10)
-				break
-			}
-		}
-	}
-	// The product's own proof, by code that shares nothing with the oracle.
-	t.Logf("AUDIT %s", s.weir("audit"))
-	// A log without the cases proves nothing of them.
-	for what, n := range map[string]int{
-		"admitted": report.Admitted, "refused": report.Refused, "moved": report.Moved, "given back": report.GivenBack,
-		"forwarded": report.Forwarded, "called": report.Calls, "duplicates": report.Ends[schemas.StatusDuplicate],
-	} {
-		if n == 0 {
-			t.Errorf("none was %s: this run shows too little", what)
-		}
-	}
-	oneOfEachKey(t, oracle, keyed)
+	return l.finish(workers...)
 }
 
-// produceTrace writes n requests at a pace, in bursts as services do.
+// pause stops a worker's clockwork for longer than its session, so that the
+// group gives its partitions away, and lets it go on as a zombie.
+func (l *load) pause(p *Process) {
+	l.t.Helper()
+	if err := p.Pause(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.note("SIGSTOP of %s", p.Name)
+	l.done++
+	l.wait(session + 4*time.Second)
+	if err := p.Resume(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.note("SIGCONT of %s", p.Name)
+}
+
+// produceTrace writes n requests at a pace: half of them evenly, half in bursts
+// just before and just after the moments, five seconds apart, at which windows of
+// the policy that align with a clock would begin.
 func produceTrace(ctx context.Context, p *Producer, trace *Trace, n, perSecond int, produced *atomic.Int64) {
+	const every = 5 * time.Second
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	began := time.Now()
+	edges := func(at time.Time) float64 { // half an edge each: 60 ms before one, and 40 ms after
+		past := func(d time.Duration) int64 {
+			return at.Add(d).UnixNano()/int64(every) - began.UnixNano()/int64(every)
+		}
+		return float64(past(60*time.Millisecond)+past(-40*time.Millisecond)) / 2
+	}
 	for sent := 0; sent < n; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		due := min(n, int(time.Since(began).Seconds()*float64(perSecond)))
+		now := time.Now()
+		due := min(n, int(float64(perSecond)/2*(now.Sub(began).Seconds()+every.Seconds()*edges(now))))
 		for ; sent < due; sent++ {
 			q, key := trace.Next()
 			p.Send(ctx, &q, key)
 			produced.Add(1)
 		}
 	}
-}
-
-func awaitCount(t *testing.T, n *atomic.Int64, least int64) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for n.Load() < least {
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal(context.Cause(t.Context()))
-		}
-	}
-}
-
-// pause stops a worker's clockwork for longer than its session, so that the
-// group gives its partitions away, and lets it go on as a zombie.
-func pause(t *testing.T, p *Process, began time.Time) {
-	t.Helper()
-	if err := p.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%5.1fs SIGSTOP of %s", time.Since(began).Seconds(), p.Name)
-	over := time.NewTimer(session + 4*time.Second)
-	defer over.Stop()
-	select {
-	case <-over.C:
-	case <-t.Context().Done():
-	}
-	if err := p.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%5.1fs SIGCONT of %s", time.Since(began).Seconds(), p.Name)
-}
-
-// oneOfEachKey holds that of all requests with one idempotency key, one was
-// taken and the others are duplicates.
-func oneOfEachKey(t *testing.T, o *Oracle, keyed map[string][]Offset) {
-	t.Helper()
-	repeated := 0
-	for key, at := range keyed {
-		if len(at) > 1 {
-			repeated++
-		}
-		taken := 0
-		for _, a := range at {
-			if _, end, ok := o.Ended(a); ok && end != schemas.StatusDuplicate {
-				taken++
-			}
-		}
-		if taken != 1 {
-			t.Errorf("of %d requests with key %s, %d were taken", len(at), key, taken)
-		}
-	}
-	t.Logf("%d idempotency keys, %d of them repeated", len(keyed), repeated)
 }

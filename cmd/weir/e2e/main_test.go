@@ -40,7 +40,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	binDir = dir
-	return Build(context.Background(), dir)
+	return Build(context.Background(), dir, "")
 })
 
 func weirBinary(t *testing.T) string {
@@ -79,6 +79,7 @@ type site struct {
 	brokers  []string
 	names    topics.Names
 	dir      string
+	env      []string // of workers, beside the test's own
 	policies map[int64]*schemas.Policy
 }
 
@@ -142,7 +143,7 @@ func (s *site) run(slot int, roles string, more ...string) *Process {
 	s.t.Helper()
 	args := append([]string{"run"}, s.flags()...)
 	args = append(args, "--roles", roles, "--slot", fmt.Sprint(slot), "--log-level", "info")
-	p, err := Start(s.dir, fmt.Sprintf("worker-%d", slot), s.bin, append(args, more...)...)
+	p, err := start(s.dir, fmt.Sprintf("worker-%d", slot), s.env, s.bin, append(args, more...)...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// Build compiles weir into a directory and returns the program's path.
-func Build(ctx context.Context, dir string) (string, error) {
+// Build compiles weir, with build tags separated by commas, into a directory and
+// returns the program's path.
+func Build(ctx context.Context, dir, tags string) (string, error) {
 	bin := filepath.Join(dir, "weir")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/weirhq/weir/cmd/weir").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", bin, "github.com/weirhq/weir/cmd/weir").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build weir: %w\n%s", err, out)
 	}
@@ -34,6 +35,11 @@ type Process struct {
 // Start runs a program in dir, with its output appended to NAME.log there. It
 // ends with this process, however this one ends.
 func Start(dir, name, bin string, args ...string) (*Process, error) {
+	return start(dir, name, nil, bin, args...)
+}
+
+// start has variables for the program's environment beside.
+func start(dir, name string, env []string, bin string, args ...string) (*Process, error) {
 	p := &Process{Name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -42,6 +48,7 @@ func Start(dir, name, bin string, args ...string) (*Process, error) {
 	defer log.Close()
 	p.cmd = exec.Command(bin, args...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = tied()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

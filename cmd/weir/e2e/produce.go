@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"hash/fnv"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,6 +27,19 @@ var (
 				return next % n
 			}
 			return int(crc32.ChecksumIEEE(r.Key) % uint32(n))
+		}
+	})
+	// FNV1a is Sarama's hash partitioner: the 32-bit hash as a signed number, its
+	// remainder without the sign; a random partition where there is no key.
+	FNV1a = kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
+		return func(r *kgo.Record, n int) int {
+			if len(r.Key) == 0 {
+				return rand.IntN(n)
+			}
+			h := fnv.New32a()
+			_, _ = h.Write(r.Key) // never fails
+			at := int32(h.Sum32()) % int32(n)
+			return int(max(at, -at))
 		}
 	})
 )

@@ -1,0 +1,334 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/local"
+)
+
+// chaosScale is the scale of one scenario; WEIR_CHAOS_SCALE multiplies its
+// requests, and with them its length.
+func chaosScale(t *testing.T) scale {
+	by := 1.0
+	if given := os.Getenv("WEIR_CHAOS_SCALE"); given != "" {
+		var err error
+		if by, err = strconv.ParseFloat(given, 64); err != nil || by <= 0 {
+			t.Fatalf("WEIR_CHAOS_SCALE=%q is not a number above 0", given)
+		}
+	}
+	return scale{
+		requests: int(75_000 * by), recipients: 12_000, perSecond: 1_200,
+		kills: 4, pause: true, within: time.Duration(by*63)*time.Second + 2*time.Minute,
+	}
+}
+
+// scenario is one way to be hostile.
+type scenario struct {
+	name    string
+	brokers local.Options
+	run     func(t *testing.T, k *local.Kafka, sc scale) figures
+}
+
+var scenarios = []scenario{
+	{"workers killed and paused", local.Options{}, func(t *testing.T, k *local.Kafka, sc scale) figures { return exact(t, k.Addrs(), sc) }},
+	{"rolling restart", local.Options{}, rolling},
+	{"1 to 3 to 1 workers", local.Options{}, scaling},
+	{"clocks that step", local.Options{}, clocks},
+	{"the only broker killed", local.Options{Apart: true}, brokerKilled},
+	{"one of three brokers killed", local.Options{Brokers: 3}, oneOfThree},
+}
+
+// TestChaos runs every scenario on Apache Kafka and prints a line on each. A
+// scenario alone: -run 'TestChaos/rolling_restart'. The same seed draws the same
+// requests and the same faults; what runs between them is the machine's.
+func TestChaos(t *testing.T) {
+	lib, err := local.Ensure(t.Context(), "", os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary []string
+	all := figures{}
+	for _, s := range scenarios {
+		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
+			began := time.Now()
+			var f figures
+			defer func() {
+				verdict := "ok"
+				if t.Failed() {
+					verdict = "FAILED"
+				}
+				line := fmt.Sprintf("CHAOS %-6s %-27s %s", verdict, s.name, f)
+				fmt.Println(line)
+				summary = append(summary, line)
+			}()
+			o := s.brokers
+			o.LibDir, o.Dir = lib, t.TempDir()
+			starting, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			k, err := local.StartKafka(starting, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.Stop()
+			f = s.run(t, k, chaosScale(t))
+			f.Took = time.Since(began)
+			all.Requests += f.Requests
+			all.Decisions += f.Decisions
+			all.Done += f.Done
+		})
+	}
+	verdict := "all passed"
+	if t.Failed() {
+		verdict = "FAILED"
+	}
+	fmt.Printf("CHAOS %s: %d scenarios, %d requests, %d decisions, %d faults done\n", verdict, len(summary), all.Requests, all.Decisions, all.Done)
+}
+
+// rolling ends one worker after another in good order, and starts it again, for
+// several rounds.
+func rolling(t *testing.T, k *local.Kafka, sc scale) figures {
+	seed := seedOf(t)
+	l := newLoad(t, k.Addrs(), "rolling", sc, seed)
+	workers := []*Process{l.run(0, roles), l.run(1, roles), l.run(2, roles)}
+	l.start(seed)
+	const rounds = 3
+	for round := range rounds {
+		order := l.chance.Perm(len(workers))
+		t.Logf("round %d restarts slots %v", round, order)
+		for i, slot := range order {
+			l.until(0.9 * (float64(round) + float64(i)/3 + l.chance.Float64()/6) / rounds)
+			l.restart(workers, slot)
+		}
+	}
+	return l.finish(workers...)
+}
+
+// restart is what a deployment does: SIGTERM, wait, start.
+func (l *load) restart(workers []*Process, slot int) {
+	l.t.Helper()
+	asked := time.Now()
+	if err := workers[slot].Stop(20 * time.Second); err != nil {
+		l.t.Errorf("worker %d: %v\n%s", slot, err, workers[slot].Tail(10))
+	}
+	l.note("SIGTERM of slot %d, which ended within %v", slot, time.Since(asked).Round(time.Millisecond))
+	l.done++
+	workers[slot] = l.run(slot, roles)
+}
+
+// scaling goes from one worker to three and back, twice.
+func scaling(t *testing.T, k *local.Kafka, sc scale) figures {
+	seed := seedOf(t)
+	l := newLoad(t, k.Addrs(), "scaling", sc, seed)
+	workers := map[int]*Process{0: l.run(0, roles)}
+	l.start(seed)
+	const rounds = 2
+	for round := range rounds {
+		at := func(share float64) { l.until(0.95 * (float64(round) + share + 0.1*l.chance.Float64()) / rounds) }
+		at(0.15)
+		for slot := range 3 {
+			if workers[slot] == nil {
+				workers[slot] = l.run(slot, roles)
+			}
+		}
+		l.note("three workers")
+		l.done++
+		at(0.6)
+		stays := l.chance.IntN(3)
+		for slot := range 3 {
+			if slot != stays {
+				if err := workers[slot].Stop(20 * time.Second); err != nil {
+					t.Errorf("worker %d: %v\n%s", slot, err, workers[slot].Tail(10))
+				}
+				workers[slot] = nil
+			}
+		}
+		l.note("one worker, in slot %d", stays)
+		l.done++
+	}
+	var left []*Process
+	for _, p := range workers {
+		if p != nil {
+			left = append(left, p)
+		}
+	}
+	return l.finish(left...)
+}
+
+// brokerKilled kills the only broker, whose controller goes on, and starts it
+// again on the same data.
+func brokerKilled(t *testing.T, k *local.Kafka, sc scale) figures {
+	seed := seedOf(t)
+	l := newLoad(t, k.Addrs(), "broker", sc, seed)
+	workers := []*Process{l.run(0, roles), l.run(1, roles)}
+	l.start(seed)
+	const kills = 3
+	for i := range kills {
+		l.until(0.9 * (float64(i) + 0.3 + 0.5*l.chance.Float64()) / kills)
+		l.killBroker(k, 0, 0)
+	}
+	return l.finish(workers...)
+}
+
+// oneOfThree kills a broker, and brings it back, while the others go on.
+func oneOfThree(t *testing.T, k *local.Kafka, sc scale) figures {
+	seed := seedOf(t)
+	l := newLoad(t, k.Addrs(), "three", sc, seed)
+	workers := []*Process{l.run(0, roles), l.run(1, roles)}
+	l.start(seed)
+	for i, broker := range l.chance.Perm(3) {
+		l.until(0.9 * (float64(i) + 0.2 + 0.4*l.chance.Float64()) / 3)
+		l.killBroker(k, broker, l.between(0, 9*time.Second))
+		// Two copies are in sync at every moment: what a cluster of three promises
+		// to outlive is one broker at a time.
+		l.whole()
+	}
+	return l.finish(workers...)
+}
+
+func (l *load) killBroker(k *local.Kafka, broker int, down time.Duration) {
+	l.t.Helper()
+	k.Kill(broker)
+	l.note("kill -9 of broker %d, for %v or more", broker, down.Round(time.Millisecond))
+	l.done++
+	l.wait(down)
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	defer cancel()
+	if err := k.Restart(ctx, broker); err != nil {
+		l.t.Fatal(err)
+	}
+	l.note("broker %d is back", broker)
+}
+
+// whole waits until every copy of every partition is in sync.
+func (l *load) whole() {
+	l.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.brokers...))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		behind := 0
+		all, err := adm.ListTopicsWithInternal(ctx)
+		all.EachPartition(func(p kadm.PartitionDetail) {
+			if len(p.ISR) < len(p.Replicas) {
+				behind++
+			}
+		})
+		if err == nil && behind == 0 {
+			l.note("all copies are in sync")
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			l.t.Fatalf("%d partitions are not in sync: %v", behind, err)
+		}
+	}
+}
+
+// clockVar names the file from which a worker built with the tag chaos reads how
+// far its clock is off.
+const clockVar = "WEIR_CHAOS_CLOCK"
+
+// clocks sets the clock of one of two workers wrong, in several ways, under load.
+func clocks(t *testing.T, k *local.Kafka, sc scale) figures {
+	seed := seedOf(t)
+	l := newLoad(t, k.Addrs(), "clocks", sc, seed)
+	honest, err := os.ReadFile(l.bin)
+	if err != nil || bytes.Contains(honest, []byte(clockVar)) {
+		t.Fatalf("the program that users get can be lied to about the time (%v)", err)
+	}
+	bin, err := Build(t.Context(), t.TempDir(), "chaos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(l.dir, "clock")
+	set := func(off time.Duration) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(off.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(0)
+	steady := l.run(0, roles)
+	l.bin, l.env = bin, []string{clockVar + "=" + file}
+	wrong := l.run(1, roles)
+	stalls := func() int { return strings.Count(wrong.Output(), "stalled: ") }
+	l.stable(2)
+	l.start(seed)
+
+	drift := func(by, every time.Duration, steps int) {
+		for i := range steps {
+			set(time.Duration(i+1) * by)
+			l.wait(every)
+		}
+		for i := range steps {
+			set(time.Duration(steps-i-1) * by)
+			l.wait(every)
+		}
+	}
+	faults := []struct {
+		name  string
+		do    func()
+		stall bool
+	}{
+		{"+90s", func() { set(90 * time.Second); l.wait(6 * time.Second) }, true},
+		{"-90s", func() { set(-90 * time.Second); l.wait(6 * time.Second) }, false},
+		{"+1.5s", func() { set(1500 * time.Millisecond); l.wait(6 * time.Second) }, false},
+		{"+90s, -90s and +1.5s within a second", func() {
+			for range 5 {
+				for _, off := range []time.Duration{90 * time.Second, -90 * time.Second, 1500 * time.Millisecond} {
+					set(off)
+					l.wait(l.between(5*time.Millisecond, 200*time.Millisecond))
+				}
+			}
+		}, true},
+		{"fast by 4 %, then slow", func() { drift(8*time.Millisecond, 200*time.Millisecond, 25) }, false},
+		{"slow by 4 %, then fast", func() { drift(-8*time.Millisecond, 200*time.Millisecond, 25) }, false},
+	}
+	order := l.chance.Perm(len(faults))
+	t.Logf("order %v", order)
+	for i, n := range order {
+		l.until(0.95 * float64(i) / float64(len(order)))
+		f, before := faults[n], stalls()
+		f.do()
+		set(0)
+		l.done++
+		l.note("the clock was wrong: %s: %d stalls", f.name, stalls()-before)
+		if got := stalls() - before; f.stall != (got > 0) {
+			t.Errorf("clock %s: %d stalls", f.name, got)
+		}
+	}
+	// What it decided after the last step was found right.
+	if decided := slices.Contains(l.owners(), wrong.Name); !decided && !t.Failed() {
+		t.Error("the worker whose clock was wrong owns no partition")
+	}
+	f := l.finish(steady, wrong)
+	if f.Audit.Clock.Ahead > clockTolerance {
+		t.Errorf("a decision was stamped %v after its append time", f.Audit.Clock.Ahead)
+	}
+	return f
+}
