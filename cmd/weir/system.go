@@ -181,7 +181,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			return admission.Run(ctx, admission.Config{
 				Stream: streaming("admission"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
-				Logger: s.logger, Metrics: registry,
+				Now: admissionClock(), Logger: s.logger, Metrics: registry,
 			}, watch)
 		})
 	}

@@ -501,6 +501,38 @@ func TestStallsWhenItsClockIsAhead(t *testing.T) {
 	dense(t, events)
 }
 
+// TestStallsWhenItsClockSteps: a step between two comparisons, here right after
+// one, commits nothing either.
+func TestStallsWhenItsClockSteps(t *testing.T) {
+	w := newWorld(t)
+	var off atomic.Int64
+	w.now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+	w.admit("0")
+	for _, step := range []time.Duration{90 * time.Second, -90 * time.Second, 90 * time.Second} {
+		off.Store(0)
+		w.request(0, `{"channel":"sms","to":"+8613800000000","class":"notice","body":"x"}`)
+		w.statuses(1)
+		off.Store(int64(step))
+		w.request(0, `{"channel":"sms","to":"+8613800000000","class":"notice","body":"x"}`)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		for _, r := range w.cl.PollFetches(ctx).Records() {
+			e, err := schemas.DecodeEvent(r.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Until(e.Decision.T.Time()); d > 2*time.Second {
+				t.Errorf("after a step of %v decided %v in the future", step, d)
+			}
+			step = 0 // decided, as it may be with a clock that is behind
+		}
+		cancel()
+		off.Store(0)
+		if step != 0 {
+			w.statuses(1)
+		}
+	}
+}
+
 // TestMovesForwardToTheBrokersClock: a machine whose clock lags is lifted to
 // the broker's by the first comparison.
 func TestMovesForwardToTheBrokersClock(t *testing.T) {

@@ -44,7 +44,11 @@ var errClockAhead = errors.New("this machine's clock is ahead of the broker's: n
 // tolerance, the transaction must not commit: checkClock aborts it, and the
 // worker stalls and says so, rather than decide.
 func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
-	if time.Since(s.checked) < clockEvery {
+	latest := schemas.Millis(0) // decision of the transaction
+	for n := range s.touched {
+		latest = max(latest, s.parts[n].cur.meta.T)
+	}
+	if s.vouched(latest) {
 		return nil
 	}
 	appended, err := tx.Appended(ctx, s.env.names.Ledger())
@@ -63,13 +67,23 @@ func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
 	}
 	s.metrics.ahead.Set(worst.Seconds())
 	if worst <= clockTolerance {
-		s.checked = time.Now()
+		s.checked = s.clock.now()
+		s.latest = max(s.checked, latest)
 		return nil
 	}
 	tx.Abort(fmt.Errorf("%w (by %v)", errClockAhead, worst.Round(time.Millisecond)))
 	s.cfg.Logger.Error("stalled: "+errClockAhead.Error(), "ahead", worst.Round(time.Millisecond))
 	s.stall()
 	return nil
+}
+
+// vouched reports whether the last comparison still speaks for a transaction whose
+// latest decision is stamped t. It asks the clock that stamps, so that a step of it
+// in either direction ends what the comparison is good for.
+func (s *stage) vouched(t schemas.Millis) bool {
+	const every = schemas.Millis(clockEvery / time.Millisecond)
+	now := s.clock.now()
+	return s.checked != 0 && s.checked <= now && now < s.checked+every && t < s.latest+every
 }
 
 // stall stops reading for a while. The wall clock may be put right meanwhile,

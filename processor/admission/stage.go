@@ -102,8 +102,9 @@ type stage struct {
 	touched map[int32]bool // partitions of the open transaction
 	fetch   stream.Fetching
 	clock   *clock
-	checked time.Time // when the clock was last found right
-	stalled time.Time // until then nothing is decided; zero when not stalled
+	checked schemas.Millis // when the clock was last found right, by itself; 0 is never
+	latest  schemas.Millis // the latest time that this comparison saw, checked or a decision's
+	stalled time.Time      // until then nothing is decided; zero when not stalled
 	began   time.Time
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,6 +97,9 @@ func TestChaos(t *testing.T) {
 	fmt.Printf("CHAOS %s: %d scenarios, %d requests, %d decisions, %d faults done\n", verdict, len(summary), all.Requests, all.Decisions, all.Done)
 }
 
+// stopWithin is longer than the bounds of the steps of a shutdown together.
+const stopWithin = 26 * time.Second
+
 // rolling ends one worker after another in good order, and starts it again, for
 // several rounds.
 func rolling(t *testing.T, k *local.Kafka, sc scale) figures {
@@ -121,7 +123,7 @@ func rolling(t *testing.T, k *local.Kafka, sc scale) figures {
 func (l *load) restart(workers []*Process, slot int) {
 	l.t.Helper()
 	asked := time.Now()
-	if err := workers[slot].Stop(20 * time.Second); err != nil {
+	if err := workers[slot].Stop(stopWithin); err != nil {
 		l.t.Errorf("worker %d: %v\n%s", slot, err, workers[slot].Tail(10))
 	}
 	l.note("SIGTERM of slot %d, which ended within %v", slot, time.Since(asked).Round(time.Millisecond))
@@ -150,7 +152,7 @@ func scaling(t *testing.T, k *local.Kafka, sc scale) figures {
 		stays := l.chance.IntN(3)
 		for slot := range 3 {
 			if slot != stays {
-				if err := workers[slot].Stop(20 * time.Second); err != nil {
+				if err := workers[slot].Stop(stopWithin); err != nil {
 					t.Errorf("worker %d: %v\n%s", slot, err, workers[slot].Tail(10))
 				}
 				workers[slot] = nil
@@ -250,6 +252,9 @@ func (l *load) whole() {
 // far its clock is off.
 const clockVar = "WEIR_CHAOS_CLOCK"
 
+// aheadAtMost is how far before its own append time admission may stamp a decision.
+const aheadAtMost = 2 * time.Second
+
 // clocks sets the clock of one of two workers wrong, in several ways, under load.
 func clocks(t *testing.T, k *local.Kafka, sc scale) figures {
 	seed := seedOf(t)
@@ -322,12 +327,8 @@ func clocks(t *testing.T, k *local.Kafka, sc scale) figures {
 			t.Errorf("clock %s: %d stalls", f.name, got)
 		}
 	}
-	// What it decided after the last step was found right.
-	if decided := slices.Contains(l.owners(), wrong.Name); !decided && !t.Failed() {
-		t.Error("the worker whose clock was wrong owns no partition")
-	}
 	f := l.finish(steady, wrong)
-	if f.Audit.Clock.Ahead > clockTolerance {
+	if f.Audit.Clock.Ahead > aheadAtMost {
 		t.Errorf("a decision was stamped %v after its append time", f.Audit.Clock.Ahead)
 	}
 	return f

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -95,13 +96,18 @@ func (l *load) note(format string, args ...any) {
 // until waits until this share of the requests is sent.
 func (l *load) until(share float64) {
 	l.t.Helper()
+	awaitCount(l.t, &l.produced, int64(share*float64(l.sc.requests/3*3)))
+}
+
+func awaitCount(t *testing.T, n *atomic.Int64, least int64) {
+	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for float64(l.produced.Load()) < share*float64(l.sc.requests/3*3) {
+	for n.Load() < least {
 		select {
 		case <-tick.C:
-		case <-l.t.Context().Done():
-			l.t.FailNow()
+		case <-t.Context().Done():
+			t.Fatal(context.Cause(t.Context()))
 		}
 	}
 }
