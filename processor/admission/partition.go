@@ -85,6 +85,7 @@ func (p *partition) rollback() {
 	p.suppressed.rollback()
 	p.waiting.rollback()
 	p.sent = transmission{}
+	clear(p.cursors) // handed out by a time that may have been wrong
 }
 
 // changes calls ledger and seen with every record that the open transaction

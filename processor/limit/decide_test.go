@@ -141,6 +141,18 @@ func TestTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
+// A transaction may be rolled back because its time was wrong.
+func TestRollbackTakesTimeBack(t *testing.T) {
+	r, table := rulesOf(t, perRecipient(t, "a", "1/60s")), NewTable()
+	begin := at(t, "2026-11-21T12:00:00Z")
+	passes(t, table, r, begin)
+	table.Commit()
+	passes(t, table, r, begin+hour)
+	table.Rollback()
+	refuses(t, table, r, begin+minute-1, begin+minute, "1/60s")
+	passes(t, table, r, begin+minute)
+}
+
 func TestCostBeyondN(t *testing.T) {
 	l := perRecipient(t, "a", "3/60s", "5/1h")
 	l.Count = schemas.CountSegments

@@ -99,6 +99,7 @@ func (t *Table) Load(key [16]byte, value []byte) error {
 		s = t.add(k)
 	}
 	t.last = max(t.last, newest)
+	t.stood = t.last
 	t.build(s, &t.laid, newest)
 	if s.empty() {
 		t.remove(k)

@@ -11,12 +11,14 @@ import (
 // Table holds the places of one partition. It is not safe for concurrent use.
 //
 // Time never goes back in a table: a call with an earlier now than any before
-// it, or than any place loaded, is taken as of that latest moment.
+// it, or than any place loaded, is taken as of that latest moment. What was rolled
+// back was not seen: its time may be why.
 type Table struct {
 	shards [256]shard
 	blocks arena
 	live   int            // slots with something in them, or touched
 	last   schemas.Millis // the latest time it has seen
+	stood  schemas.Millis // last, before the open transaction
 
 	inTx  bool
 	undo  []before
@@ -174,12 +176,14 @@ func (t *Table) Commit() {
 			t.remove(key)
 		}
 	}
+	t.stood = t.last
 	t.close()
 }
 
-// Rollback undoes what the open transaction did. Only the table's time stays.
+// Rollback undoes what the open transaction did, the table's time among it.
 func (t *Table) Rollback() {
 	t.undoTo(0)
+	t.last = t.stood
 	t.close()
 }
 
