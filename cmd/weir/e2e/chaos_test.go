@@ -304,7 +304,7 @@ func clocks(t *testing.T, k *local.Kafka, sc scale) figures {
 		{"-90s", func() { set(-90 * time.Second); l.wait(6 * time.Second) }, false},
 		{"+1.5s", func() { set(1500 * time.Millisecond); l.wait(6 * time.Second) }, false},
 		{"+90s, -90s and +1.5s within a second", func() {
-			for range 5 {
+			for range 12 {
 				for _, off := range []time.Duration{90 * time.Second, -90 * time.Second, 1500 * time.Millisecond} {
 					set(off)
 					l.wait(l.between(5*time.Millisecond, 200*time.Millisecond))
@@ -317,7 +317,7 @@ func clocks(t *testing.T, k *local.Kafka, sc scale) figures {
 	order := l.chance.Perm(len(faults))
 	t.Logf("order %v", order)
 	for i, n := range order {
-		l.until(0.95 * float64(i) / float64(len(order)))
+		l.until(0.1 + 0.85*float64(i)/float64(len(order)))
 		f, before := faults[n], stalls()
 		f.do()
 		set(0)
