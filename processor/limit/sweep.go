@@ -16,11 +16,11 @@ func (t *Table) Sweep(r *Rules, now schemas.Millis, limit int) (dropped int) {
 	}
 	for range limit {
 		sh := &t.shards[t.sweepShard]
-		for t.sweepAt >= len(sh.slots) || sh.n == 0 {
+		for t.sweepAt >= sh.size() || sh.n == 0 {
 			t.sweepShard, t.sweepAt = (t.sweepShard+1)%len(t.shards), 0
 			sh = &t.shards[t.sweepShard]
 		}
-		s := &sh.slots[t.sweepAt]
+		s := t.at(sh, t.sweepAt)
 		t.sweepAt++
 		if !s.used() || s.empty() || t.visible(r, s, now) {
 			continue

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
+	"runtime"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -14,7 +15,8 @@ import (
 // it, or than any place loaded, is taken as of that latest moment. What was rolled
 // back was not seen: its time may be why.
 type Table struct {
-	shards [256]shard
+	shards [1 << shardBits]shard
+	memory *memory
 	blocks arena
 	live   int            // slots with something in them, or touched
 	last   schemas.Millis // the latest time it has seen
@@ -36,12 +38,15 @@ type Table struct {
 	plans []plan
 }
 
-// shard is an open-addressing table with linear probing. There are many, so
-// that growing one pauses nobody for long.
+// shard is an open-addressing table with linear probing. There are many, and
+// each grows by itself, so that growing pauses nobody: with ten million slots in
+// the table, one of them has 640 KB.
 type shard struct {
-	slots []slot
-	n     int
+	pages []uint32
+	n     int // slots in use
 }
+
+const shardBits = 10
 
 // before is a slot as it was before the open transaction, or before the
 // decision that may still be refused.
@@ -53,8 +58,17 @@ type before struct {
 
 type cachedPeriod struct{ start, end schemas.Millis }
 
-// NewTable returns an empty table.
-func NewTable() *Table { return &Table{mark: -1} }
+// NewTable returns an empty table. Its slots are outside of Go's heap: Close it.
+func NewTable() *Table {
+	t := &Table{mark: -1, memory: &memory{}}
+	runtime.AddCleanup(t, (*memory).close, t.memory)
+	return t
+}
+
+// Close returns the table's memory to the system at once. Nothing else may be
+// called after it but Close. A table that is forgotten is closed by the garbage
+// collector, which may come late, since it does not see that memory.
+func (t *Table) Close() { t.memory.close() }
 
 // Len returns the number of limits and scopes in which something stands.
 func (t *Table) Len() int { return t.live }
@@ -73,13 +87,21 @@ func hashKey(text []byte) [2]uint64 {
 	return [2]uint64{binary.BigEndian.Uint64(sum[0:]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-func (t *Table) shardOf(key [2]uint64) *shard { return &t.shards[key[0]>>56] }
+func (t *Table) shardOf(key [2]uint64) *shard { return &t.shards[key[0]>>(64-shardBits)] }
 
-// home is where a key belongs: the next eight bits and on, scaled to the size,
+// size is how many slots the shard has room for.
+func (sh *shard) size() int { return len(sh.pages) * pageSlots }
+
+// home is where a key belongs: the bits after the shard's, scaled to the size,
 // which therefore need not be a power of two.
 func (sh *shard) home(key [2]uint64) int {
-	hi, _ := bits.Mul64(key[0]<<8|key[1]>>56, uint64(len(sh.slots)))
+	hi, _ := bits.Mul64(key[0]<<shardBits|key[1]>>(64-shardBits), uint64(sh.size()))
 	return int(hi)
+}
+
+// at returns the slot with index i of sh.
+func (t *Table) at(sh *shard, i int) *slot {
+	return &t.memory.page(sh.pages[uint(i)/pageSlots])[uint(i)%pageSlots]
 }
 
 // find returns the slot of key, or nil. The pointer holds until a slot is added
@@ -89,49 +111,62 @@ func (t *Table) find(key [2]uint64) *slot {
 	if sh.n == 0 {
 		return nil
 	}
-	for i := sh.home(key); ; {
-		s := &sh.slots[i]
-		if !s.used() {
-			return nil
+	s := t.probe(sh, key)
+	if !s.used() {
+		return nil
+	}
+	return s
+}
+
+// probe returns the slot of key, or the empty one where it belongs. There is
+// one: a shard is never full.
+func (t *Table) probe(sh *shard, key [2]uint64) *slot {
+	i := uint(sh.home(key))
+	n, i := i/pageSlots, i%pageSlots
+	for {
+		p := t.memory.page(sh.pages[n])
+		for ; i < pageSlots; i++ {
+			if s := &p[i]; s.key == key || !s.used() {
+				return s
+			}
 		}
-		if s.key == key {
-			return s
+		if n++; n == uint(len(sh.pages)) {
+			n = 0
 		}
-		if i++; i == len(sh.slots) {
-			i = 0
-		}
+		i = 0
 	}
 }
 
 // add returns a new slot for key, which is not there.
 func (t *Table) add(key [2]uint64) *slot {
 	sh := t.shardOf(key)
-	if (sh.n+1)*8 > len(sh.slots)*7 {
-		old := sh.slots
-		// By 5/4, so that between 70 and 87 of a hundred slots are used: 73 to
-		// 92 bytes a scope.
-		sh.slots = make([]slot, max(8, len(old)+len(old)/4))
-		for i := range old {
-			if old[i].used() {
-				*sh.hole(old[i].key) = old[i]
-			}
-		}
+	if (sh.n+1)*5 > sh.size()*4 {
+		t.grow(sh)
 	}
-	s := sh.hole(key)
+	s := t.probe(sh, key)
 	*s = slot{key: key, flags: flagUsed}
 	sh.n++
 	t.live++
 	return s
 }
 
-func (sh *shard) hole(key [2]uint64) *slot {
-	i := sh.home(key)
-	for sh.slots[i].used() {
-		if i++; i == len(sh.slots) {
-			i = 0
+// grow makes a shard larger by a quarter, so that between 64 and 80 of a hundred
+// slots are used: 80 to 100 bytes a scope.
+func (t *Table) grow(sh *shard) {
+	old := *sh
+	sh.pages = make([]uint32, max(1, (len(old.pages)*5+3)/4))
+	for i := range sh.pages {
+		sh.pages[i] = t.memory.take()
+	}
+	for _, n := range old.pages {
+		p := t.memory.page(n)
+		for i := range p {
+			if p[i].used() {
+				*t.probe(sh, p[i].key) = p[i]
+			}
 		}
 	}
-	return &sh.slots[i]
+	t.memory.release(old.pages)
 }
 
 // remove takes key's slot out and closes the gap, so that probing needs no
@@ -145,19 +180,19 @@ func (t *Table) remove(key [2]uint64) {
 		t.blocks.release(s.size-spilled, s.w[0])
 	}
 	sh := t.shardOf(key)
-	size := len(sh.slots)
+	size := sh.size()
 	hole := sh.home(key)
-	for &sh.slots[hole] != s {
+	for t.at(sh, hole) != s {
 		hole = (hole + 1) % size
 	}
-	for i := (hole + 1) % size; sh.slots[i].used(); i = (i + 1) % size {
+	for i := (hole + 1) % size; t.at(sh, i).used(); i = (i + 1) % size {
 		// A slot may move back into the hole if its home is not beyond it.
-		if (i-sh.home(sh.slots[i].key)+size)%size >= (i-hole+size)%size {
-			sh.slots[hole] = sh.slots[i]
+		if (i-sh.home(t.at(sh, i).key)+size)%size >= (i-hole+size)%size {
+			*t.at(sh, hole) = *t.at(sh, i)
 			hole = i
 		}
 	}
-	sh.slots[hole] = slot{}
+	*t.at(sh, hole) = slot{}
 	sh.n--
 	t.live--
 }

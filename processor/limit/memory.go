@@ -1,0 +1,64 @@
+package limit
+
+import "unsafe"
+
+// memory is where the slots of a table are: in pages, which are numbers and not
+// pointers, of chunks that are mapped as they are needed and never move. A page
+// that was given back is used again before a new one. So growing a shard copies
+// that shard alone, and the garbage collector neither looks at slots nor counts
+// them; the price is that somebody must close a memory.
+type memory struct {
+	chunks []mapping
+	next   uint32   // pages handed out so far
+	free   []uint32 // pages given back, all zero
+}
+
+// mapping is a chunk and what is needed to return it.
+type mapping struct {
+	*chunk
+	raw []byte // nil if the chunk is on Go's heap
+}
+
+const (
+	pageSlots  = 8       // 512 B
+	chunkPages = 1 << 15 // 16 MiB
+	chunkSize  = int(unsafe.Sizeof(chunk{}))
+)
+
+type (
+	page  [pageSlots]slot
+	chunk [chunkPages]page
+)
+
+func (m *memory) page(n uint32) *page { return &m.chunks[n/chunkPages].chunk[n%chunkPages] }
+
+// take returns a page of empty slots.
+func (m *memory) take() uint32 {
+	if n := len(m.free); n > 0 {
+		p := m.free[n-1]
+		m.free = m.free[:n-1]
+		return p
+	}
+	if m.next%chunkPages == 0 {
+		m.chunks = append(m.chunks, mapChunk(len(m.chunks) > 0))
+	}
+	m.next++
+	return m.next - 1
+}
+
+// release takes pages back. They are cleared while they are still in the cache.
+func (m *memory) release(pages []uint32) {
+	for _, p := range pages {
+		*m.page(p) = page{}
+	}
+	m.free = append(m.free, pages...)
+}
+
+// close returns everything to the system. It may be called twice; any page is
+// gone after it.
+func (m *memory) close() {
+	for _, c := range m.chunks {
+		c.unmap()
+	}
+	*m = memory{}
+}
