@@ -46,7 +46,8 @@ type plan struct {
 	cost    int64
 	key     [2]uint64
 	scope   string
-	skip    bool // it only observes, and is full
+	slot    *slot // of key when it was last looked for
+	skip    bool  // it only observes, and is full
 }
 
 // Decide answers all limits that apply to s at once, all or nothing. old are
@@ -193,13 +194,44 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 		if !l.applies(s) {
 			continue
 		}
-		t.named = append(append(t.named[:0], l.name...), 0)
-		t.named = appendScope(t.named, l.dims, s)
-		p := plan{l: l, windows: l.windowsFor(s.Recipient), cost: l.cost(s), scope: s.Recipient, key: hashKey(t.named)}
-		if scope := t.named[len(l.name)+1:]; string(scope) != s.Recipient { // so it costs no memory as a rule
+		t.plans = append(t.plans, plan{l: l, windows: l.windowsFor(s.Recipient), cost: l.cost(s), scope: s.Recipient})
+		p := &t.plans[len(t.plans)-1]
+		if key, ok := t.ahead.plain(l, s); ok {
+			p.key = key
+			continue
+		}
+		t.named = l.text(t.named[:0], s)
+		p.key = t.ahead.of(t.named)
+		if scope := t.named[len(l.prefix):]; string(scope) != s.Recipient { // so it costs no memory as a rule
 			p.scope = string(scope)
 		}
-		t.plans = append(t.plans, p)
+	}
+}
+
+// Touch prepares the next decisions, about these subjects in this order: it
+// makes their keys together, and asks for the memory of their places, so that
+// the decisions do not wait for it one after another. It decides nothing and
+// changes nothing: decisions may follow in part, with others between them, or
+// not at all. A few dozen at a time are best.
+func (t *Table) Touch(r *Rules, subjects []Subject) {
+	q := &t.ahead
+	q.reset()
+	for i := range subjects {
+		for j := range r.limits {
+			if l := &r.limits[j]; l.applies(&subjects[i]) {
+				q.add(l, &subjects[i])
+			}
+		}
+	}
+	q.sum()
+	for _, key := range q.keys {
+		if sh := t.shardOf(key); sh.n > 0 {
+			at := sh.home(key)
+			prefetch(t.at(sh, at))
+			if at++; at < sh.size() {
+				prefetch(t.at(sh, at))
+			}
+		}
 	}
 }
 
@@ -209,17 +241,13 @@ const never = schemas.Millis(math.MaxInt64)
 // evaluate adds what p's windows say to res.
 func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 	s := t.find(p.key)
+	p.slot = s
 	for i := range p.windows {
 		w := &p.windows[i]
-		var count int64
-		var first int // the oldest place that a rolling window counts
-		m := Remaining{Limit: p.l.name, Window: w.text, N: w.n}
-		e := schemas.Evidence{Limit: p.l.name, Scope: p.scope, Window: w.text, N: w.n, Cost: p.cost, Since: w.since}
-		if w.calendar {
-			now := t.period(p.l, int(w.unit), now)
-			m.Reset, e.Start = now.end, now.start
-		}
-		short := int64(0) // of a bucket: the parts that are missing
+		var count, short int64 // short is of a bucket: the parts that are missing
+		var first int          // the oldest place that a rolling window counts
+		res.Remaining = append(res.Remaining, Remaining{Limit: p.l.name, Window: w.text, N: w.n})
+		m := &res.Remaining[len(res.Remaining)-1]
 		switch {
 		case w.bucket():
 			level := w.n * w.parts
@@ -231,25 +259,31 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 			if left < w.n {
 				m.Reset = now + w.wait((left+1)*w.parts-level)
 			}
-		case s == nil:
 		case w.calendar:
+			m.Reset = t.period(p.l, int(w.unit), now).end
+			if s == nil {
+				break
+			}
 			if c, ok := s.counter(int(w.unit)); ok && s.origin()+schemas.Millis(s.w[c]) >= t.from(p.l, int(w.unit), now) {
 				count = int64(s.w[c+1])
 			}
-		default:
+		case s != nil:
 			first = t.after(s, w.opens(now))
-			count = t.sum(s, first)
-			if count > 0 {
-				e.Oldest = t.nth(s, first, 1)
-				m.Reset = e.Oldest + w.length
+			if count = t.sum(s, first); count > 0 {
+				m.Reset = t.nth(s, first, 1) + w.length
 			}
 		}
 		m.Left = max(w.n-count, 0)
-		res.Remaining = append(res.Remaining, m)
 		if p.cost <= w.n-count {
 			continue
 		}
-		e.Count = count
+		e := schemas.Evidence{Limit: p.l.name, Scope: p.scope, Window: w.text, N: w.n, Cost: p.cost, Since: w.since, Count: count}
+		switch {
+		case w.calendar:
+			e.Start = t.period(p.l, int(w.unit), now).start
+		case !w.bucket() && count > 0:
+			e.Oldest = t.nth(s, first, 1)
+		}
 		if p.l.observe {
 			p.skip = true
 			res.Observed = append(res.Observed, e)
@@ -274,7 +308,10 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 // place writes a place of p at the given time.
 func (t *Table) place(p *plan, at, now schemas.Millis) {
 	l, cost := p.l, uint32(p.cost)
-	s := t.find(p.key)
+	s := p.slot
+	if s == nil || s.key != p.key { // there was none, or adding another moved it
+		s = t.find(p.key)
+	}
 	if s == nil {
 		s = t.touchNew(p.key)
 	} else {

@@ -39,6 +39,8 @@ type Rules struct {
 
 type rule struct {
 	name      string
+	prefix    []byte // of the text of its keys
+	alone     bool   // per recipient alone
 	hash      uint32
 	index     int
 	match     schemas.Match
@@ -101,7 +103,7 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 }
 
 func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
-	c := rule{name: l.Name, hash: nameHash(l.Name), match: l.Match, zone: time.UTC, changed: since[sinceBuckets]}
+	c := rule{name: l.Name, prefix: append([]byte(l.Name), 0), hash: nameHash(l.Name), match: l.Match, zone: time.UTC, changed: since[sinceBuckets]}
 	switch l.Mode {
 	case "", schemas.ModeEnforce:
 	case schemas.ModeObserve:
@@ -129,6 +131,7 @@ func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
 	if c.dims, err = parsePer(l.Per); err != nil {
 		return c, err
 	}
+	c.alone = len(c.dims) == 1
 	if len(c.dims) == 0 || c.dims[0].order != dimRecipient {
 		return c, fmt.Errorf("per [%s], without recipient: %w", strings.Join(l.Per, ", "), ErrNotInForce)
 	}
@@ -213,6 +216,11 @@ func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.M
 func (r *Rules) Returnable(c schemas.Charge) bool {
 	l := r.byName[c.Limit]
 	return l == nil || !l.attempts && (len(l.buckets) == 0 || len(l.rolling) > 0 || l.units != 0)
+}
+
+// text appends the text of s's key: the limit and the scope.
+func (c *rule) text(b []byte, s *Subject) []byte {
+	return appendScope(append(b, c.prefix...), c.dims, s)
 }
 
 // applies reports whether a message takes places in the limit.

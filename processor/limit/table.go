@@ -1,8 +1,6 @@
 package limit
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"math/bits"
 	"runtime"
 
@@ -31,6 +29,8 @@ type Table struct {
 	periods []cachedPeriod
 
 	sweepShard, sweepAt int
+
+	ahead keyQueue // of Touch
 
 	// Memory used again by every call.
 	laid  standing
@@ -65,10 +65,13 @@ func NewTable() *Table {
 	return t
 }
 
-// Close returns the table's memory to the system at once. Nothing else may be
-// called after it but Close. A table that is forgotten is closed by the garbage
-// collector, which may come late, since it does not see that memory.
-func (t *Table) Close() { t.memory.close() }
+// Close returns the table's memory to the system at once. Nothing may be called
+// after it. A table that is forgotten is closed by the garbage collector, which
+// may come late, since it does not see that memory.
+func (t *Table) Close() {
+	t.memory.close()
+	*t = Table{memory: t.memory} // nothing may point to where it was
+}
 
 // Len returns the number of limits and scopes in which something stands.
 func (t *Table) Len() int { return t.live }
@@ -80,11 +83,6 @@ func (t *Table) keyOf(limit, scope string) [2]uint64 {
 	t.named = append(t.named, 0)
 	t.named = append(t.named, scope...)
 	return hashKey(t.named)
-}
-
-func hashKey(text []byte) [2]uint64 {
-	sum := sha256.Sum256(text)
-	return [2]uint64{binary.BigEndian.Uint64(sum[0:]), binary.BigEndian.Uint64(sum[8:])}
 }
 
 func (t *Table) shardOf(key [2]uint64) *shard { return &t.shards[key[0]>>(64-shardBits)] }
