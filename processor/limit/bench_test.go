@@ -3,10 +3,13 @@ package limit
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -179,15 +182,17 @@ func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 10} { // million
 		table := func(name string, calendar bool, step func(*benchTable)) {
 			b.Run(fmt.Sprintf("recipients=%dM/table/%s", n, name), func(b *testing.B) {
+				before := inUse(nil)
 				s := newBenchTable(b, n*million, calendar)
 				defer s.t.Close()
-				before := inUse(nil)
 				s.fill(func() { step(s) })
 				b.ReportAllocs()
-				used := inUse(s.t) - before
+				used := inUse(s.t) - before - float64(len(s.text))
+				began := cpuTime()
 				for b.Loop() {
 					step(s)
 				}
+				b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op")
 				b.ReportMetric(used/float64(s.n), "B/recipient")
 			})
 		}
@@ -195,16 +200,86 @@ func BenchmarkDecide(b *testing.B) {
 		table("single", false, (*benchTable).step)
 		table("calendar/batched", true, (*benchTable).batched)
 		b.Run(fmt.Sprintf("recipients=%dM/map", n), func(b *testing.B) {
-			s := newBenchMap(n * million)
 			before := inUse(nil)
+			s := newBenchMap(n * million)
 			s.fill(s.step)
 			b.ReportAllocs()
-			used := inUse(nil) - before
+			used := inUse(nil) - before - float64(len(s.text))
+			began := cpuTime()
 			for b.Loop() {
 				s.step()
 			}
+			b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op")
 			b.ReportMetric(used/float64(s.n), "B/recipient")
 		})
+	}
+}
+
+// cpuTime is what this process used of the processors so far: on a machine that
+// is shared it says more than the clock.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkCollect is a full cycle of the garbage collector with ten million
+// recipients in memory, as runtime.GC takes it.
+func BenchmarkCollect(b *testing.B) {
+	b.Run("recipients=10M/table", func(b *testing.B) {
+		s := newBenchTable(b, 10*million, false)
+		defer s.t.Close()
+		s.fill(s.batched)
+		runtime.GC()
+		for b.Loop() {
+			runtime.GC()
+		}
+	})
+	b.Run("recipients=10M/map", func(b *testing.B) {
+		s := newBenchMap(10 * million)
+		s.fill(s.step)
+		runtime.GC()
+		for b.Loop() {
+			runtime.GC()
+		}
+		runtime.KeepAlive(s.places)
+	})
+}
+
+// BenchmarkPauses reports the longest of the steps that a table of ten million
+// recipients takes now and then: to grow a shard, while it is filled, and to
+// look at so many slots for those that no window sees, all of which it empties.
+func BenchmarkPauses(b *testing.B) {
+	const slots = 1024
+	for b.Loop() {
+		s := newBenchTable(b, 10*million, false)
+		var grow, sweep []time.Duration
+		to := arrivalOrder(s.n, 15485863)
+		for s.text, s.i = to, 0; s.i < s.n; {
+			size := s.t.memory.next - uint32(len(s.t.memory.free))
+			began := time.Now()
+			s.step()
+			if took := time.Since(began); s.t.memory.next-uint32(len(s.t.memory.free)) != size {
+				grow = append(grow, took)
+			}
+		}
+		s.t.Commit()
+		later := benchStart + schemas.Millis(s.n) + 2*day
+		for dropped := 0; dropped < s.n; {
+			began := time.Now()
+			dropped += s.t.Sweep(s.r, later, slots)
+			sweep = append(sweep, time.Since(began))
+			s.t.Commit()
+		}
+		s.t.Close()
+		for name, steps := range map[string][]time.Duration{"grow": grow, "sweep": sweep} {
+			slices.Sort(steps)
+			b.ReportMetric(float64(steps[len(steps)-1].Microseconds()), name+"-max-µs")
+			b.ReportMetric(float64(steps[len(steps)*99/100].Microseconds()), name+"-p99-µs")
+			b.ReportMetric(float64(steps[len(steps)/2].Microseconds()), name+"-p50-µs")
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package limit
 
 import (
 	"math"
+	"runtime"
+	"unsafe"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -46,8 +48,7 @@ type plan struct {
 	cost    int64
 	key     [2]uint64
 	scope   string
-	slot    *slot // of key when it was last looked for
-	skip    bool  // it only observes, and is full
+	skip    bool // it only observes, and is full
 }
 
 // Decide answers all limits that apply to s at once, all or nothing. old are
@@ -63,6 +64,7 @@ func (t *Table) Decide(r *Rules, s *Subject, old []schemas.Charge, now schemas.M
 
 // DecideInto is Decide into a result whose slices are used again.
 func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) {
+	defer runtime.KeepAlive(t)
 	res.reset()
 	now = t.advance(now)
 	t.use(r)
@@ -137,6 +139,7 @@ func (m *Remaining) take(w *window, cost int64, now schemas.Millis) {
 // time, whether or not they are free: at is not later than now, and old places
 // count as far as a window still sees them.
 func (t *Table) Record(r *Rules, s *Subject, at, now schemas.Millis) []schemas.Charge {
+	defer runtime.KeepAlive(t)
 	now = t.advance(now)
 	at = max(min(at, now), 1)
 	t.use(r)
@@ -153,6 +156,7 @@ func (t *Table) Record(r *Rules, s *Subject, at, now schemas.Millis) []schemas.C
 
 // Peek returns what is left for s without taking anything.
 func (t *Table) Peek(r *Rules, s *Subject, now schemas.Millis) []Remaining {
+	defer runtime.KeepAlive(t)
 	now = min(max(now, t.last), maxTime)
 	t.use(r)
 	t.planFor(r, s)
@@ -172,6 +176,7 @@ func (t *Table) Peek(r *Rules, s *Subject, now schemas.Millis) []Remaining {
 // Places in limits that count attempts, or have only buckets, are never given
 // back, and are in neither list.
 func (t *Table) GiveBack(r *Rules, charges []schemas.Charge, now schemas.Millis) (returned, missing []schemas.Charge) {
+	defer runtime.KeepAlive(t)
 	now = t.advance(now)
 	t.use(r)
 	for i := range charges {
@@ -214,6 +219,7 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 // changes nothing: decisions may follow in part, with others between them, or
 // not at all. A few dozen at a time are best.
 func (t *Table) Touch(r *Rules, subjects []Subject) {
+	defer runtime.KeepAlive(t)
 	q := &t.ahead
 	q.reset()
 	for i := range subjects {
@@ -224,13 +230,16 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 		}
 	}
 	q.sum()
-	for _, key := range q.keys {
-		if sh := t.shardOf(key); sh.n > 0 {
-			at := sh.home(key)
-			prefetch(t.at(sh, at))
-			if at++; at < sh.size() {
-				prefetch(t.at(sh, at))
-			}
+	for i := range q.keys { // first where the slots are, then the slots
+		if sh := t.shardOf(q.keys[i]); sh.n > 0 {
+			prefetch(unsafe.Pointer(&sh.pages[sh.home(q.keys[i])/pageSlots]))
+		}
+	}
+	for i := range q.keys {
+		if sh := t.shardOf(q.keys[i]); sh.n > 0 {
+			at := sh.home(q.keys[i])
+			prefetch(unsafe.Pointer(t.at(sh, at)))
+			prefetch(unsafe.Pointer(t.at(sh, min(at+1, sh.size()-1))))
 		}
 	}
 }
@@ -241,7 +250,6 @@ const never = schemas.Millis(math.MaxInt64)
 // evaluate adds what p's windows say to res.
 func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 	s := t.find(p.key)
-	p.slot = s
 	for i := range p.windows {
 		w := &p.windows[i]
 		var count, short int64 // short is of a bucket: the parts that are missing
@@ -308,14 +316,11 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 // place writes a place of p at the given time.
 func (t *Table) place(p *plan, at, now schemas.Millis) {
 	l, cost := p.l, uint32(p.cost)
-	s := p.slot
-	if s == nil || s.key != p.key { // there was none, or adding another moved it
-		s = t.find(p.key)
-	}
+	s, where := t.locate(p.key)
 	if s == nil {
 		s = t.touchNew(p.key)
 	} else {
-		t.touch(s)
+		t.touch(s, where)
 	}
 	s.limit = l.hash
 	unseen := t.unseen(l, now)
@@ -365,7 +370,7 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 
 // takeOut removes one place, if it stands.
 func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
-	s := t.find(t.keyOf(c.Limit, c.Scope))
+	s, at := t.locate(t.keyOf(c.Limit, c.Scope))
 	if s == nil || c.Cost < 1 || c.Cost > maxCount {
 		return false
 	}
@@ -400,7 +405,7 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 	if index < 0 && counted == 0 {
 		return false
 	}
-	t.touch(s)
+	t.touch(s, at)
 	if index >= 0 {
 		t.dropAt(s, index)
 	}

@@ -485,7 +485,7 @@ func TestSweep(t *testing.T) {
 	}
 	table.Commit()
 	sweep := func(r *Rules, now schemas.Millis) (dropped, tombstones int) {
-		for range 100 {
+		for range 200 {
 			dropped += table.Sweep(r, now, 100)
 		}
 		table.Dirty(func(_ [16]byte, value []byte) {

@@ -1,15 +1,17 @@
 package limit
 
+import "unsafe"
+
 // sumPair sets keys to the first halves of SHA-256 of two messages of one block
 // each, padded. Needs hasSHA.
 //
 //go:noescape
 func sumPair(keys *[2][2]uint64, blocks *[2][64]byte)
 
-// prefetch asks for the cache line of s, without waiting for it.
+// prefetch asks for the cache line at p, without waiting for it.
 //
 //go:noescape
-func prefetch(s *slot)
+func prefetch(p unsafe.Pointer)
 
 //go:noescape
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)

@@ -90,10 +90,10 @@ TEXT ·cpuid(SB), NOSPLIT, $0-24
 	MOVL DX, edx+20(FP)
 	RET
 
-// func prefetch(s *slot)
+// func prefetch(p unsafe.Pointer)
 TEXT ·prefetch(SB), NOSPLIT, $0-8
-	MOVQ        s+0(FP), AX
-	PREFETCHT0  (AX)
+	MOVQ       p+0(FP), AX
+	PREFETCHT0 (AX)
 	RET
 
 DATA flip<>+0(SB)/8, $0x0405060700010203

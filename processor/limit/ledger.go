@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"hash/fnv"
 	"math/bits"
+	"runtime"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -61,10 +62,11 @@ func keyBytes(key [2]uint64) (b [16]byte) {
 // order of its first changes. A nil value is a tombstone. The value is fn's to
 // keep.
 func (t *Table) Dirty(fn func(key [16]byte, value []byte)) {
+	defer runtime.KeepAlive(t)
 	var chunk []byte
 	for i := range t.undo {
 		key := t.undo[i].slot.key
-		s := t.find(key)
+		s := t.again(key, t.undo[i].at)
 		if s.empty() {
 			fn(keyBytes(key), nil)
 			continue
@@ -82,6 +84,7 @@ func (t *Table) Dirty(fn func(key [16]byte, value []byte)) {
 // replaces an earlier one, and an empty value removes it. No transaction may be
 // open.
 func (t *Table) Load(key [16]byte, value []byte) error {
+	defer runtime.KeepAlive(t)
 	if t.inTx {
 		return fmt.Errorf("load ledger record: %w", ErrInTx)
 	}
@@ -96,7 +99,7 @@ func (t *Table) Load(key [16]byte, value []byte) error {
 	}
 	s := t.find(k)
 	if s == nil {
-		s = t.add(k)
+		s, _ = t.add(k)
 	}
 	t.last = max(t.last, newest)
 	t.stood = t.last

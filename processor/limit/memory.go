@@ -20,8 +20,8 @@ type mapping struct {
 }
 
 const (
-	pageSlots  = 8       // 512 B
-	chunkPages = 1 << 15 // 16 MiB
+	pageSlots  = 32      // 2 KiB
+	chunkPages = 1 << 13 // 16 MiB
 	chunkSize  = int(unsafe.Sizeof(chunk{}))
 )
 
@@ -31,6 +31,9 @@ type (
 )
 
 func (m *memory) page(n uint32) *page { return &m.chunks[n/chunkPages].chunk[n%chunkPages] }
+
+// slot returns the slot that probe found at this place.
+func (m *memory) slot(at uint32) *slot { return &m.page(at / pageSlots)[at%pageSlots] }
 
 // take returns a page of empty slots.
 func (m *memory) take() uint32 {

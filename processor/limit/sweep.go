@@ -1,6 +1,10 @@
 package limit
 
-import "github.com/weirhq/weir/schemas"
+import (
+	"runtime"
+
+	"github.com/weirhq/weir/schemas"
+)
 
 // Sweep looks at up to limit slots, going on where the last call ended, and
 // empties those in which no window of r can see anything any more, now or
@@ -9,6 +13,7 @@ import "github.com/weirhq/weir/schemas"
 // if it comes back. Calls that add or remove slots may make it miss one until
 // its next round.
 func (t *Table) Sweep(r *Rules, now schemas.Millis, limit int) (dropped int) {
+	defer runtime.KeepAlive(t)
 	now = t.advance(now)
 	t.use(r)
 	if t.live == 0 {
@@ -20,12 +25,13 @@ func (t *Table) Sweep(r *Rules, now schemas.Millis, limit int) (dropped int) {
 			t.sweepShard, t.sweepAt = (t.sweepShard+1)%len(t.shards), 0
 			sh = &t.shards[t.sweepShard]
 		}
-		s := t.at(sh, t.sweepAt)
+		at := sh.number(t.sweepAt)
+		s := t.memory.slot(at)
 		t.sweepAt++
 		if !s.used() || s.empty() || t.visible(r, s, now) {
 			continue
 		}
-		t.touch(s)
+		t.touch(s, at)
 		t.build(s, &standing{limit: s.limit}, now)
 		dropped++
 	}

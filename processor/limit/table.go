@@ -40,25 +40,28 @@ type Table struct {
 
 // shard is an open-addressing table with linear probing. There are many, and
 // each grows by itself, so that growing pauses nobody: with ten million slots in
-// the table, one of them has 640 KB.
+// the table, one of them has 1.3 MB.
 type shard struct {
 	pages []uint32
 	n     int // slots in use
 }
 
-const shardBits = 10
+const shardBits = 9
 
 // before is a slot as it was before the open transaction, or before the
 // decision that may still be refused.
 type before struct {
-	slot    slot // its key alone if it did not exist
-	words   int  // where its block begins in Table.words
+	slot    slot   // its key alone if it did not exist
+	words   int    // where its block begins in Table.words
+	at      uint32 // where the slot was then: it may have moved
 	existed bool
 }
 
 type cachedPeriod struct{ start, end schemas.Millis }
 
 // NewTable returns an empty table. Its slots are outside of Go's heap: Close it.
+// What works on slots keeps the table alive until it is done, since the
+// collector closes those that nobody needs any more.
 func NewTable() *Table {
 	t := &Table{mark: -1, memory: &memory{}}
 	runtime.AddCleanup(t, (*memory).close, t.memory)
@@ -97,35 +100,52 @@ func (sh *shard) home(key [2]uint64) int {
 	return int(hi)
 }
 
-// at returns the slot with index i of sh.
-func (t *Table) at(sh *shard, i int) *slot {
-	return &t.memory.page(sh.pages[uint(i)/pageSlots])[uint(i)%pageSlots]
+// number returns where in the memory the slot with index i is.
+func (sh *shard) number(i int) uint32 {
+	return sh.pages[uint(i)/pageSlots]*pageSlots + uint32(i)%pageSlots
 }
+
+func (t *Table) at(sh *shard, i int) *slot { return t.memory.slot(sh.number(i)) }
 
 // find returns the slot of key, or nil. The pointer holds until a slot is added
 // or removed.
 func (t *Table) find(key [2]uint64) *slot {
+	s, _ := t.locate(key)
+	return s
+}
+
+// locate is find that says where the slot is, as well.
+func (t *Table) locate(key [2]uint64) (*slot, uint32) {
 	sh := t.shardOf(key)
 	if sh.n == 0 {
-		return nil
+		return nil, 0
 	}
-	s := t.probe(sh, key)
+	s, at := t.probe(sh, key)
 	if !s.used() {
-		return nil
+		return nil, 0
 	}
-	return s
+	return s, at
+}
+
+// again is find of a slot that was at a place, and as a rule still is.
+func (t *Table) again(key [2]uint64, at uint32) *slot {
+	if s := t.memory.slot(at); s.key == key && s.used() {
+		return s
+	}
+	return t.find(key)
 }
 
 // probe returns the slot of key, or the empty one where it belongs. There is
 // one: a shard is never full.
-func (t *Table) probe(sh *shard, key [2]uint64) *slot {
+func (t *Table) probe(sh *shard, key [2]uint64) (s *slot, at uint32) {
 	i := uint(sh.home(key))
 	n, i := i/pageSlots, i%pageSlots
 	for {
-		p := t.memory.page(sh.pages[n])
+		number := sh.pages[n]
+		p := t.memory.page(number)
 		for ; i < pageSlots; i++ {
 			if s := &p[i]; s.key == key || !s.used() {
-				return s
+				return s, number*pageSlots + uint32(i)
 			}
 		}
 		if n++; n == uint(len(sh.pages)) {
@@ -136,16 +156,16 @@ func (t *Table) probe(sh *shard, key [2]uint64) *slot {
 }
 
 // add returns a new slot for key, which is not there.
-func (t *Table) add(key [2]uint64) *slot {
+func (t *Table) add(key [2]uint64) (*slot, uint32) {
 	sh := t.shardOf(key)
 	if (sh.n+1)*5 > sh.size()*4 {
 		t.grow(sh)
 	}
-	s := t.probe(sh, key)
+	s, at := t.probe(sh, key)
 	*s = slot{key: key, flags: flagUsed}
 	sh.n++
 	t.live++
-	return s
+	return s, at
 }
 
 // grow makes a shard larger by a quarter, so that between 64 and 80 of a hundred
@@ -160,7 +180,8 @@ func (t *Table) grow(sh *shard) {
 		p := t.memory.page(n)
 		for i := range p {
 			if p[i].used() {
-				*t.probe(sh, p[i].key) = p[i]
+				s, _ := t.probe(sh, p[i].key)
+				*s = p[i]
 			}
 		}
 	}
@@ -201,9 +222,10 @@ func (t *Table) Begin() { t.inTx = true }
 
 // Commit keeps what the open transaction did.
 func (t *Table) Commit() {
+	defer runtime.KeepAlive(t)
 	for i := range t.undo {
 		key := t.undo[i].slot.key
-		s := t.find(key)
+		s := t.again(key, t.undo[i].at)
 		s.flags &^= flagDirty
 		if s.empty() {
 			t.remove(key)
@@ -215,6 +237,7 @@ func (t *Table) Commit() {
 
 // Rollback undoes what the open transaction did, the table's time among it.
 func (t *Table) Rollback() {
+	defer runtime.KeepAlive(t)
 	t.undoTo(0)
 	t.last = t.stood
 	t.close()
@@ -226,7 +249,7 @@ func (t *Table) close() {
 
 // touch saves s as it is before its first change in the transaction and, while
 // a decision may still be refused, before its first change in the decision.
-func (t *Table) touch(s *slot) {
+func (t *Table) touch(s *slot, at uint32) {
 	t.inTx = true
 	if s.dirty() {
 		if t.mark < 0 {
@@ -238,7 +261,7 @@ func (t *Table) touch(s *slot) {
 			}
 		}
 	}
-	b := before{slot: *s, words: len(t.words), existed: true}
+	b := before{slot: *s, at: at, words: len(t.words), existed: true}
 	if s.size >= spilled {
 		t.words = append(t.words, t.blocks.at(s.size-spilled, s.w[0])...)
 	}
@@ -249,9 +272,9 @@ func (t *Table) touch(s *slot) {
 // touchNew adds a slot for key in the transaction.
 func (t *Table) touchNew(key [2]uint64) *slot {
 	t.inTx = true
-	s := t.add(key)
+	s, at := t.add(key)
 	s.flags |= flagDirty
-	t.undo = append(t.undo, before{slot: slot{key: key}})
+	t.undo = append(t.undo, before{slot: slot{key: key}, at: at})
 	return s
 }
 
