@@ -155,5 +155,5 @@ func (p *partition) switchTo(rev *schemas.Revision) (schemas.Event, error) {
 	return schemas.Event{Kind: schemas.KindDecision, At: t, Decision: d}, nil
 }
 
-// close lets go of the state.
-func (p *partition) close() {}
+// close lets go of the state: the table's memory is not Go's.
+func (p *partition) close() { p.table.Close() }
