@@ -28,6 +28,7 @@ type Settings struct {
 	HTTP        string
 	Roles       []string
 	Slot        string
+	Standby     bool // of admission's partitions that other workers own
 	LogLevel    string
 	Grace       time.Duration // of a shutdown, from the signal to the end
 }
@@ -40,7 +41,7 @@ var allRoles = []string{"ingest", "admission", "lanes", "delay", "sink"}
 type setting struct {
 	key   string
 	usage string
-	value func(*Settings) any // *string, *int, *time.Duration or *[]string
+	value func(*Settings) any // *string, *bool, *int, *time.Duration or *[]string
 }
 
 var settings = []setting{
@@ -52,6 +53,7 @@ var settings = []setting{
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
 	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
 	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
+	{"admission.standby", "follow the partitions that other workers own, so that a takeover reads only what is left: costs each worker the memory of all recipients (about 100 bytes a recipient and limit), and reading what all workers write to the ledger", func(s *Settings) any { return &s.Standby }},
 	{"shutdown.grace", "how long an orderly end may take, SIGTERM to exit, 1s to 10m: set it below what the supervisor waits (Kubernetes: 30 s)", func(s *Settings) any { return &s.Grace }},
 	{"log.level", "debug, info, warn or error", func(s *Settings) any { return &s.LogLevel }},
 }
@@ -77,6 +79,13 @@ func assign(dst any, text string) error {
 	switch p := dst.(type) {
 	case *string:
 		*p = text
+	case *bool:
+		switch text {
+		case "true", "false":
+			*p = text == "true"
+		default:
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
 	case *int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -104,6 +113,8 @@ func show(src any) string {
 	switch p := src.(type) {
 	case *string:
 		return *p
+	case *bool:
+		return strconv.FormatBool(*p)
 	case *int:
 		return strconv.Itoa(*p)
 	case *time.Duration:

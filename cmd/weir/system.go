@@ -181,7 +181,8 @@ func (s *system) run(ctx context.Context) (err error) {
 			return admission.Run(ctx, admission.Config{
 				Stream: streaming("admission"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
-				Now: admissionClock(), Logger: s.logger, Metrics: registry,
+				Standby: s.settings.Standby,
+				Now:     admissionClock(), Logger: s.logger, Metrics: registry,
 			}, watch)
 		})
 	}

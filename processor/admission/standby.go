@@ -23,6 +23,7 @@ type standby struct {
 	parts  map[int32]*partition
 	taken  map[int32]bool // by the stage
 	spoilt map[int32]bool // with a record that cannot be read: the owner will say so
+	said   bool           // that it has caught up, since the last exchange
 
 	asks   chan ask
 	cancel context.CancelFunc
@@ -110,6 +111,7 @@ func (b *standby) run(ctx context.Context) {
 func (b *standby) swap(a ask) map[int32]*partition {
 	b.taken = maps.Clone(a.take)
 	clear(b.spoilt)
+	b.said = false
 	for n, p := range a.back {
 		if old := b.parts[n]; old != nil {
 			old.close() // the stage's own is ahead of what was read beside it
@@ -148,7 +150,7 @@ func (b *standby) round(ctx context.Context) {
 		}
 		follow[n] = p
 	}
-	_, anew, err := catchUpOrAnew(ctx, b.reader, follow)
+	records, anew, err := catchUpOrAnew(ctx, b.reader, follow)
 	maps.Copy(b.parts, follow) // some may have begun anew
 	for _, err := range anew {
 		b.cfg.Logger.Warn("standby began anew", "error", err)
@@ -159,6 +161,9 @@ func (b *standby) round(ctx context.Context) {
 		b.spoilt[bad.partition] = true
 	}
 	switch {
+	case err == nil && !b.said && len(follow) > 0:
+		b.said = true
+		b.cfg.Logger.Info("standby has caught up", "partitions", len(follow), "records", records)
 	case err == nil || ctx.Err() != nil:
 	case errors.Is(err, stream.ErrStalled): // the owner's transaction is long, or the owner died in it
 		b.cfg.Logger.Debug("standby waits", "error", err)
