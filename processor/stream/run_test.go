@@ -134,44 +134,84 @@ func config(seeds []string, id string) stream.Config {
 
 // TestExactlyOnceAcrossMembers runs three members that come and go, over a
 // stream of records; every record must stand in out exactly once, and the
-// state must have followed its partition each time (Assign checks it).
+// state must have followed its partition each time (Assign checks it). Each
+// member joins, and leaves, only after the one before has been given partitions
+// and the others have lost some, so that records are on their way through every
+// rebalance.
 func TestExactlyOnceAcrossMembers(t *testing.T) {
 	seeds := cluster(t, "in", "out", "state")
-	const n = 4000
 	prod := client(t, seeds)
-	var wg sync.WaitGroup
+	var mu sync.Mutex
+	owned := make(map[string][]int) // of each member, how many partitions by assignment
 	start := func(id string) (stop func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		wg.Go(func() {
+		go func() {
 			done <- stream.Run(ctx, config(seeds, id), nil, func(stream.Fetching) stream.Stage {
-				return &count{t: t, seeds: seeds, wait: 100 * time.Millisecond}
+				return &count{t: t, seeds: seeds, wait: 100 * time.Millisecond, assigns: func(committed map[stream.Partition]stream.Position) {
+					mu.Lock()
+					defer mu.Unlock()
+					owned[id] = append(owned[id], len(committed))
+				}}
 			})
-		})
-		return func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("member %s: %v", id, err)
+		}()
+		var once sync.Once
+		stop = func() {
+			once.Do(func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Errorf("member %s: %v", id, err)
+				}
+			})
+		}
+		t.Cleanup(stop)
+		return stop
+	}
+	n := 0
+	// until produces on until the members, each of them, share all partitions.
+	until := func(members ...string) {
+		t.Helper()
+		deadline := time.Now().Add(20 * time.Second)
+		for {
+			produce(t, prod, "in", n, 50)
+			n += 50
+			mu.Lock()
+			all, idle := 0, false
+			for _, id := range members {
+				k := 0
+				if n := len(owned[id]); n > 0 {
+					k = owned[id][n-1]
+				}
+				all, idle = all+k, idle || k == 0
 			}
+			mu.Unlock()
+			if all == parts && !idle {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("assigned %v, want all %d shared by %v", owned, parts, members)
+			}
+			time.Sleep(5 * time.Millisecond)
 		}
 	}
 	stopA := start("a")
-	produce(t, prod, "in", 0, n/4)
+	until("a")
 	stopB := start("b")
-	produce(t, prod, "in", n/4, n/4)
+	until("a", "b")
 	stopC := start("c")
-	produce(t, prod, "in", n/2, n/4)
+	until("a", "b", "c")
 	stopA()
-	produce(t, prod, "in", 3*n/4, n/4)
-	got := consume(t, seeds, "out", n)
+	until("b", "c")
 	stopB()
+	until("c")
+	got := consume(t, seeds, "out", n)
 	stopC()
-	wg.Wait()
 	for i := range n {
 		if got[strconv.Itoa(i)] != 1 {
 			t.Fatalf("record %d stands %d times in out", i, got[strconv.Itoa(i)])
 		}
 	}
+	t.Logf("%d records through %v", n, owned)
 }
 
 // consume reads topic until n different values were seen and nothing more is there.
