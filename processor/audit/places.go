@@ -2,6 +2,7 @@ package audit
 
 import (
 	"hash/maphash"
+	"slices"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -30,17 +31,25 @@ type place struct {
 }
 
 // places are the standing places of a partition: plain lists, no ring, and
-// nothing in them that the garbage collector must follow.
+// nothing in them that the garbage collector must follow. A scope of very many
+// is kept by itself.
 type places struct {
-	heads map[sum]int32
-	arena []place // the first is unused
+	heads map[sum]int32 // a scope's newest place; below zero, the number of a tall scope
+	arena []place       // the first is unused
 	free  int32
+	talls []*tall // by number; -1 is the first
+	spare []int32 // numbers that are free
 }
 
 func newPlaces() *places { return &places{heads: make(map[sum]int32), arena: make([]place, 1)} }
 
 // add stands a place up, and forgets what lies before seen in its list.
 func (p *places) add(scope sum, t schemas.Millis, cost int64, message uint64, seen schemas.Millis) {
+	head := p.heads[scope]
+	if head < 0 {
+		p.talls[-head-1].add(standing{t, message, cost}, seen)
+		return
+	}
 	i := p.free
 	if i != 0 {
 		p.free = p.arena[i].next
@@ -48,7 +57,7 @@ func (p *places) add(scope sum, t schemas.Millis, cost int64, message uint64, se
 		i = int32(len(p.arena))
 		p.arena = append(p.arena, place{})
 	}
-	before, next := int32(0), p.heads[scope]
+	before, next := int32(0), head
 	for next != 0 && p.arena[next].t > t { // only a message sent elsewhere comes late
 		before, next = next, p.arena[next].next
 	}
@@ -58,18 +67,49 @@ func (p *places) add(scope sum, t schemas.Millis, cost int64, message uint64, se
 	} else {
 		p.arena[before].next = i
 	}
-	for last := i; ; {
+	length := 1
+	for last := p.heads[scope]; ; length++ {
 		next := p.arena[last].next
 		if next == 0 {
-			return
+			break
 		}
 		if p.arena[next].t < seen {
 			p.arena[last].next = 0
 			p.release(next)
-			return
+			break
 		}
 		last = next
 	}
+	if length >= tallFrom {
+		p.grow(scope)
+	}
+}
+
+// grow makes a list a tall scope.
+func (p *places) grow(scope sum) {
+	s := new(tall)
+	for i := p.heads[scope]; i != 0; i = p.arena[i].next {
+		s.at = append(s.at, standing{p.arena[i].t, p.arena[i].message, p.arena[i].cost})
+	}
+	slices.Reverse(s.at)
+	s.rebuild()
+	p.release(p.heads[scope])
+	if n := len(p.spare); n > 0 {
+		p.heads[scope] = p.spare[n-1]
+		p.spare = p.spare[:n-1]
+		p.talls[-p.heads[scope]-1] = s
+		return
+	}
+	p.talls = append(p.talls, s)
+	p.heads[scope] = -int32(len(p.talls))
+}
+
+// of returns a scope's places if they are very many.
+func (p *places) of(scope sum) *tall {
+	if i := p.heads[scope]; i < 0 {
+		return p.talls[-i-1]
+	}
+	return nil
 }
 
 func (p *places) release(i int32) {
@@ -83,6 +123,13 @@ func (p *places) release(i int32) {
 
 // remove takes a place down; false when it does not stand for that message.
 func (p *places) remove(scope sum, t schemas.Millis, cost int64, message uint64) bool {
+	if s := p.of(scope); s != nil {
+		i := s.find(t, cost, message)
+		if i >= 0 {
+			s.change(i, -cost)
+		}
+		return i >= 0 && cost > 0
+	}
 	prev := int32(0)
 	for i := p.heads[scope]; i != 0; prev, i = i, p.arena[i].next {
 		pl := &p.arena[i]
@@ -110,6 +157,10 @@ func (p *places) remove(scope sum, t schemas.Millis, cost int64, message uint64)
 // count adds up the places in [from, t], without those of one message, and says
 // when the oldest of them was taken.
 func (p *places) count(scope sum, from, t schemas.Millis, without []schemas.Charge, message uint64) (n int64, oldest schemas.Millis) {
+	if s := p.of(scope); s != nil {
+		s.without(without, message, func() { n, oldest = s.count(from, t) })
+		return n, oldest
+	}
 	for i := p.heads[scope]; i != 0; i = p.arena[i].next {
 		pl := &p.arena[i]
 		if pl.t < from {
@@ -126,7 +177,15 @@ func (p *places) count(scope sum, from, t schemas.Millis, without []schemas.Char
 
 // leaving returns when the place stands, of those in [from, t], with which n or
 // more of them leave, the oldest first; total is what they cost together.
-func (p *places) leaving(scope sum, from, t schemas.Millis, without []schemas.Charge, message uint64, total, n int64) schemas.Millis {
+func (p *places) leaving(scope sum, from, t schemas.Millis, without []schemas.Charge, message uint64, total, n int64) (at schemas.Millis) {
+	if s := p.of(scope); s != nil {
+		s.without(without, message, func() {
+			if i := s.reaching(s.sum(s.before(from)) + n); i < len(s.at) && n > 0 {
+				at = s.at[i].t
+			}
+		})
+		return at
+	}
 	left := total
 	for i := p.heads[scope]; i != 0; i = p.arena[i].next {
 		pl := &p.arena[i]
@@ -159,6 +218,14 @@ func isAway(without []schemas.Charge, pl *place, message uint64) bool {
 // sweep forgets every list whose newest place lies before a moment.
 func (p *places) sweep(before schemas.Millis) {
 	for scope, i := range p.heads {
+		if i < 0 {
+			if s := p.talls[-i-1]; s.at[len(s.at)-1].t < before {
+				delete(p.heads, scope)
+				p.talls[-i-1] = nil
+				p.spare = append(p.spare, i)
+			}
+			continue
+		}
 		if p.arena[i].t < before {
 			delete(p.heads, scope)
 			p.release(i)
