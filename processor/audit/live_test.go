@@ -38,6 +38,10 @@ limits:
   - {name: watched, per: [recipient], allow: [2/2s, 4/60s], mode: observe}
   - {name: tries, match: {class: verify}, per: [recipient], allow: [9/60s], count: attempt}
   - {name: parts, per: [recipient], allow: [30/60s], count: segments}
+  - {name: drops, match: {class: verify}, per: [recipient], allow: ["bucket 4 refill 0.5/s", 40/1h]}
+  - {name: same, match: {class: notice}, per: [recipient, content], allow: [2/60s]}
+templates:
+  - {name: hello, channel: sms, body: "Hello {{name}}"}
 classes:
   - {name: verify, retries: [1s]}
 providers:
@@ -52,6 +56,10 @@ limits:
   - {name: everyone, per: [recipient], allow: [3/1s, 12/calendar-hour], exempt: ["+8613800000002"]}
   - {name: watched, per: [recipient], allow: [3/60s], mode: enforce}
   - {name: later, match: {class: notice}, per: [recipient, class], allow: [1/1s], on_refusal: defer}
+  - {name: drops, match: {class: verify}, per: [recipient], allow: ["bucket 3 refill 2/s", 40/1h], overrides: [{to: "+8613800000003", allow: ["bucket 1 refill 1/7s"]}]}
+  - {name: same, match: {class: notice}, per: [recipient, content], allow: [1/60s]}
+templates:
+  - {name: hello, channel: sms, body: "Hello again {{name}}"}
 classes:
   - {name: verify, retries: [1s]}
 providers:
@@ -179,8 +187,12 @@ func (l *live) send(seed uint64, n int) {
 				to = "12"
 			}
 		}
+		body := fmt.Sprintf(`"body":"code %d"`, i)
+		if class == "notice" && channel == "sms" {
+			body = fmt.Sprintf(`"template":"hello","vars":{"name":"%d"}`, r.IntN(2))
+		}
 		records = append(records, &kgo.Record{Topic: l.names.Requests(), Partition: int32(r.IntN(parts)),
-			Value: fmt.Appendf(nil, `{"channel":%q,"to":%q,"class":%q,"body":"code %d"%s}`, channel, to, class, i, extra)})
+			Value: fmt.Appendf(nil, `{"channel":%q,"to":%q,"class":%q,%s%s}`, channel, to, class, body, extra)})
 	}
 	if err := l.cl.ProduceSync(l.t.Context(), records...).FirstErr(); err != nil {
 		l.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/content"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
@@ -70,6 +71,7 @@ type partition struct {
 	known    bool // since is known, not only bounded by begin
 	rules    *rules
 	places   *places
+	tanks    *tanks
 	messages map[sum]message
 	counts   Counts
 	ends     map[schemas.Status]int64
@@ -83,11 +85,13 @@ type partition struct {
 	key     sum
 	expires schemas.Millis // of a message that becomes known
 	judged  bool
+	read    *kgo.Record // the input that was last read as a request
+	req     *schemas.Request
 }
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -175,6 +179,7 @@ func (p *partition) decision() error {
 			}
 		}
 		p.known = !p.cut
+		p.tanks.cut, p.tanks.begin = p.cut, p.begin
 		if err := p.adopt(); err != nil {
 			return err
 		}
@@ -416,20 +421,56 @@ func (p *partition) subject(in *kgo.Record) (*subject, bool) {
 			s.country = to.Country
 		}
 	}
-	if p.rules.metadata {
-		req := p.request(in)
-		if req == nil {
-			return s, false
-		}
-		s.metadata = req.Metadata
+	if !p.rules.metadata && !p.rules.content {
+		return s, true
+	}
+	req := p.request(in)
+	if req == nil {
+		return s, false
+	}
+	s.metadata = req.Metadata
+	if p.rules.content {
+		s.segments = p.content(req, s)
 	}
 	return s, true
 }
 
+// content makes what is sent anew, as the policy in force has it, and returns
+// how many parts it takes.
+func (p *partition) content(req *schemas.Request, s *subject) int64 {
+	if req.Action == schemas.ActionRecord && req.Body == "" && req.Template == "" {
+		return 0 // sent elsewhere, and not said what
+	}
+	text, err := content.Of(req, p.rules.policy)
+	if err != nil {
+		if req.Action != schemas.ActionRecord {
+			p.fault(KindCharges, "decided, though its content cannot be made: %v", err)
+		}
+		return 0
+	}
+	s.content = text.Hash()
+	segments := 0
+	if req.Channel == schemas.ChannelSMS {
+		segments = schemas.Segments(text.Body)
+	}
+	if segments != p.e.Segments {
+		p.fault(KindCharges, "it says %d parts, and the text makes %d", p.e.Segments, segments)
+	}
+	return int64(segments)
+}
+
+// request reads the record in hand; nil when it is gone or no request.
 func (p *partition) request(in *kgo.Record) *schemas.Request {
 	if in == nil {
 		return nil
 	}
+	if p.read != in {
+		p.read, p.req = in, decoded(in)
+	}
+	return p.req
+}
+
+func decoded(in *kgo.Record) *schemas.Request {
 	req, err := schemas.DecodeRequest(in.Value, func(key string) (string, bool) {
 		for _, h := range in.Headers {
 			if strings.EqualFold(h.Key, key) && !strings.HasPrefix(strings.ToLower(h.Key), "weir-") {
@@ -562,6 +603,7 @@ func (p *partition) sweep() {
 		}
 	}
 	p.places.sweep(p.t - reach)
+	p.tanks.sweep(p.t)
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
 			delete(p.messages, k)

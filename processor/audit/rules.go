@@ -19,6 +19,7 @@ type rules struct {
 	byName   map[string]*limit
 	country  bool // some limit asks for the recipient's country
 	metadata bool // some limit asks for the request's metadata
+	content  bool // some limit counts by the content, or its parts
 }
 
 type limit struct {
@@ -30,8 +31,10 @@ type limit struct {
 	reach     schemas.Millis // how far back its windows can look
 	observe   bool
 	attempts  bool
-	keeps     bool   // gives no place back: it counts attempts, or has only buckets
-	opaque    string // why it is not judged
+	keeps     bool           // gives no place back: it counts attempts, or has only buckets
+	bucket    bool           // some recipient has a token bucket
+	changed   schemas.Millis // when the numbers of its buckets last changed
+	opaque    string         // why it is not judged
 	spans     map[string]span
 }
 
@@ -60,12 +63,10 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 		for _, o := range l.Overrides {
 			c.overrides[o.To] = o.Allow
 		}
-		switch {
-		case !slices.Contains(l.Per, "recipient"):
+		if !slices.Contains(l.Per, "recipient") {
 			c.opaque = "the limit counts without recipient"
-		case slices.Contains(l.Per, "content"):
-			c.opaque = "the limit counts by content"
 		}
+		c.changed = c.since["bucket"]
 		for _, w := range everyWindow(l) {
 			switch w.Kind {
 			case schemas.WindowRolling:
@@ -75,12 +76,13 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 				if w.Unit == "month" {
 					c.reach = schemas.Millis(32 * 24 * 3_600_000)
 				}
-			default:
-				c.opaque = "the limit has a token bucket"
+			case schemas.WindowBucket:
+				c.bucket = true
 			}
 		}
 		c.keeps = c.attempts || !slices.ContainsFunc(everyWindow(l), func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket })
 		r.country = r.country || len(l.Match.Country) > 0 || slices.Contains(l.Per, "country")
+		r.content = r.content || slices.Contains(l.Per, "content") || l.Count == schemas.CountSegments
 		r.metadata = r.metadata || len(l.Match.Metadata) > 0 || slices.ContainsFunc(l.Per, func(d string) bool { return strings.HasPrefix(d, "metadata.") })
 		r.limits = append(r.limits, c)
 	}
@@ -118,9 +120,9 @@ func ordered(per []string) []string {
 
 // subject is what limits match and count by.
 type subject struct {
-	to, tenant, channel, class, template, provider, country string
-	metadata                                                map[string]string
-	segments                                                int64
+	to, tenant, channel, class, template, content, provider, country string
+	metadata                                                         map[string]string
+	segments                                                         int64
 }
 
 func digitsOf(to string) string {
@@ -201,6 +203,8 @@ func (s *subject) value(dim string) string {
 		return s.class
 	case "template":
 		return s.template
+	case "content":
+		return s.content
 	case "provider":
 		return s.provider
 	case "country":

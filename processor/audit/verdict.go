@@ -23,7 +23,8 @@ type room struct {
 	end    schemas.Millis // of a calendar period
 	start  schemas.Millis
 	since  schemas.Millis
-	whole  bool // nothing that it counts lies before the log that was read
+	short  int64 // of a bucket: the parts that are missing
+	whole  bool  // nothing that it counts lies before the log that was read
 }
 
 func (r *room) full() bool { return r.count+r.cost > r.w.N }
@@ -41,6 +42,12 @@ func (p *partition) recount(l *limit, s *subject, t schemas.Millis, without []sc
 	for i := range windows {
 		w := &windows[i]
 		r := room{l: l, w: w, scope: scope, cost: l.cost(s), since: l.since[w.UnitKey()]}
+		if w.Kind == schemas.WindowBucket {
+			level, known := p.tanks.level(key, l, w, t)
+			r.count, r.short, r.whole = w.N-level/w.RefillEvery, r.cost*w.RefillEvery-level, known
+			rooms = append(rooms, r)
+			continue
+		}
 		r.start, r.end = l.from(w, t)
 		r.from = max(r.start, r.since+1)
 		if w.Kind == schemas.WindowRolling {
@@ -99,12 +106,21 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 	}
 	s, sure := p.subject(in)
 	if !sure {
-		p.cannotTell("decisions by metadata whose request is gone")
+		p.cannotTell("decisions by metadata, content or parts whose request is gone")
 		return
 	}
 	charges := slices.Clone(d.Charges)
+	var passed []room // full windows of limits that only observe
+	whole := true
 	for _, l := range p.matching(s) {
 		rooms := p.recount(l, s, d.T, nil)
+		if l.observe {
+			for _, r := range rooms {
+				if whole = whole && r.whole; r.full() {
+					passed = append(passed, r)
+				}
+			}
+		}
 		i := slices.IndexFunc(charges, func(c schemas.Charge) bool { return c.Limit == l.Name })
 		if i < 0 {
 			if l.observe && e.Observed && slices.ContainsFunc(rooms, func(r room) bool { return r.full() || !r.whole }) {
@@ -129,13 +145,30 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 			}
 		}
 		p.counts.Places += p.one()
-		p.places.add(sumOf(l.Name, scope), d.T, l.cost(s), p.key[0], d.T-l.reach)
+		p.stand(l, s, scope, d.T, d.T)
+	}
+	switch {
+	case e.Observed != (len(passed) > 0) && whole:
+		p.fault(KindEvidence, "observed %v, and %d windows of limits that only observe are full", e.Observed, len(passed))
+	case whole && (len(passed) > 0 || len(d.Evidence) > 0):
+		p.evidence(passed)
+	case len(d.Evidence) > 0:
+		p.cannotTell("evidence of refusals whose windows reach back before the log")
 	}
 	for _, c := range charges {
 		if l := p.rules.byName[c.Limit]; l != nil && l.opaque != "" {
 			continue
 		}
 		p.fault(KindCharges, "a place in %s, which does not match", c.Limit)
+	}
+}
+
+// stand takes a place as of a moment, at t.
+func (p *partition) stand(l *limit, s *subject, scope string, at, t schemas.Millis) {
+	key, cost := sumOf(l.Name, scope), l.cost(s)
+	p.tanks.draw(key, l, l.windows(s.to), at, cost)
+	if seen := t - l.reach; l.reach > 0 && at >= seen {
+		p.places.add(key, at, cost, p.key[0], seen)
 	}
 }
 
@@ -150,7 +183,7 @@ func (p *partition) refused(in *kgo.Record, env *schemas.Envelope) {
 	}
 	s, sure := p.subject(in)
 	if !sure {
-		p.cannotTell("decisions by metadata whose request is gone")
+		p.cannotTell("decisions by metadata, content or parts whose request is gone")
 		return
 	}
 	var held []schemas.Charge // by the message itself: it is judged without them
@@ -223,10 +256,8 @@ func (p *partition) recorded(in *kgo.Record) {
 		if c.Scope != scope || c.T != at || c.Cost != l.cost(s) {
 			p.fault(KindCharges, "the place in %s stands at %s and costs %d; it should stand at %s and cost %d, in the scope of this message", l.Name, c.T, c.Cost, at, l.cost(s))
 		}
-		if seen := d.T - l.reach; at >= seen {
-			p.counts.Places += p.one()
-			p.places.add(sumOf(l.Name, scope), at, l.cost(s), p.key[0], seen)
-		}
+		p.counts.Places += p.one()
+		p.stand(l, s, scope, at, d.T)
 	}
 	for _, c := range charges {
 		if l := p.rules.byName[c.Limit]; l != nil && l.opaque != "" {
@@ -252,7 +283,7 @@ func (p *partition) evidence(full []room) {
 		}
 		r := &full[k]
 		oldest := r.oldest
-		if r.w.Kind == schemas.WindowCalendar {
+		if r.w.Kind != schemas.WindowRolling {
 			oldest = 0
 		}
 		if v.N != r.w.N || v.Count != r.count || v.Cost != r.cost || v.Scope != r.scope || v.Oldest != oldest || v.Start != r.start || v.Since != r.since {
@@ -277,6 +308,8 @@ func (p *partition) retryAt(full []room, held []schemas.Charge) {
 			at = -1
 		case r.w.Kind == schemas.WindowCalendar:
 			opens = r.end
+		case r.w.Kind == schemas.WindowBucket:
+			opens = p.e.Decision.T + schemas.Millis(refilling(r.w, r.short))
 		default:
 			without := held
 			if r.l.attempts {
