@@ -230,8 +230,11 @@ func TestLawfulLogsAreProven(t *testing.T) {
 		{"admitted the moment a place leaves", func(s *sheet) { s.admit("g", alice, "verify", start+11_000) }},
 		{"admitted by a new hour", func(s *sheet) {
 			for i := range 3 {
-				s.admit(string(rune('g'+i)), alice, "verify", start+11_000*schemas.Millis(i+2))
+				at := start + 11_000*schemas.Millis(i+2)
+				s.admit(string(rune('g'+i)), alice, "verify", at)
+				s.call(string(rune('g'+i)), alice, "verify", schemas.StatusSent, 1, at)
 			}
+			s.call("e", bob, "pair", schemas.StatusSent, 1, start+50_000)
 			s.admit("j", alice, "verify", start-start%3_600_000+3_600_000)
 		}},
 		{"refused by the calendar", func(s *sheet) {
@@ -263,7 +266,10 @@ func TestLawfulLogsAreProven(t *testing.T) {
 			s.call("e", bob, "pair", schemas.StatusSent, 1, start+9000)
 		}},
 		{"requests that wait", func(s *sheet) { s.request("z", bob, "pair", start+9000) }},
-		{"a repeated id a day later", func(s *sheet) { s.admit("a", alice, "verify", start+24*3_600_000+1000) }},
+		{"a repeated id a day later", func(s *sheet) {
+			s.call("e", bob, "pair", schemas.StatusSent, 1, start+50_000)
+			s.admit("a", alice, "verify", start+24*3_600_000+1000)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSheet(t)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/weirhq/weir/schemas"
@@ -30,6 +31,7 @@ func TestCancelOfDeferred(t *testing.T) {
 			v := evidence(start+21_500, start+20_900)
 			s.decide(e, schemas.VerdictDefer, start+21_500, in).Evidence = []schemas.Evidence{v}
 			end, in := s.back("cancel of g", alice, "", schemas.ReadmitForward, start+22_000)
+			s.readmit[len(s.readmit)-1].value = fmt.Sprintf(`{"action":"cancel","id":%q,"to":%q}`, id("g"), alice)
 			end.MessageID, end.Class, end.Status, end.Attempt = id("g"), "verify", schemas.StatusCancelled, 1
 			s.decide(end, schemas.VerdictCancel, start+22_000, in).Returned = append([]schemas.Charge(nil), s.place["g"]...)
 			c.do(end)

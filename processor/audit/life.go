@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/weirhq/weir/schemas"
@@ -11,8 +12,16 @@ type message struct {
 	expires schemas.Millis // 0 is not known
 	first   schemas.Millis // the time of its first status
 	last    schemas.Millis // and of its last
+	offset  int64          // where its last status stands
 	status  uint8          // index into schemas.Statuses, but receipts
 	flags   uint8
+}
+
+// messageKey is the identity of a message: an id is its tenant's, and names one
+// message to one recipient. A lane's and a receipt's events name the tenant as
+// admission's do; where one says none, it is the default.
+func messageKey(tenant, to, id string) sum {
+	return sumOf(cmp.Or(tenant, schemas.DefaultTenant), to, id)
 }
 
 const (

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,12 @@ import (
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
+
+// aheadMost is how far a decision's t may lie ahead of its record's append
+// time, in ms: the 2 s at which a worker stalls, and 1 s for the time between
+// two looks at the broker's clock. How far it may lie behind depends on how long
+// a transaction takes, and is only reported.
+const aheadMost = 3000
 
 // source brings the committed records of a partition in offset order; nil at
 // the end. It may skip offsets: those of control records and of what was
@@ -72,6 +79,7 @@ type partition struct {
 	rules    *rules
 	places   *places
 	tanks    *tanks
+	causes   *causes
 	messages map[sum]message
 	counts   Counts
 	ends     map[schemas.Status]int64
@@ -91,7 +99,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -140,6 +148,12 @@ func (p *partition) take(r *kgo.Record) error {
 	p.rec, p.e, p.expires = r, nil, 0
 	p.judged = schemas.MillisOf(r.Timestamp) >= p.bounds.since
 	e, err := schemas.DecodeEvent(r.Value)
+	if err == nil && e.Kind != schemas.KindStatus && (e.Kind != schemas.KindDecision || e.Decision == nil) {
+		err = fmt.Errorf("an event of kind %q", e.Kind)
+	}
+	if err == nil && e.Kind == schemas.KindStatus && !slices.Contains(schemas.Statuses, e.Status) {
+		err = fmt.Errorf("a status %q", e.Status)
+	}
 	if err != nil {
 		p.fault(KindTorn, "%v", err)
 		return nil
@@ -151,7 +165,7 @@ func (p *partition) take(r *kgo.Record) error {
 	if p.judged {
 		p.counts.Records++
 	}
-	p.key = sumOf(e.MessageID, e.To)
+	p.key = messageKey(e.Tenant, e.To, e.MessageID)
 	if e.Decision != nil {
 		if err := p.decision(); err != nil {
 			return err
@@ -196,6 +210,9 @@ func (p *partition) decision() error {
 	if d.T < p.t {
 		p.fault(KindBackInTime, "t %s after %s", d.T, p.t)
 	}
+	if ahead := d.T - schemas.MillisOf(p.rec.Timestamp); ahead > aheadMost {
+		p.fault(KindClock, "t is %d ms ahead of the broker's append time", ahead)
+	}
 	p.seq, p.t = d.Seq, max(p.t, d.T)
 	if late := schemas.MillisOf(p.rec.Timestamp) - d.T; late >= 0 {
 		p.clock.Behind = max(p.clock.Behind, time.Duration(late)*time.Millisecond)
@@ -212,37 +229,62 @@ func (p *partition) decision() error {
 	if err != nil {
 		return err
 	}
+	p.about(in, env)
 	switch d.Verdict {
 	case schemas.VerdictMarker:
 		return p.marker()
 	case schemas.VerdictAdmit, schemas.VerdictMove:
+		p.goesOn()
 		p.admit(in, env)
 	case schemas.VerdictRefuse:
 		p.counts.Refused += p.one()
+		p.goesOn()
 		p.refused(in, env)
 	case schemas.VerdictDefer:
 		p.counts.Deferred += p.one()
+		p.goesOn()
 		if p.e.Reason == "limited" { // waiting for a time is no refusal
 			p.refused(in, env)
 		} else {
+			p.nothingReturned()
 			p.learn(in, env)
 		}
 	case schemas.VerdictGiveBack:
 		p.giveBack(in, env)
 	case schemas.VerdictForward:
 		p.counts.Forwarded += p.one()
+		p.nothingReturned()
 		if p.judged {
 			p.forwarded.put(item{id: idOf(p.e.MessageID), t: p.e.AcceptedAt, rest: sumOf(p.e.To)[0]}, 1, d.T)
 		}
 		if p.e.To != "" && schemas.PartitionOf(p.e.To, p.partitions) == p.num {
 			p.fault(KindForward, "forwarded by the partition that owns the recipient")
 		}
-	case schemas.VerdictExpire, schemas.VerdictReject, schemas.VerdictCancel, schemas.VerdictSuppress:
+	case schemas.VerdictExpire:
+		p.counts.Others += p.one()
+		p.goesOn()
+		p.ownReturns(in, env)
+		if m := p.messages[p.key]; p.t < max(m.expires, p.expires) {
+			p.fault(KindLate, "expired before its time, which is %s", max(m.expires, p.expires))
+		}
+	case schemas.VerdictReject:
 		p.counts.Others += p.one()
 		p.ownReturns(in, env)
-	case schemas.VerdictDuplicate, schemas.VerdictNothing:
+	case schemas.VerdictCancel:
+		p.counts.Others += p.one()
+		p.cancellation(in)
+		p.ownReturns(in, env)
+	case schemas.VerdictSuppress:
+		p.counts.Others += p.one()
+		p.suppression(in)
+		p.ownReturns(in, env)
+	case schemas.VerdictDuplicate:
 		p.counts.Others += p.one()
 		p.nothingReturned()
+	case schemas.VerdictNothing:
+		p.counts.Others += p.one()
+		p.nothingReturned()
+		p.nothing(in, env)
 	case schemas.VerdictRecord:
 		p.counts.Others += p.one()
 		p.recorded(in)
@@ -253,6 +295,26 @@ func (p *partition) decision() error {
 		p.fault(KindCharges, "%s took %d places", d.Verdict, len(d.Charges))
 	}
 	return nil
+}
+
+// about holds that a decision on a record of readmit is about the message that
+// the record is, or that it asks to cancel.
+func (p *partition) about(in *kgo.Record, env *schemas.Envelope) {
+	if in == nil || in.Topic != p.readmit || p.e.Decision.Verdict == schemas.VerdictGiveBack {
+		return
+	}
+	if env == nil || !ours(env.Reason) {
+		if p.e.Decision.Verdict != schemas.VerdictNothing {
+			p.fault(KindPhantom, "the record that it answers is not of Weir's making")
+		}
+		return
+	}
+	if env.ID == p.e.MessageID && env.Key == p.e.To {
+		return
+	}
+	if req := p.request(in); env.Key != p.e.To || req == nil || req.Action != schemas.ActionCancel || req.ID != p.e.MessageID {
+		p.fault(KindPhantom, "the record that it answers is message %s's", env.ID)
+	}
 }
 
 func (p *partition) one() int64 {
@@ -556,7 +618,7 @@ func (p *partition) status() {
 	if !there {
 		m.first = e.At
 	}
-	m.status, m.last = indexOf(e.Status), e.At
+	m.status, m.last, m.offset = indexOf(e.Status), e.At, p.rec.Offset
 	if m.expires == 0 {
 		m.expires = p.expires
 	}
@@ -604,6 +666,7 @@ func (p *partition) sweep() {
 	}
 	p.places.sweep(p.t - reach)
 	p.tanks.sweep(p.t)
+	p.causes.sweep(p.t)
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
 			delete(p.messages, k)
@@ -615,11 +678,16 @@ func (p *partition) sweep() {
 func (p *partition) finish() error {
 	p.judged, p.e = true, nil
 	for _, m := range p.messages {
-		if !m.state().End() {
-			p.counts.Open++
-			if m.expires != 0 && p.t > m.expires.Add(p.slack) {
-				p.counts.Overdue++
-			}
+		if m.state().End() {
+			continue
+		}
+		p.counts.Open++
+		if m.expires != 0 && p.t > m.expires.Add(p.slack) {
+			p.counts.Overdue++
+			p.found.violation(Violation{
+				Kind: KindLate, Topic: p.statusTopic, Partition: p.num, Offset: m.offset, T: m.last,
+				Text: fmt.Sprintf("%s since then, and no end: it expired at %s, and the log goes on to %s", m.state(), m.expires, p.t),
+			})
 		}
 	}
 	for _, f := range p.in {

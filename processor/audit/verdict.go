@@ -356,7 +356,7 @@ func (p *partition) giveBack(in *kgo.Record, env *schemas.Envelope) {
 	m, there := p.messages[p.key]
 	if !there { // a give-back names no recipient of its own in some logs
 		if env != nil {
-			p.key = sumOf(p.e.MessageID, env.Key)
+			p.key = messageKey(p.e.Tenant, env.Key, p.e.MessageID)
 			m, there = p.messages[p.key]
 		}
 	}

@@ -1,0 +1,172 @@
+package audit
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// optOut is what a suppression covers: messages that have each field it gives.
+type optOut struct{ tenant, channel, class string }
+
+func (o optOut) covers(m optOut) bool {
+	return (o.tenant == "" || o.tenant == m.tenant) && (o.channel == "" || o.channel == m.channel) && (o.class == "" || o.class == m.class)
+}
+
+// causes are what ends messages whatever the limits say, as the log tells it:
+// who opted out of what, and which messages their senders took back before they
+// came through.
+type causes struct {
+	optOuts map[string][]optOut // by recipient
+	cancels map[sum]schemas.Millis
+}
+
+func newCauses() *causes {
+	return &causes{optOuts: make(map[string][]optOut), cancels: make(map[sum]schemas.Millis)}
+}
+
+func (c *causes) suppressed(to string, m optOut) bool {
+	return slices.ContainsFunc(c.optOuts[to], func(o optOut) bool { return o.covers(m) })
+}
+
+// A cancel of a message that is not there is remembered for a day, and dropped
+// with the hour it stands in.
+func (c *causes) cancelled(message sum, t schemas.Millis) (yes, maybe bool) {
+	at, there := c.cancels[message]
+	return there && t-at < unique, there && t-at < remembered
+}
+
+func (c *causes) sweep(t schemas.Millis) {
+	for k, at := range c.cancels {
+		if t-at >= remembered {
+			delete(c.cancels, k)
+		}
+	}
+}
+
+func (p *partition) scope() optOut {
+	return optOut{p.e.Tenant, p.e.Channel, p.e.Class}
+}
+
+// goesOn judges that nothing forbade a message to come as far as its limits or
+// its expiry.
+func (p *partition) goesOn() {
+	if p.causes.suppressed(p.e.To, p.scope()) {
+		p.fault(KindSuppressed, "%s, while the recipient is suppressed", p.e.Decision.Verdict)
+	}
+	if yes, _ := p.causes.cancelled(p.key, p.t); yes {
+		p.fault(KindCancelled, "%s, though it was cancelled before", p.e.Decision.Verdict)
+	}
+}
+
+// suppression judges a change of who opted out, or an end because of it.
+func (p *partition) suppression(in *kgo.Record) {
+	if p.e.Kind == schemas.KindStatus {
+		switch {
+		case p.causes.suppressed(p.e.To, p.scope()):
+		case p.cut:
+			p.cannotTell("suppressed messages whose suppression may lie before the log")
+		default:
+			p.fault(KindSuppressed, "suppressed, and no suppression of the recipient covers it")
+		}
+		return
+	}
+	all := p.causes.optOuts[p.e.To]
+	i := slices.Index(all, p.scope())
+	var action schemas.Action
+	switch p.e.Reason {
+	case "suppress":
+		if action = schemas.ActionSuppress; i >= 0 {
+			p.fault(KindSuppressed, "suppressed again, though it stands")
+		} else {
+			p.causes.optOuts[p.e.To] = append(all, p.scope())
+		}
+	case "unsuppress":
+		action = schemas.ActionUnsuppress
+		switch {
+		case i >= 0:
+			p.causes.optOuts[p.e.To] = slices.Delete(all, i, i+1)
+			if len(all) == 1 {
+				delete(p.causes.optOuts, p.e.To)
+			}
+		case !p.cut:
+			p.fault(KindSuppressed, "a suppression lifted that does not stand")
+		}
+	default:
+		p.fault(KindSuppressed, "a decision on a suppression that says %q", p.e.Reason)
+		return
+	}
+	if req := p.request(in); req != nil && req.Action != action {
+		p.fault(KindSuppressed, "the record that it answers asks for %s", req.Action)
+	}
+}
+
+// cancellation judges that a message was taken back: at once where it waited,
+// and else, remembered, when it comes through.
+func (p *partition) cancellation(in *kgo.Record) {
+	waits := func() bool {
+		m, there := p.messages[p.key]
+		return there && (m.state() == schemas.StatusScheduled || m.state() == schemas.StatusDeferred)
+	}
+	req := p.request(in)
+	asked := req != nil && req.Action == schemas.ActionCancel && req.ID == p.e.MessageID
+	if p.e.Kind != schemas.KindStatus {
+		switch {
+		case req != nil && !asked:
+			p.fault(KindCancelled, "the record that it answers does not ask for it")
+		case waits():
+			p.fault(KindCancelled, "a cancel put off, of a message that waits here")
+		}
+		p.causes.cancels[p.key] = p.t
+		return
+	}
+	_, early := p.causes.cancelled(p.key, p.t)
+	_, there := p.messages[p.key]
+	switch {
+	case early:
+	case asked && waits():
+	case in == nil || p.cut && (!there || p.t-p.begin < remembered):
+		p.cannotTell("cancelled messages whose cancel may lie before the log")
+	case asked:
+		p.fault(KindCancelled, "cancelled, though it does not wait here")
+	default:
+		p.fault(KindCancelled, "cancelled, and nobody asked for it")
+	}
+}
+
+// nothing judges a decision that changes nothing: that there was nothing to
+// change.
+func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
+	req := p.request(in)
+	if req == nil {
+		return
+	}
+	stands := slices.Contains(p.causes.optOuts[p.e.To], p.scope())
+	_, early := p.causes.cancelled(p.key, p.t)
+	m, there := p.messages[p.key]
+	switch {
+	case p.e.Reason == "foreign_record":
+		if env != nil && req.Action == schemas.ActionSend && ours(env.Reason) {
+			p.fault(KindUnanswered, "put aside as foreign, though it is a message that came back to be decided")
+		}
+	case p.cut:
+	case req.Action == schemas.ActionSuppress && !stands, req.Action == schemas.ActionUnsuppress && stands:
+		p.fault(KindSuppressed, "%s changed nothing, and should have", req.Action)
+	case req.Action == schemas.ActionCancel && !early && !(there && m.state().End()):
+		p.fault(KindCancelled, "a cancel changed nothing, and should have")
+	case req.Action == schemas.ActionSend && !(there && m.state().End()):
+		p.fault(KindUnanswered, "a message that came back was dropped, and has no end")
+	}
+}
+
+// ours reports whether Weir gives the records of readmit such a reason.
+func ours(reason string) bool {
+	switch reason {
+	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitGiveBack:
+		return true
+	default:
+		return false
+	}
+}
