@@ -1,0 +1,204 @@
+// Command audit measures how long `weir audit` takes over a million decisions
+// on Apache Kafka, and how much memory. The log is a real one: admission, lanes
+// with a simulated provider without latency, and delay write it. Then the
+// program itself is built and run on it, as an operator would.
+//
+//	go run ./bench/audit                starts Apache Kafka (deploy/local)
+//	KAFKA_BROKERS=host:9092 go run ./bench/audit
+//
+// The peak is VmHWM of the process, read while it runs. What this does not
+// measure: brokers on other machines, logs beyond the page cache.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/processor/audit"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/audit:", err)
+		os.Exit(1)
+	}
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	var l load
+	fs := flag.NewFlagSet("audit", flag.ContinueOnError)
+	fs.IntVar(&l.requests, "requests", 1_000_000, "requests; each makes a decision, one in twenty another by its forward")
+	fs.IntVar(&l.recipients, "recipients", 200_000, "different recipients")
+	fs.IntVar(&l.partitions, "partitions", 8, "partitions N")
+	fs.BoolVar(&l.lanes, "lanes", true, "let lanes send what is admitted; else it stays queued")
+	runs := fs.Int("runs", 5, "how often the log is audited")
+	out := fs.String("out", "", "also write the table to this file, as Markdown")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "weir-bench-audit-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	weir := filepath.Join(dir, "weir")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", weir, "./cmd/weir").CombinedOutput(); err != nil {
+		return fmt.Errorf("build weir: %w\n%s", err, out)
+	}
+	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	defer closeKafka()
+	began := time.Now()
+	prefix, err := l.write(ctx, brokers, stderr)
+	if err != nil {
+		return fmt.Errorf("write the log: %w", err)
+	}
+	fmt.Fprintf(stderr, "the log was written in %s\n", time.Since(began).Round(time.Second))
+	var all []result
+	for i := range *runs {
+		r, err := auditOnce(ctx, weir, dir, brokers, prefix)
+		if err != nil {
+			return fmt.Errorf("audit %d: %w", i+1, err)
+		}
+		all = append(all, r)
+		fmt.Fprintf(stderr, "audit %d of %d: %s, %.1f s, %.0f MiB\n", i+1, *runs, r.report.Outcome, r.took.Seconds(), r.mib())
+	}
+	text := table(l, what, all, strings.Join(append([]string{"go run ./bench/audit"}, args...), " "))
+	fmt.Fprint(stdout, text)
+	if *out != "" {
+		return os.WriteFile(*out, []byte(text), 0o644)
+	}
+	return nil
+}
+
+func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
+	if given := getenv("KAFKA_BROKERS"); given != "" {
+		return strings.Split(given, ","), "the cluster of KAFKA_BROKERS", func() {}, nil
+	}
+	lib, err := local.Ensure(ctx, "", stderr)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+}
+
+// result is one audit: its report, and what it took from outside.
+type result struct {
+	report audit.Report
+	took   time.Duration
+	peak   int64 // bytes
+}
+
+func (r result) mib() float64 { return float64(r.peak) / (1 << 20) }
+func (r result) rate() float64 {
+	return float64(r.report.Checked.Decisions) / r.took.Seconds()
+}
+
+func auditOnce(ctx context.Context, weir, dir string, brokers []string, prefix string) (r result, err error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, weir, "audit", "--json", "--dir", dir, "--kafka-brokers", strings.Join(brokers, ","), "--prefix", prefix)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return r, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			r.took = time.Since(began)
+			if err != nil {
+				return r, fmt.Errorf("%w\n%s%s", err, errs.String(), out.String())
+			}
+			return r, json.Unmarshal(out.Bytes(), &r.report)
+		case <-tick.C:
+			r.peak = max(r.peak, highWater(cmd.Process.Pid))
+		}
+	}
+}
+
+// highWater is the most memory that a process has had, in bytes; 0 where the
+// system does not say.
+func highWater(pid int) int64 {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), "VmHWM:"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+func table(l load, what string, all []result, command string) string {
+	var b strings.Builder
+	c := all[0].report.Checked
+	fmt.Fprintf(&b, "# weir audit over a million decisions\n\n%s, %d cores, %s/%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"),
+		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), command)
+	fmt.Fprintf(&b, "%s. %d requests to %d recipients in %d partitions, one in twenty misrouted. The log: %d records of weir.status with\n"+
+		"%d decisions (%d admitted, %d refused, %d forwarded), %d dispatched, %d permits with %d outcomes; %d windows recounted.\n\n",
+		what, l.requests, l.recipients, l.partitions, c.Records, c.Decisions, c.Admitted, c.Refused, c.Forwarded, c.Dispatched, c.Permits, c.Outcomes, c.Windows)
+	b.WriteString("| run | outcome | seconds | decisions/s | peak MiB (VmHWM) |\n|---|---|---|---|---|\n")
+	for i, r := range all {
+		fmt.Fprintf(&b, "| %d | %s | %.2f | %.0f k | %.0f |\n", i+1, r.report.Outcome, r.took.Seconds(), r.rate()/1000, r.mib())
+	}
+	for _, stat := range []struct {
+		name string
+		of   func([]float64) float64
+	}{{"min", slices.Min[[]float64]}, {"median", median}, {"max", slices.Max[[]float64]}} {
+		pick := func(f func(result) float64) float64 {
+			var v []float64
+			for _, r := range all {
+				v = append(v, f(r))
+			}
+			return stat.of(v)
+		}
+		fmt.Fprintf(&b, "| **%s** | | **%.2f** | **%.0f k** | **%.0f** |\n", stat.name,
+			pick(func(r result) float64 { return r.took.Seconds() }), pick(result.rate)/1000, pick(result.mib))
+	}
+	return b.String()
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+var errEnded = errors.New("a stage ended early")
