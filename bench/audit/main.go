@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs.IntVar(&l.recipients, "recipients", 200_000, "different recipients")
 	fs.IntVar(&l.partitions, "partitions", 8, "partitions N")
 	fs.BoolVar(&l.lanes, "lanes", true, "let lanes send what is admitted; else it stays queued")
-	runs := fs.Int("runs", 5, "how often the log is audited")
+	runs := fs.Int("runs", 5, "how often the log is audited; 0 only writes it")
 	out := fs.String("out", "", "also write the table to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
-	fmt.Fprintf(stderr, "the log was written in %s\n", time.Since(began).Round(time.Second))
+	fmt.Fprintf(stderr, "the log was written in %s: --kafka-prefix %s\n", time.Since(began).Round(time.Second), prefix)
 	var all []result
 	for i := range *runs {
 		r, err := auditOnce(ctx, weir, dir, brokers, prefix)
@@ -85,6 +85,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		}
 		all = append(all, r)
 		fmt.Fprintf(stderr, "audit %d of %d: %s, %.1f s, %.0f MiB\n", i+1, *runs, r.report.Outcome, r.took.Seconds(), r.mib())
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	text := table(l, what, all, strings.Join(append([]string{"go run ./bench/audit"}, args...), " "))
 	fmt.Fprint(stdout, text)
@@ -123,7 +126,7 @@ func (r result) rate() float64 {
 
 func auditOnce(ctx context.Context, weir, dir string, brokers []string, prefix string) (r result, err error) {
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, weir, "audit", "--json", "--dir", dir, "--kafka-brokers", strings.Join(brokers, ","), "--prefix", prefix)
+	cmd := exec.CommandContext(ctx, weir, "audit", "--json", "--dir", dir, "--kafka-brokers", strings.Join(brokers, ","), "--kafka-prefix", prefix)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	began := time.Now()
 	if err := cmd.Start(); err != nil {

@@ -164,7 +164,7 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 // ours reports whether Weir gives the records of readmit such a reason.
 func ours(reason string) bool {
 	switch reason {
-	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitGiveBack:
+	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute, schemas.ReadmitGiveBack, schemas.ReadmitRedrive:
 		return true
 	default:
 		return false

@@ -36,7 +36,7 @@ type lane struct {
 	counts   Counts
 }
 
-func (l *lane) run(log source, tick func()) error {
+func (l *lane) run(log source, tick func() error) error {
 	for {
 		r, err := log()
 		if err != nil {
@@ -47,8 +47,11 @@ func (l *lane) run(log source, tick func()) error {
 			return nil
 		}
 		l.take(r)
-		if tick != nil {
-			tick()
+		if tick == nil {
+			continue
+		}
+		if err := tick(); err != nil {
+			return err
 		}
 	}
 }
@@ -89,6 +92,9 @@ func (l *lane) take(r *kgo.Record) {
 		fault(KindPermit, "outcome %s of attempt %d: no open permit of %s stands before it", e.Outcome, e.Attempt, e.Permit)
 	}
 }
+
+// size is what the lane remembers, in bytes.
+func (l *lane) size() int64 { return inMap(len(l.flights), 33) + int64(cap(l.sending.times))*8 }
 
 // sending finds the densest real sending in each pace window: from permits in
 // the order of their times, with as many times in memory as the longest window
@@ -159,7 +165,7 @@ func (s *sending) finish(provider string, b *bounds) {
 }
 
 // dispatches counts a dispatch topic's records against the admissions.
-func dispatches(b *bounds, provider string, log source, counts *Counts, tick func()) error {
+func dispatches(b *bounds, provider string, log source, counts *Counts, tick func() error) error {
 	for {
 		r, err := log()
 		if err != nil || r == nil {
@@ -190,8 +196,11 @@ func dispatches(b *bounds, provider string, log source, counts *Counts, tick fun
 			continue
 		}
 		b.dispatched.put(dispatchItem(id, provider, t, charges), -1, t)
-		if tick != nil {
-			tick()
+		if tick == nil {
+			continue
+		}
+		if err := tick(); err != nil {
+			return err
 		}
 	}
 }

@@ -31,6 +31,7 @@ type feed struct {
 	topic string
 	next  source
 	head  *kgo.Record
+	from  int64 // where the topic's partition begins
 	read  int64 // the next offset that a decision may answer
 	start bool  // the first decision on it was seen
 	ended bool
@@ -105,7 +106,7 @@ func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 }
 
 // run judges all of the log.
-func (p *partition) run(log source, tick func()) error {
+func (p *partition) run(log source, tick func() error) error {
 	for {
 		r, err := log()
 		if err != nil {
@@ -117,8 +118,11 @@ func (p *partition) run(log source, tick func()) error {
 		if err := p.take(r); err != nil {
 			return fmt.Errorf("%s/%d/%d: %w", r.Topic, r.Partition, r.Offset, err)
 		}
-		if tick != nil {
-			tick()
+		if tick == nil {
+			continue
+		}
+		if err := tick(); err != nil {
+			return err
 		}
 	}
 	return p.finish()
@@ -416,9 +420,7 @@ func (p *partition) input() (*kgo.Record, *schemas.Envelope, error) {
 			return nil, nil, err
 		}
 		if r == nil || r.Offset > at {
-			// Records below the first that is there may have been deleted by
-			// age; what was read before is known to be whole.
-			if f.start || !p.cut && r == nil && f.ended {
+			if at >= f.from {
 				p.fault(KindPhantom, "there is no committed record at %s", d.Input)
 			} else {
 				p.cannotTell("inputs that lie before the retained log")

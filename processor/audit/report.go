@@ -199,6 +199,9 @@ func (f *findings) cannotTell(what string, n int64) {
 
 func (f *findings) finish() *Report {
 	r := &f.report
+	if r.Checked.Decisions == 0 {
+		f.untold["no decision stands in the log that was to be judged: nothing was proven"] = 1
+	}
 	r.Untold = []Untold{}
 	for _, what := range slices.Sorted(maps.Keys(f.untold)) {
 		r.Untold = append(r.Untold, Untold{what, f.untold[what]})

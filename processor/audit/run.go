@@ -36,7 +36,11 @@ type Config struct {
 	Slack time.Duration
 	// Stall is how long a partition may bring nothing before its end: a dead
 	// owner's open transaction holds it back. Default 60 s.
-	Stall    time.Duration
+	Stall time.Duration
+	// Memory is how much the audit may take, in bytes; default DefaultMemory.
+	// Half of it is for what must be remembered. What does not fit is not
+	// judged, and the report says so.
+	Memory   int64
 	Progress func(line string) // may be nil; called at most once a second
 	Options  []kgo.Opt
 }
@@ -46,7 +50,8 @@ type Config struct {
 const tailSpan = 2 * time.Minute
 
 // Run reads the logs up to a consistent cut and judges them. An error means
-// that they could not be read; what they show is in the report.
+// that they could not be read to their ends; the report then has what was found
+// until then, and is nil before anything was judged.
 //
 // The cut: first the group's offsets, then the end of weir.status, then the
 // ends of all else. What a decision writes beside its status is in the same
@@ -56,18 +61,24 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	began := time.Now()
 	cfg.Slack = cmp.Or(cfg.Slack, 10*time.Minute)
 	cfg.Stall = cmp.Or(cfg.Stall, time.Minute)
+	cfg.Memory = cmp.Or(cfg.Memory, DefaultMemory)
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-audit")}, cfg.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("open client: %w", err)
 	}
 	defer cl.Close()
-	a := &auditing{Config: cfg, adm: kadm.NewClient(cl), found: newFindings()}
-	if err := a.run(ctx); err != nil {
+	a := &auditing{Config: cfg, adm: kadm.NewClient(cl), found: newFindings(), budget: &budget{most: cfg.Memory / 2}, said: began}
+	err = a.run(ctx)
+	if full, ok := errors.AsType[*errMemory](err); ok {
+		a.found.cannotTell(full.Error()+"; nothing beyond was judged", 1)
+		err = nil
+	}
+	if err != nil && !a.judging {
 		return nil, err
 	}
 	r := a.found.finish()
 	r.Took = time.Since(began)
-	return r, nil
+	return r, err
 }
 
 type auditing struct {
@@ -75,16 +86,19 @@ type auditing struct {
 	adm    *kadm.Client
 	found  *findings
 	reader reader
-	read   atomic.Int64
-	said   time.Time
-	saying sync.Mutex
+	budget *budget
+	// judging is whether something may have been found.
+	judging bool
+	read    atomic.Int64
+	said    time.Time
+	saying  sync.Mutex
 }
 
-// tick counts a record and tells of progress now and then.
-func (a *auditing) tick() {
+// tick counts a record and tells of progress now and then, first after a second.
+func (a *auditing) tick() int64 {
 	n := a.read.Add(1)
-	if a.Progress == nil || n%4096 != 0 {
-		return
+	if a.Progress == nil || n%looks != 0 {
+		return n
 	}
 	a.saying.Lock()
 	defer a.saying.Unlock()
@@ -92,6 +106,7 @@ func (a *auditing) tick() {
 		a.said = now
 		a.Progress(fmt.Sprintf("%d records read", n))
 	}
+	return n
 }
 
 func (a *auditing) run(ctx context.Context) error {
@@ -161,20 +176,31 @@ func (a *auditing) run(ctx context.Context) error {
 		}
 		return at
 	}
-	tail := schemas.MillisOf(now.Add(-tailSpan))
-	b.forwarded = newJoin(from(names.Status(), names.Requests(), names.Readmit()), tail)
-	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), tail)
-	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), tail)
+	recent := schemas.MillisOf(now.Add(-tailSpan))
+	b.forwarded = newJoin(from(names.Status(), names.Requests(), names.Readmit()), recent)
+	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), recent)
+	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), recent)
 
 	var mu sync.Mutex
+	tails := &share{of: a.budget}
+	// The joins belong to all workers: whoever reads takes what they have come to.
+	tick := func() error {
+		if a.tick()%looks != 0 {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return tails.take(func() string { return "the records of the last two minutes" }, b.forwarded.size()+b.dispatched.size()+b.permitted.size())
+	}
 	report := &a.found.report
 	report.Partitions, report.Revisions = n, len(config.policies)-1
 	whole := ctx
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(runtime.GOMAXPROCS(0))
+	work.SetLimit(max(1, min(runtime.GOMAXPROCS(0), int(a.Memory/(2*perPartition)))))
+	a.judging = true
 	for num := range n {
 		work.Go(func() error {
-			p, err := a.partition(ctx, b, num, done)
+			p, err := a.partition(ctx, b, num, done, tick)
 			if err != nil {
 				return err
 			}
@@ -201,7 +227,7 @@ func (a *auditing) run(ctx context.Context) error {
 				}
 				defer closeLog()
 				var c Counts
-				if err := dispatches(b, provider, log, &c, a.tick); err != nil {
+				if err := dispatches(b, provider, log, &c, tick); err != nil {
 					return err
 				}
 				mu.Lock()
@@ -215,6 +241,8 @@ func (a *auditing) run(ctx context.Context) error {
 		work.Go(func() error {
 			lanes := int32(len(a.reader.until[topic]))
 			s := newSending(config.paces(provider), lanes > 1)
+			own := &share{of: a.budget}
+			defer own.close()
 			var c Counts
 			for num := range lanes {
 				log, closeLog, err := a.reader.open(ctx, topic, num)
@@ -222,7 +250,12 @@ func (a *auditing) run(ctx context.Context) error {
 					return err
 				}
 				l := &lane{bounds: b, provider: provider, begin: firsts[topic], flights: make(map[flight]bool), sending: s}
-				err = l.run(log, a.tick)
+				err = l.run(log, func() error {
+					if err := tick(); err != nil {
+						return err
+					}
+					return own.tick(func() string { return topic }, func() int64 { return l.size() })
+				})
 				closeLog()
 				if err != nil {
 					return err
@@ -243,7 +276,7 @@ func (a *auditing) run(ctx context.Context) error {
 }
 
 // partition judges one partition of the decision log.
-func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kadm.OffsetResponses) (*partition, error) {
+func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kadm.OffsetResponses, tick func() error) (*partition, error) {
 	var closes []func()
 	defer func() {
 		for _, c := range closes {
@@ -264,13 +297,23 @@ func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kad
 		return nil, err
 	}
 	p := newPartition(num, b, requests, readmit)
+	for topic, f := range p.in {
+		f.from = a.reader.start[topic][num]
+	}
 	p.done = make(map[string]int64)
 	for _, topic := range []string{b.requests, b.readmit} {
 		if o, ok := done.Lookup(topic, num); ok && o.Err == nil {
 			p.done[topic] = o.At
 		}
 	}
-	return p, p.run(log, a.tick)
+	own := &share{of: a.budget}
+	defer own.close()
+	return p, p.run(log, func() error {
+		if err := tick(); err != nil {
+			return err
+		}
+		return own.tick(func() string { return fmt.Sprintf("%s/%d at %s", b.statusTopic, num, p.t) }, p.size)
+	})
 }
 
 // providers finds the dispatch topics and journals of every provider that there

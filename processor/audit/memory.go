@@ -1,0 +1,89 @@
+package audit
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// DefaultMemory is how much an audit may take when its Config does not say.
+const DefaultMemory = 1 << 30
+
+// perPartition is what reading one partition may take beside its state: what
+// was fetched ahead of three topics, unpacked.
+const perPartition = 64 << 20
+
+// budget is how much the state of all partitions under way, and of the joins,
+// may take together: half of the audit's memory. The rest is for what is read
+// and for the garbage collector.
+type budget struct {
+	most int64
+	used atomic.Int64
+}
+
+// errMemory ends an audit that does not fit.
+type errMemory struct {
+	at   string
+	most int64
+}
+
+func (e *errMemory) Error() string {
+	return fmt.Sprintf("%s: what must be remembered there takes more than the %d MiB that are half of the memory bound; give more", e.at, e.most>>20)
+}
+
+// share is one worker's part of the budget.
+type share struct {
+	of    *budget
+	taken int64
+	ticks int
+}
+
+// looks is after how many records a worker measures itself again.
+const looks = 4096
+
+// tick counts a record, and now and then takes what the state has come to.
+func (s *share) tick(at func() string, size func() int64) error {
+	if s.ticks++; s.of == nil || s.ticks%looks != 0 {
+		return nil
+	}
+	return s.take(at, size())
+}
+
+func (s *share) take(at func() string, size int64) error {
+	total := s.of.used.Add(size - s.taken)
+	s.taken = size
+	if total > s.of.most {
+		return &errMemory{at(), s.of.most}
+	}
+	return nil
+}
+
+func (s *share) close() {
+	if s.of != nil {
+		s.of.used.Add(-s.taken)
+		s.taken = 0
+	}
+}
+
+// inMap is what n entries of some bytes take in a Go map, on average.
+func inMap(n int, bytes int64) int64 { return int64(n) * (bytes + 1) * 8 / 5 }
+
+// size is what the partition remembers, in bytes.
+func (p *partition) size() int64 {
+	n := int64(cap(p.places.arena))*32 + inMap(len(p.places.heads), 20)
+	for _, s := range p.places.talls {
+		if s != nil {
+			n += int64(cap(s.at))*24 + int64(cap(s.tree))*8
+		}
+	}
+	n += inMap(len(p.tanks.most)+len(p.tanks.least), 48)
+	n += inMap(len(p.messages), 64)
+	n += inMap(len(p.causes.cancels), 24) + inMap(len(p.causes.optOuts), 136)
+	return n
+}
+
+// size is what a join keeps whole, in bytes.
+func (j *join) size() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return cells*48 + inMap(len(j.tail), 40)
+}
