@@ -25,8 +25,13 @@ func TestCleanLogIsProven(t *testing.T) {
 		c.Messages != 6 || c.Receipts != 1 || c.Permits != 4 || c.Dispatched != 5 || c.Requests != 7 || c.Readmitted != 2 || c.Windows != 10 {
 		t.Errorf("%+v", c)
 	}
-	if d := r.Densest; len(d) != 1 || d[0].Most != 1 || d[0].Window != "3/1s" || d[0].N != 3 {
-		t.Errorf("densest %+v", d)
+	want := []Density{
+		{Limit: "pair", To: "+86*********02", Window: "1/5s", N: 1, Most: 1, At: start + 5100},
+		{Limit: "two", To: "+86*********01", Window: "2/10s", N: 2, Most: 3, At: start + 3100}, // the first attempt of b was a call too
+		{Provider: "sim", Window: "3/1s", N: 3, Most: 1, At: start + 1100},
+	}
+	if !slices.Equal(r.Densest, want) {
+		t.Errorf("densest %+v", r.Densest)
 	}
 }
 

@@ -13,6 +13,7 @@ type message struct {
 	first   schemas.Millis // the time of its first status
 	last    schemas.Millis // and of its last
 	offset  int64          // where its last status stands
+	held    int32          // what it was charged, as calls has it
 	status  uint8          // index into schemas.Statuses, but receipts
 	flags   uint8
 }

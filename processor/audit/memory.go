@@ -69,14 +69,9 @@ func inMap(n int, bytes int64) int64 { return int64(n) * (bytes + 1) * 8 / 5 }
 
 // size is what the partition remembers, in bytes.
 func (p *partition) size() int64 {
-	n := int64(cap(p.places.arena))*32 + inMap(len(p.places.heads), 20)
-	for _, s := range p.places.talls {
-		if s != nil {
-			n += int64(cap(s.at))*24 + int64(cap(s.tree))*8
-		}
-	}
+	n := p.places.size() + p.calls.made.size() + int64(cap(p.calls.held))*40
 	n += inMap(len(p.tanks.most)+len(p.tanks.least), 48)
-	n += inMap(len(p.messages), 64)
+	n += inMap(len(p.messages), 64+8)
 	n += inMap(len(p.causes.cancels), 24) + inMap(len(p.causes.optOuts), 136)
 	return n
 }

@@ -81,6 +81,7 @@ type partition struct {
 	places   *places
 	tanks    *tanks
 	causes   *causes
+	calls    *calls
 	messages map[sum]message
 	counts   Counts
 	ends     map[schemas.Status]int64
@@ -93,6 +94,7 @@ type partition struct {
 	e       *schemas.Event
 	key     sum
 	expires schemas.Millis // of a message that becomes known
+	charged int32          // the places that it took, as calls has them
 	judged  bool
 	read    *kgo.Record // the input that was last read as a request
 	req     *schemas.Request
@@ -100,7 +102,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), calls: newCalls(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -149,7 +151,7 @@ func (p *partition) cannotTell(what string) {
 }
 
 func (p *partition) take(r *kgo.Record) error {
-	p.rec, p.e, p.expires = r, nil, 0
+	p.rec, p.e, p.expires, p.charged = r, nil, 0, 0
 	p.judged = schemas.MillisOf(r.Timestamp) >= p.bounds.since
 	e, err := schemas.DecodeEvent(r.Value)
 	if err == nil && e.Kind != schemas.KindStatus && (e.Kind != schemas.KindDecision || e.Decision == nil) {
@@ -609,6 +611,7 @@ func (p *partition) status() {
 		}
 	case m.state().End() && e.At-m.first >= unique && mayFollow("", e.Status):
 		// Its id may be used again.
+		p.calls.release(m.held)
 		m, there = message{}, false
 		p.counts.Messages += p.one()
 	case m.state().End():
@@ -619,6 +622,17 @@ func (p *partition) status() {
 	}
 	if !there {
 		m.first = e.At
+	}
+	if p.charged != 0 {
+		p.calls.release(m.held)
+		m.held = p.charged
+	}
+	if e.Status == schemas.StatusSending {
+		unused := schemas.Millis(0)
+		if m.state() == schemas.StatusSending {
+			unused = m.last
+		}
+		p.calls.sent(m.held, e, p.key[0], unused, p.judged)
 	}
 	m.status, m.last, m.offset = indexOf(e.Status), e.At, p.rec.Offset
 	if m.expires == 0 {
@@ -638,6 +652,8 @@ func (p *partition) status() {
 	default: // says nothing of permits or outcomes
 	}
 	if e.Status.End() {
+		p.calls.release(m.held)
+		m.held = 0
 		p.ends[e.Status] += p.one()
 		p.counts.Ended += p.one()
 		if m.flags&flagUnknown != 0 && e.Status != schemas.StatusSent && e.Status != schemas.StatusUnknown {
@@ -667,6 +683,7 @@ func (p *partition) sweep() {
 		}
 	}
 	p.places.sweep(p.t - reach)
+	p.calls.made.sweep(p.t - reach)
 	p.tanks.sweep(p.t)
 	p.causes.sweep(p.t)
 	for k, m := range p.messages {

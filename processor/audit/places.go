@@ -215,6 +215,31 @@ func isAway(without []schemas.Charge, pl *place, message uint64) bool {
 	return false
 }
 
+// later returns the times of the places after t.
+func (p *places) later(scope sum, t schemas.Millis) (all []schemas.Millis) {
+	if s := p.of(scope); s != nil {
+		for i := s.before(t + 1); i < len(s.at); i++ {
+			all = append(all, s.at[i].t)
+		}
+		return all
+	}
+	for i := p.heads[scope]; i != 0 && p.arena[i].t > t; i = p.arena[i].next {
+		all = append(all, p.arena[i].t)
+	}
+	return all
+}
+
+// size is what they take, in bytes.
+func (p *places) size() int64 {
+	n := int64(cap(p.arena))*32 + inMap(len(p.heads), 20)
+	for _, s := range p.talls {
+		if s != nil {
+			n += int64(cap(s.at))*24 + int64(cap(s.tree))*8
+		}
+	}
+	return n
+}
+
 // sweep forgets every list whose newest place lies before a moment.
 func (p *places) sweep(before schemas.Millis) {
 	for scope, i := range p.heads {

@@ -137,14 +137,28 @@ func (r *reader) open(ctx context.Context, topic string, num int32) (source, fun
 					failed = err
 				}
 			})
+			if errors.Is(failed, kerr.OffsetOutOfRange) {
+				failed = fmt.Errorf("its oldest records were deleted by age while it was read: run the audit again: %w", failed)
+			}
 			if failed != nil {
 				return nil, fmt.Errorf("read %s/%d: %w", topic, num, failed)
 			}
 			if batch = fetches.Records(); len(batch) == 0 && time.Since(progress) >= r.stall {
-				return nil, fmt.Errorf("read %s/%d: nothing came for %s before its end: is a transaction left open over it?", topic, num, r.stall)
+				return nil, fmt.Errorf("read %s/%d: nothing came for %s before its end: %w", topic, num, r.stall, silence(ctx, cl))
 			}
 		}
 		return nil, nil
 	}
 	return next, cl.Close, nil
+}
+
+// silence says why nothing comes: the brokers are away, or a transaction was
+// left open.
+func silence(ctx context.Context, cl *kgo.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := cl.Ping(ctx); err != nil {
+		return fmt.Errorf("the brokers do not answer: %w", err)
+	}
+	return errors.New("a transaction is left open over it; it ends with its owner's return, or its timeout")
 }

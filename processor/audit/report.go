@@ -126,14 +126,18 @@ type Clock struct {
 	Behind time.Duration `json:"behind"` // t before it: the time a transaction takes to be written
 }
 
-// Density is the densest real sending of a provider: the most permits that any
-// trailing window held.
+// Density is the densest real sending: the most calls that any trailing window
+// held, each at the time of its permit. Of a provider, in the windows of its
+// pace; of a limit, in one of its scopes and rolling windows, where it may
+// exceed N: what was admitted one by one may have waited and been sent at once.
 type Density struct {
-	Provider string         `json:"provider"`
+	Provider string         `json:"provider,omitempty"`
+	Limit    string         `json:"limit,omitempty"`
+	To       string         `json:"to,omitempty"` // of a limit: whom, masked
 	Window   string         `json:"window"`
 	N        int64          `json:"n"` // allowed, by the latest revision that has the window
 	Most     int64          `json:"most"`
-	At       schemas.Millis `json:"at,omitzero"`
+	At       schemas.Millis `json:"at,omitzero"` // when the window ended
 }
 
 // Outcome is the audit's answer.
@@ -210,7 +214,7 @@ func (f *findings) finish() *Report {
 		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
 	slices.SortFunc(r.Densest, func(a, b Density) int {
-		return cmp.Or(strings.Compare(a.Provider, b.Provider), strings.Compare(a.Window, b.Window))
+		return cmp.Or(strings.Compare(a.Provider, b.Provider), strings.Compare(a.Limit, b.Limit), strings.Compare(a.Window, b.Window))
 	})
 	switch {
 	case len(r.Faults) > 0:
@@ -263,9 +267,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "dispatched, permits         %d, %d (outcomes %d, in flight %d)\n", c.Dispatched, c.Permits, c.Outcomes, c.InFlight)
 	fmt.Fprintf(&b, "t against append time       at most %s ahead, %s behind\n", r.Clock.Ahead, r.Clock.Behind)
 	for _, d := range r.Densest {
-		fmt.Fprintf(&b, "densest sending             %s: %d permits in a window of %s", d.Provider, d.Most, d.Window)
+		if d.Limit != "" {
+			fmt.Fprintf(&b, "densest sending             limit %s: %d of %s, to %s", d.Limit, d.Most, d.Window, d.To)
+		} else {
+			fmt.Fprintf(&b, "densest sending             provider %s: %d of %s", d.Provider, d.Most, d.Window)
+		}
 		if d.At > 0 {
-			fmt.Fprintf(&b, " that ended at %s", d.At)
+			fmt.Fprintf(&b, ", in the window that ended at %s", d.At)
 		}
 		b.WriteByte('\n')
 	}

@@ -215,6 +215,7 @@ func (a *auditing) run(ctx context.Context) error {
 				report.From = p.from
 			}
 			report.Until = max(report.Until, p.t)
+			report.densest(p.calls.densest)
 			return nil
 		})
 	}

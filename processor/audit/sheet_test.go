@@ -285,6 +285,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 		t.Fatal(err)
 	}
 	b.found.report.Checked.add(&p.counts)
+	b.found.report.densest(p.calls.densest)
 	if err := dispatches(b, "sim", open("weir.dispatch.sim.normal"), &b.found.report.Checked, nil); err != nil {
 		t.Fatal(err)
 	}

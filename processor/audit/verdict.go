@@ -145,7 +145,9 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 			}
 		}
 		p.counts.Places += p.one()
-		p.stand(l, s, scope, d.T, d.T)
+		key := sumOf(l.Name, scope)
+		p.stand(l, s, key, d.T, d.T)
+		p.charged = p.calls.hold(p.charged, l, key, l.cost(s))
 	}
 	switch {
 	case e.Observed != (len(passed) > 0) && whole:
@@ -164,8 +166,8 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 }
 
 // stand takes a place as of a moment, at t.
-func (p *partition) stand(l *limit, s *subject, scope string, at, t schemas.Millis) {
-	key, cost := sumOf(l.Name, scope), l.cost(s)
+func (p *partition) stand(l *limit, s *subject, key sum, at, t schemas.Millis) {
+	cost := l.cost(s)
 	p.tanks.draw(key, l, l.windows(s.to), at, cost)
 	if seen := t - l.reach; l.reach > 0 && at >= seen {
 		p.places.add(key, at, cost, p.key[0], seen)
@@ -257,7 +259,7 @@ func (p *partition) recorded(in *kgo.Record) {
 			p.fault(KindCharges, "the place in %s stands at %s and costs %d; it should stand at %s and cost %d, in the scope of this message", l.Name, c.T, c.Cost, at, l.cost(s))
 		}
 		p.counts.Places += p.one()
-		p.stand(l, s, scope, at, d.T)
+		p.stand(l, s, sumOf(l.Name, scope), at, d.T)
 	}
 	for _, c := range charges {
 		if l := p.rules.byName[c.Limit]; l != nil && l.opaque != "" {
