@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	defer os.RemoveAll(dir)
 	weir := filepath.Join(dir, "weir")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", weir, "./cmd/weir").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", weir, "github.com/weirhq/weir/cmd/weir").CombinedOutput(); err != nil {
 		return fmt.Errorf("build weir: %w\n%s", err, out)
 	}
 	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)

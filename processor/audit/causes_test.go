@@ -194,6 +194,12 @@ func TestSuppressionsAndCancels(t *testing.T) {
 		}},
 		{"t ahead of the append time", KindClock, func(s *sheet) { s.status[s.indexOf("f", "reject")].appended = start + 7000 - aheadMost - 1 }},
 		{"t as far ahead as may be", "", func(s *sheet) { s.status[s.indexOf("f", "reject")].appended = start + 7000 - aheadMost }},
+		{"the first decisions lost", KindSequence, func(s *sheet) {
+			s.status = s.status[s.indexOf("c", "refuse"):]
+			for i := range s.status {
+				s.status[i].offset = int64(i)
+			}
+		}},
 		{"an event of no kind", KindTorn, func(s *sheet) {
 			i := s.indexOf("a", "delivered")
 			s.status[i].event, s.status[i].value = nil, `{"foo":1}`

@@ -70,11 +70,12 @@ tenants:
 
 // live is the real pipeline on a broker in this process.
 type live struct {
-	t     *testing.T
-	seeds []string
-	names topics.Names
-	cl    *kgo.Client
-	pol   *policy.Watcher
+	t      *testing.T
+	seeds  []string
+	names  topics.Names
+	cl     *kgo.Client
+	pol    *policy.Watcher
+	broker *kfake.Cluster
 }
 
 func parse(t *testing.T, text string) schemas.Policy {
@@ -93,7 +94,7 @@ func newLive(t *testing.T) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	l := &live{t: t, seeds: c.ListenAddrs()}
+	l := &live{t: t, seeds: c.ListenAddrs(), broker: c}
 	if l.cl, err = kgo.NewClient(kgo.SeedBrokers(l.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type share struct {
 }
 
 // looks is after how many records a worker measures itself again.
-const looks = 4096
+const looks = 1024
 
 // tick counts a record, and now and then takes what the state has come to.
 func (s *share) tick(at func() string, size func() int64) error {
@@ -65,7 +65,7 @@ func (s *share) close() {
 }
 
 // inMap is what n entries of some bytes take in a Go map, on average.
-func inMap(n int, bytes int64) int64 { return int64(n) * (bytes + 1) * 8 / 5 }
+func inMap(n int, bytes int64) int64 { return int64(n) * (bytes + 1) * 2 }
 
 // size is what the partition remembers, in bytes.
 func (p *partition) size() int64 {

@@ -70,7 +70,7 @@ type partition struct {
 	in       map[string]*feed
 	done     map[string]int64 // by topic: every record below is answered, whatever the log says
 	started  bool             // a decision was seen
-	cut      bool             // the log read does not begin with the first decision
+	cut      bool             // the log read does not begin with the first decision: retention took it
 	begin    schemas.Millis   // t of the first decision
 	seq      int64
 	t        schemas.Millis
@@ -188,8 +188,12 @@ func (p *partition) decision() error {
 	d := p.e.Decision
 	if !p.started {
 		p.started, p.begin, p.t = true, d.T, d.T
-		p.cut = d.Seq != 1
 		p.seq = d.Seq - 1
+		if d.Seq != 1 && !p.cut {
+			p.judged = d.T >= p.bounds.since
+			p.fault(KindSequence, "the log begins with seq %d, and nothing was deleted before it", d.Seq)
+		}
+		p.cut = d.Seq != 1
 		if p.cut {
 			// What was in force before is what the decision names; its since
 			// lies before all that is read, where it makes no difference.

@@ -298,6 +298,7 @@ func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kad
 		return nil, err
 	}
 	p := newPartition(num, b, requests, readmit)
+	p.cut = a.reader.start[b.statusTopic][num] > 0
 	for topic, f := range p.in {
 		f.from = a.reader.start[topic][num]
 	}

@@ -280,6 +280,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), forwarded: newJoin(s.since, never),
 	}
 	p := newPartition(0, b, open("weir.requests"), open("weir.readmit"))
+	p.cut = len(s.status) > 0 && s.status[0].offset > 0
 	p.done = map[string]int64{"weir.requests": s.committed}
 	if err := p.run(open("weir.status"), nil); err != nil {
 		t.Fatal(err)

@@ -107,6 +107,7 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 	s, sure := p.subject(in)
 	if !sure {
 		p.cannotTell("decisions by metadata, content or parts whose request is gone")
+		p.believe()
 		return
 	}
 	charges := slices.Clone(d.Charges)
@@ -171,6 +172,27 @@ func (p *partition) stand(l *limit, s *subject, key sum, at, t schemas.Millis) {
 	p.tanks.draw(key, l, l.windows(s.to), at, cost)
 	if seen := t - l.reach; l.reach > 0 && at >= seen {
 		p.places.add(key, at, cost, p.key[0], seen)
+	}
+}
+
+// believe stands up the places that a decision says it took, where they cannot
+// be judged: what comes after counts them.
+func (p *partition) believe() {
+	d := p.e.Decision
+	for i := range d.Charges {
+		c := &d.Charges[i]
+		l := p.rules.byName[c.Limit]
+		if l == nil || l.opaque != "" {
+			continue
+		}
+		key := sumOf(c.Limit, c.Scope)
+		p.tanks.draw(key, l, l.windows(p.e.To), c.T, c.Cost)
+		if seen := d.T - l.reach; l.reach > 0 && c.T >= seen {
+			p.places.add(key, c.T, c.Cost, p.key[0], seen)
+		}
+		if d.Verdict != schemas.VerdictRecord {
+			p.charged = p.calls.hold(p.charged, l, key, c.Cost)
+		}
 	}
 }
 
@@ -239,6 +261,7 @@ func (p *partition) recorded(in *kgo.Record) {
 	req := p.request(in)
 	if !sure || req == nil {
 		p.cannotTell("messages sent elsewhere whose request is gone")
+		p.believe()
 		return
 	}
 	if e.To != "" && schemas.PartitionOf(e.To, p.partitions) != p.num {
