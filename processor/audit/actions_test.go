@@ -22,7 +22,7 @@ func (l *live) act(seed uint64, n int) {
 	for i := range n {
 		to := fmt.Sprintf("+86138%08d", r.IntN(30))
 		if r.IntN(3) == 0 {
-			to = fmt.Sprintf("transient-1@e%d.example.com", r.IntN(20))
+			to = fmt.Sprintf("%s@e%d.example.com", []string{"transient-1", "a", "b", "c"}[r.IntN(4)], r.IntN(20)) // few that fail: no breaker opens
 		}
 		channel, extra := "sms", ""
 		if to[0] != '+' {

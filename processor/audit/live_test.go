@@ -167,7 +167,7 @@ func (l *live) send(seed uint64, n int) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var records []*kgo.Record
 	for i := range n {
-		to := fmt.Sprintf("138%08d", r.IntN(40))
+		to := fmt.Sprintf("138%08d", r.IntN(150)) // many, so that calls that fail stay few: a breaker would hold up the rest
 		channel, class, extra := "sms", "verify", ""
 		switch r.IntN(10) {
 		case 0:
@@ -181,7 +181,7 @@ func (l *live) send(seed uint64, n int) {
 			extra = fmt.Sprintf(`,"idempotency_key":"k%d"`, r.IntN(10))
 		case 4:
 			channel = "email"
-			to = fmt.Sprintf("%s@e%d.example.com", []string{"transient-1", "permanent", "maybe", "delivered"}[r.IntN(4)], r.IntN(20))
+			to = fmt.Sprintf("%s@e%d.example.com", []string{"transient-1", "permanent", "maybe", "delivered", "delivered", "permanent", "delivered", "permanent"}[r.IntN(8)], r.IntN(20))
 			extra = `,"subject":"s"`
 		case 5:
 			if i%3 == 0 {
