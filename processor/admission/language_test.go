@@ -81,3 +81,64 @@ func TestBucketAndContent(t *testing.T) {
 	b.now += 60_000
 	b.want(b.request(code), "queued admit +1 > dispatch.one.normal")
 }
+
+// A message that will never pass ends at once, also where its limit defers; one
+// that was attempted already waits for its expiry with its place.
+func TestCostThatNeverFits(t *testing.T) {
+	b := newBench(t)
+	const limit = "  - {name: parts, match: {class: code}, per: [recipient], allow: [%s/60s], count: segments, on_refusal: defer}"
+	b.apply(2, limitsPolicy(strings.Replace(limit, "%s", "2", 1)))
+	body := func(n int) string {
+		return `{"channel":"sms","to":"+8613800000000","class":"code","body":"` + strings.Repeat("a", 153*n) + `"}`
+	}
+	if o := b.want(b.request("%s", body(3)), "limited refuse limited"); o.event.RetryAt != 0 || o.event.Decision.Evidence[0].Cost != 3 {
+		t.Errorf("%+v", o.event)
+	}
+	first := b.want(b.request("%s", body(2)), "queued admit +1 > dispatch.one.normal")
+	b.apply(3, limitsPolicy(strings.Replace(limit, "%s", "1", 1)))
+	parked := b.want(b.back(schemas.ReadmitRetry, first.send[0], body(2), func(e *schemas.Envelope) { e.Attempt = 1 }), "deferred defer limited > delay.30s")
+	if env := parked.send[0].env; env.DueAt != env.ExpiresAt || len(env.Place) != 1 {
+		t.Errorf("parked as %+v", env)
+	}
+	b.now = parked.send[0].env.ExpiresAt
+	b.want(b.back(schemas.ReadmitRetry, parked.send[0], body(2), nil), "expired expire expired -1")
+}
+
+// Lowering acts on the next decision, raising keeps the places, and a longer
+// window counts from the revision that brings it: in admission as in the table.
+func TestPolicyChangesAtOnce(t *testing.T) {
+	b := newBench(t)
+	change := func(revision int64, allow string) {
+		b.apply(revision, limitsPolicy("  - {name: l, match: {class: code}, per: [recipient], allow: ["+allow+"]}"))
+	}
+	const passes, ends = "queued admit +1 > dispatch.one.normal", "limited refuse limited"
+	change(2, "3/60s")
+	b.want(b.request(code), passes)
+	b.now += 10_000
+	b.want(b.request(code), passes)
+	change(3, "1/60s") // lowered: two stand
+	second := b.now - 1
+	if o := b.want(b.request(code), ends); o.event.RetryAt != second+60_000 || o.event.Decision.Evidence[0].Count != 2 {
+		t.Errorf("until %v: %+v", o.event.RetryAt, o.event.Decision.Evidence)
+	}
+	change(4, "3/60s") // raised: they still stand
+	b.want(b.request(code), passes)
+	b.want(b.request(code), ends)
+	change(5, "3/60s, 4/1h") // a longer window, from now on
+	marker := b.now - 1
+	b.now += 60_000
+	for range 3 {
+		b.want(b.request(code), passes)
+	}
+	b.now += 60_000
+	fourth := b.want(b.request(code), passes).event.Decision.T
+	b.now += 60_000
+	if o := b.want(b.request(code), ends); o.event.Window != "4/1h" || o.event.Decision.Evidence[0].Since != marker || o.event.Decision.Evidence[0].Count != 4 || o.event.RetryAt != fourth-60_000+3_600_000 {
+		t.Errorf("%s since %v until %v: %+v", o.event.Window, o.event.Decision.Evidence[0].Since, o.event.RetryAt, o.event.Decision.Evidence)
+	}
+	change(6, "5/30m") // a shorter one takes over what the longer knew
+	b.want(b.request(code), passes)
+	if o := b.want(b.request(code), ends); o.event.Decision.Evidence[0].Since != marker || o.event.Decision.Evidence[0].Count != 5 {
+		t.Errorf("%+v", o.event.Decision.Evidence)
+	}
+}
