@@ -79,7 +79,7 @@ func TestParsePolicyIsBounded(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %.300v, want %q", c.name, err, c.want)
 		}
-		if d := time.Since(start); d > 10*time.Second {
+		if d := time.Since(start); d > 2*time.Minute { // unbounded, it would be years
 			t.Errorf("%s took %s", c.name, d)
 		}
 	}

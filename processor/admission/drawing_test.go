@@ -41,10 +41,10 @@ func drawn(t *testing.T) map[step]bool {
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
 		from := schemas.Status(strings.TrimSpace(cells[1]))
-		switch from {
-		case "(none yet)":
+		if from == "(none yet)" {
 			from = status.None
-		case schemas.StatusDelivered, schemas.StatusUndelivered:
+		}
+		if from == schemas.StatusDelivered || from == schemas.StatusUndelivered {
 			continue
 		}
 		for to := range strings.SplitSeq(cells[2], ",") {
@@ -137,13 +137,12 @@ func (s *scene) lane(all ...schemas.Status) {
 		if _, ok := status.Next(s.state, st); !ok {
 			s.t.Fatalf("%s after %q is not drawn: %v", st, s.state, s.story)
 		}
-		switch st {
-		case schemas.StatusDelivered, schemas.StatusUndelivered:
-		case schemas.StatusRetrying:
+		if st == schemas.StatusDelivered || st == schemas.StatusUndelivered {
+			continue
+		}
+		if s.state = st; st == schemas.StatusRetrying {
 			s.attempt++
-			s.reason, s.state = schemas.ReadmitRetry, st
-		default:
-			s.state = st
+			s.reason = schemas.ReadmitRetry
 		}
 	}
 }
