@@ -43,6 +43,13 @@ func TestSegmentsAreCounted(t *testing.T) {
 			t.Errorf("recorded as %+v, want a cost of %d", o.event.Decision.Charges, cost)
 		}
 	}
+	// Of a template what is rendered counts: here 160 septets, then 161.
+	for n, cost := range map[int]int64{157: 1, 158: 2} {
+		o := b.request(`{"channel":"sms","to":"+861380000000%d","class":"code","template":"hi","vars":{"name":%q}}`, n-155, strings.Repeat("a", n))
+		if b.want(o, "queued admit +1 > dispatch.one.normal"); o.event.Decision.Charges[0].Cost != cost || int64(o.event.Segments) != cost {
+			t.Errorf("%d letters cost %+v and are %d parts", n, o.event.Decision.Charges, o.event.Segments)
+		}
+	}
 	first := b.want(b.request("%s", two), "queued admit +1 > dispatch.one.normal")
 	if c := first.event.Decision.Charges[0]; c.Cost != 2 {
 		t.Errorf("charged %+v", c)
