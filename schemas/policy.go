@@ -241,6 +241,7 @@ const (
 const (
 	MaxWindow      = 31 * 24 * time.Hour
 	MaxPlaces      = 1_000_000_000 // n of a window
+	MaxRolling     = 100_000       // n of a limit's rolling window: the time of each place is kept
 	MaxWindows     = 16            // entries of one allow or pace
 	MaxRetries     = 32            // waits of one class
 	MaxTimeout     = 5 * time.Minute

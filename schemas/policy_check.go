@@ -339,6 +339,8 @@ func (c *checker) allow(list []Window, path string) {
 	bucket := -1
 	for i, w := range list {
 		switch {
+		case w.Kind == WindowRolling && w.N > MaxRolling && w.N <= MaxPlaces:
+			c.failf(itemPath(path, i), "%s would keep the times of %d places for every recipient, and at most %d are kept: use a calendar window, which only counts, such as %d/calendar-day, a bucket, such as \"bucket %d refill 1/s\", or a smaller n in a shorter window", w, w.N, MaxRolling, w.N, MaxRolling)
 		case w.Kind != WindowBucket:
 		case bucket < 0:
 			bucket = i

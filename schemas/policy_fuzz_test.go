@@ -97,7 +97,7 @@ func genPolicy(t *rapid.T) *Policy {
 		return Duration(time.Duration(rapid.Int64Range(1, MaxWindow.Milliseconds()).Draw(t, "ms")) * time.Millisecond)
 	})
 	windows := func(kinds ...WindowKind) []Window {
-		return rapid.SliceOfNDistinct(genWindow(kinds...).Filter(func(w Window) bool { return w.check() == nil }), 1, 3, func(w Window) string {
+		return rapid.SliceOfNDistinct(genWindow(kinds...).Filter(func(w Window) bool { return w.check() == nil && (w.Kind != WindowRolling || w.N <= MaxRolling) }), 1, 3, func(w Window) string {
 			if w.Kind == WindowBucket {
 				return "bucket" // a limit has one
 			}

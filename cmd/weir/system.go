@@ -131,6 +131,9 @@ func (s *system) run(ctx context.Context) (err error) {
 		return err
 	}
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "weir_policy_void_records_total", Help: "Records of the policy's topic that do not count: edits that lost to another, and what is no revision.",
+	}, func() float64 { return float64(watch.Void()) }))
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	var (

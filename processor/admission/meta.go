@@ -31,6 +31,10 @@ type meta struct {
 	Readmit    int64          `json:"readmit"`    // next offset to read of weir.readmit
 	Phones     string         `json:"phones"`     // version of the phone library's metadata
 	Marker     schemas.Marker `json:"marker"`     // the revision in force and its windows' since
+	// Ids of the topics whose offsets Requests and Readmit are; empty where the
+	// brokers have none, or before a version that wrote them.
+	RequestsID string `json:"requests_id,omitempty"`
+	ReadmitID  string `json:"readmit_id,omitempty"`
 }
 
 func (m *meta) encode() ([]byte, error) {

@@ -18,6 +18,7 @@ type metrics struct {
 	commit    prometheus.Histogram
 	restore   prometheus.Histogram
 	ahead     prometheus.Gauge
+	foreign   prometheus.Counter
 
 	open map[counted]int // by the open transaction
 }
@@ -38,9 +39,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		open:      make(map[counted]int),
 	}
 	m.ahead = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_admission_clock_ahead_seconds", Help: "How far decisions were stamped ahead of the broker's clock when last compared; above 2 nothing is decided."})
+	m.foreign = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_admission_foreign_records_total", Help: "Records of ledger and seen, met at a restore, that are not Weir's and replaced nothing."})
 	lag := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_topic_lag_seconds", Help: "How old the last record was when the stage took it; 0 when nothing waits."}, []string{"stage"})
 	if reg != nil {
-		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead)
+		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead, m.foreign)
 		m.dead, lag = shared(reg, m.dead), shared(reg, lag)
 	}
 	m.lag = lag.WithLabelValues("admission")

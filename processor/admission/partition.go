@@ -28,6 +28,9 @@ type partition struct {
 
 	log  replicated   // how much of the log base has
 	sent transmission // of the open transaction
+
+	damaged damages // records of the log that stand where state stood
+	strays  []stray // those that replaced nothing, to be told
 }
 
 // standing is the part of the state that is replaced rather than mutated.
@@ -38,7 +41,7 @@ type standing struct {
 }
 
 func newPartition(num int32, env environment) (*partition, error) {
-	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), cursors: make(map[cursorKey]cursor)}
+	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), cursors: make(map[cursorKey]cursor), damaged: make(damages)}
 	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion}
 	return p, p.adopt(&schemas.Revision{})
 }
@@ -142,7 +145,7 @@ func (p *partition) switchTo(rev *schemas.Revision) (schemas.Event, error) {
 	since := limit.NextSince(p.cur.pol, p.cur.meta.Marker.Since, &rev.Policy, t)
 	rules, err := limit.Compile(&rev.Policy, since)
 	if err != nil {
-		return schemas.Event{}, fmt.Errorf("compile revision %d: %w", rev.Revision, err)
+		return schemas.Event{}, fmt.Errorf("revision %d: %w: %w", rev.Revision, ErrUnusablePolicy, err)
 	}
 	p.cur.rules, p.cur.pol = rules, &rev.Policy
 	p.cur.meta.Marker = schemas.Marker{Revision: rev.Revision, T: t, Since: since}

@@ -69,19 +69,10 @@ func (p *partition) ranges() []stream.Range {
 	}
 }
 
-// recordError is a record that a state cannot take.
-type recordError struct {
-	partition int32
-	err       error
-}
-
-func (e *recordError) Error() string { return e.err.Error() }
-func (e *recordError) Unwrap() error { return e.err }
-
 // catchUp reads what the states do not have yet, up to the high watermarks as
 // of now, and returns how many records that were. Where it fails the states
-// have their positions as far as they came, and the next call goes on; but of a
-// recordError's partition the state is spoilt.
+// have their positions as far as they came, and the next call goes on. A state
+// keeps note of records that it could not take: see damages.
 func catchUp(ctx context.Context, reader *stream.Reader, parts map[int32]*partition) (int64, error) {
 	var ranges []stream.Range
 	var ledger string
@@ -95,14 +86,10 @@ func catchUp(ctx context.Context, reader *stream.Reader, parts map[int32]*partit
 		p := parts[r.Partition] // one goroutine at a time has the records of a number
 		p.log.records++
 		records.Add(1)
-		var err error
 		if r.Topic == ledger {
-			err = p.loadLedger(r)
+			p.loadLedger(r)
 		} else {
-			err = p.loadKnown(r)
-		}
-		if err != nil {
-			return &recordError{r.Partition, stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))}
+			p.loadKnown(r)
 		}
 		return nil
 	})
@@ -143,18 +130,26 @@ func catchUpOrAnew(ctx context.Context, reader *stream.Reader, parts map[int32]*
 	}
 }
 
-func (p *partition) loadLedger(r *kgo.Record) error {
+func (p *partition) loadLedger(r *kgo.Record) {
 	p.floor = max(p.floor, schemas.MillisOf(r.Timestamp))
-	return p.load(r.Key, r.Value)
+	switch err := p.load(r.Key, r.Value); {
+	case errors.Is(err, errForeignKey):
+		// Compaction goes by key: one that is not Weir's replaced nothing.
+		p.strays = append(p.strays, newStray(r, err))
+	default:
+		p.damaged.note(r, err)
+	}
 }
 
-func (p *partition) loadKnown(r *kgo.Record) error {
+func (p *partition) loadKnown(r *kgo.Record) {
 	rec, err := decodeSeen(r.Value)
 	if err != nil {
-		return err
+		// This topic is not compacted, and the meta record says that no newer
+		// version wrote here: it replaced nothing.
+		p.strays = append(p.strays, newStray(r, err))
+		return
 	}
 	p.loadSeen(rec)
-	return nil
 }
 
 func (p *partition) loadSeen(r seenRecord) {
@@ -183,5 +178,8 @@ func (p *partition) load(key, value []byte) error {
 	case len(key) == 17 && key[0] == waitingKind:
 		return p.waiting.load(stateKey(key[1:]), value)
 	}
-	return fmt.Errorf("ledger key of %d bytes is foreign", len(key))
+	if len(key) == 17 { // as long as ours: a kind that a newer version writes
+		return fmt.Errorf("a record of kind %q: run the version that wrote it", key[:1])
+	}
+	return fmt.Errorf("%w: %d bytes", errForeignKey, len(key))
 }

@@ -34,6 +34,15 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 		cold++
 		s.cfg.Logger.Warn("state began anew", "error", err)
 	}
+	for _, p := range owned {
+		s.tell(p)
+		if err := p.damaged.err(); err != nil {
+			return nil, fmt.Errorf("restore: %w", err)
+		}
+	}
+	if err := s.whole(ctx, owned); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
 	start := make(map[stream.Partition]int64)
 	for n, p := range owned {
 		if err := s.ready(ctx, p); err != nil {
@@ -67,6 +76,9 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 func (s *stage) claim(committed map[stream.Partition]stream.Position) (map[int32]*partition, error) {
 	numbers := make(map[int32]bool)
 	for tp := range committed {
+		if tp.Partition >= s.env.partitions {
+			return nil, stream.Fatal(fmt.Errorf("%s has a partition %d: %w", tp.Topic, tp.Partition, ErrPartitionsChanged))
+		}
 		numbers[tp.Partition] = true
 	}
 	have := s.parts
@@ -98,7 +110,7 @@ func (s *stage) claim(committed map[stream.Partition]stream.Position) (map[int32
 func (s *stage) ready(ctx context.Context, p *partition) error {
 	m := &p.base.meta
 	if m.Partitions != s.env.partitions {
-		return stream.Fatal(fmt.Errorf("%s/%d was written with %d partitions, now there are %d: the partition count is part of the state; see weir topics grow", s.env.names.Ledger(), p.num, m.Partitions, s.env.partitions))
+		return stream.Fatal(fmt.Errorf("%s/%d was written with %d partitions, now there are %d: %w", s.env.names.Ledger(), p.num, m.Partitions, s.env.partitions, ErrPartitionsChanged))
 	}
 	// The log's own time is the floor: a clock that lags behind the broker's
 	// must not let a place seem older than it is.
@@ -110,7 +122,7 @@ func (s *stage) ready(ctx context.Context, p *partition) error {
 		return err
 	}
 	if err := p.adopt(rev); err != nil {
-		return stream.Fatal(err)
+		return stream.Fatal(fmt.Errorf("%s/%d stands at a revision that this version cannot decide on: run the version that wrote it: %w", s.env.names.Ledger(), p.num, err))
 	}
 	return nil
 }
@@ -121,9 +133,9 @@ func (s *stage) agrees(p *partition, committed map[stream.Partition]stream.Posit
 	for tp, at := range map[stream.Partition]int64{s.requests(p.num): m.Requests, s.readmit(p.num): m.Readmit} {
 		switch group := committed[tp].Offset; {
 		case m.Seq == 0 && group > 0:
-			return fmt.Errorf("%s/%d: the group stands at %d, but the ledger is empty: the ledger was deleted, or belongs to another prefix", tp.Topic, tp.Partition, group)
+			return fmt.Errorf("%s/%d: the group stands at %d: %w", tp.Topic, tp.Partition, group, ErrLedgerLost)
 		case m.Seq > 0 && group >= 0 && group != at:
-			return fmt.Errorf("%s/%d: the group stands at %d, the ledger at %d", tp.Topic, tp.Partition, group, at)
+			return fmt.Errorf("%s/%d: the group stands at %d, the ledger at %d: %w", tp.Topic, tp.Partition, group, at, ErrPositions)
 		}
 	}
 	return nil

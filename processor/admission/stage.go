@@ -106,6 +106,8 @@ type stage struct {
 	latest  schemas.Millis // the latest time that this comparison saw, checked or a decision's
 	stalled time.Time      // until then nothing is decided; zero when not stalled
 	began   time.Time
+
+	unusable int64 // the last revision that could not be followed
 }
 
 func (s *stage) requests(n int32) stream.Partition {
@@ -182,11 +184,13 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
 	}
 	p.advance(s.clock.now())
 	if rev := s.policy.Latest(); rev.Revision > p.cur.meta.Marker.Revision {
-		e, err := p.switchTo(rev)
-		if err != nil {
-			return stream.Fatal(err)
+		switch e, err := p.switchTo(rev); {
+		case err == nil:
+			s.status(tx, p.num, &e)
+		case s.unusable != rev.Revision: // say it once
+			s.unusable = rev.Revision
+			s.cfg.Logger.Error("the policy's latest revision is not followed", "revision", rev.Revision, "in_force", p.cur.meta.Marker.Revision, "error", err)
 		}
-		s.status(tx, p.num, &e)
 	}
 	in := readInput(r, readmit)
 	o, err := p.decide(in)

@@ -155,10 +155,12 @@ func (b *standby) round(ctx context.Context) {
 	for _, err := range anew {
 		b.cfg.Logger.Warn("standby began anew", "error", err)
 	}
-	if bad, ok := errors.AsType[*recordError](err); ok {
-		b.parts[bad.partition].close()
-		delete(b.parts, bad.partition)
-		b.spoilt[bad.partition] = true
+	for n := range follow {
+		if p := b.parts[n]; len(p.damaged) > 0 {
+			p.close()
+			delete(b.parts, n)
+			b.spoilt[n] = true
+		}
 	}
 	switch {
 	case err == nil && !b.said && len(follow) > 0:

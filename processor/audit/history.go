@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/weirhq/weir/schemas"
@@ -18,12 +18,11 @@ func newHistory() *history { return &history{policies: []*schemas.Policy{{}}} }
 // take judges the next record: it counts only if its parent is in force where
 // it stands.
 func (h *history) take(value []byte) error {
-	var r schemas.Revision
-	if err := json.Unmarshal(value, &r); err != nil {
-		return fmt.Errorf("not a revision: %w", err)
-	}
-	current := int64(len(h.policies)) - 1
-	if r.Parent != current || r.Revision != current+1 {
+	r, err := schemas.NextRevision(value, int64(len(h.policies))-1)
+	switch {
+	case errors.Is(err, schemas.ErrNewerRevision):
+		return err
+	case err != nil:
 		h.void++
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 // kept, and a scope's places are one ledger record: 100,000 of them stay below
 // the megabyte that Kafka takes. A calendar window is only counted and has the
 // policy's bound.
-const MaxRolling = 100_000
+const MaxRolling = schemas.MaxRolling
 
 // maxNamed is the n up to which a calendar window's places are kept beside its
 // count, so that a give-back must name one of them. Of a larger one only the
@@ -23,8 +23,8 @@ const maxNamed = 100
 
 // Errors of Compile, for errors.Is.
 var (
-	ErrNotInForce = errors.New("not yet in force")                                                           // valid policy that this package cannot decide yet
-	ErrTooLarge   = errors.New("a rolling limit is at most 100000: use a calendar window, or a shorter one") // n beyond MaxRolling
+	ErrNotInForce = errors.New("not yet in force")                                                                                                                                                 // valid policy that this package cannot decide yet
+	ErrTooLarge   = errors.New("the n of a rolling window is at most 100000, since the time of every place is kept: use a calendar window, which only counts, or a smaller n in a shorter window") // n beyond MaxRolling
 	ErrBuckets    = errors.New("a limit has one bucket: write another limit for the second")
 	ErrZone       = errors.New("no such time zone: write an IANA name, such as Asia/Shanghai")
 )

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/weirhq/weir/schemas"
@@ -16,17 +15,14 @@ type Log struct {
 // NewLog returns a log that holds revision 0, the empty policy.
 func NewLog() *Log { return &Log{revisions: []*schemas.Revision{{}}, offsets: []int64{-1}} }
 
-// Append judges one record. It returns the revision when it comes into force;
-// nil when it is void, because its parent is not the revision in force where
-// it stands. A record that cannot be read is an error: the policy cannot be
-// known from there on.
+// Append judges one record, as schemas.NextRevision does. It returns the
+// revision when it comes into force. A record that does not count
+// (schemas.ErrNoRevision, schemas.ErrWrongParent) changes nothing. After
+// schemas.ErrNewerRevision the policy cannot be known.
 func (l *Log) Append(value []byte, offset int64) (*schemas.Revision, error) {
-	r := new(schemas.Revision)
-	if err := json.Unmarshal(value, r); err != nil {
-		return nil, fmt.Errorf("weir.config offset %d is not a revision: %w", offset, err)
-	}
-	if r.Parent != l.Latest().Revision || r.Revision != r.Parent+1 {
-		return nil, nil
+	r, err := schemas.NextRevision(value, l.Latest().Revision)
+	if err != nil {
+		return nil, fmt.Errorf("offset %d: %w", offset, err)
 	}
 	l.revisions = append(l.revisions, r)
 	l.offsets = append(l.offsets, offset)

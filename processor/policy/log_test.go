@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/weirhq/weir/schemas"
@@ -29,8 +30,8 @@ func TestLogJudgesByParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := l.Append(v, int64(i))
-		if err != nil {
-			t.Fatal(err)
+		if s.force != (err == nil) || !s.force && !errors.Is(err, schemas.ErrWrongParent) {
+			t.Errorf("%s: %v", s.name, err)
 		}
 		if (got != nil) != s.force || l.Latest().By != s.want {
 			t.Errorf("%s: in force %v, latest by %q; want %v, %q", s.name, got != nil, l.Latest().By, s.force, s.want)
@@ -39,7 +40,26 @@ func TestLogJudgesByParent(t *testing.T) {
 			t.Errorf("%s: stands at %d, want %d", s.name, l.Offset(s.revision), i)
 		}
 	}
-	if _, err := l.Append([]byte("torn"), 9); err == nil {
-		t.Error("a torn record was accepted")
+	// What is no revision changes nothing, and what follows it counts.
+	for _, c := range []struct {
+		name, value string
+		want        error
+	}{
+		{"text", "torn", schemas.ErrNoRevision},
+		{"nothing", "", schemas.ErrNoRevision},
+		{"half of one", `{"revision":4,"parent":3,"policy":{"lim`, schemas.ErrNoRevision},
+		{"without a policy", `{"revision":4,"parent":3}`, schemas.ErrNoRevision},
+		{"with no policy", `{"revision":4,"parent":3,"policy":null}`, schemas.ErrNoRevision},
+		{"of another make", `{"revision":4,"parent":3,"policy":{"limits":[{"allow":["often"]}]}}`, schemas.ErrNoRevision},
+		{"newer, from another parent", `{"format":9,"revision":7,"parent":6,"policy":{}}`, schemas.ErrWrongParent},
+		{"newer", `{"format":9,"revision":4,"parent":3,"policy":{"limits":"elsewhere"}}`, schemas.ErrNewerRevision},
+		{"the next", `{"revision":4,"parent":3,"by":"g","policy":{}}`, nil},
+	} {
+		if _, err := l.Append([]byte(c.value), 9); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+	if l.Latest().By != "g" {
+		t.Errorf("latest by %q", l.Latest().By)
 	}
 }

@@ -24,6 +24,7 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	log     *Log
+	void    int64         // records that do not count
 	next    int64         // offset after the last record read
 	err     error         // fatal: the log cannot be read further
 	changed chan struct{} // closed and made anew when any of the above changes
@@ -103,8 +104,14 @@ func (w *Watcher) poll(ctx context.Context) error {
 			return
 		}
 		rev, err := w.log.Append(r.Value, r.Offset)
-		w.err = err
 		w.next = r.Offset + 1
+		switch {
+		case errors.Is(err, schemas.ErrNewerRevision):
+			w.err = err
+		case err != nil:
+			w.void++
+			w.logger.Warn("a record of the policy does not count; the revision in force stays", "topic", w.topic, "error", err, "in_force", w.log.Latest().Revision)
+		}
 		if rev != nil {
 			w.logger.Info("policy revision in force", "revision", rev.Revision, "by", rev.By)
 		}
@@ -115,6 +122,14 @@ func (w *Watcher) poll(ctx context.Context) error {
 	close(w.changed)
 	w.changed = make(chan struct{})
 	return w.err
+}
+
+// Void returns how many records of the topic do not count: edits that lost to
+// another, and what is no revision at all.
+func (w *Watcher) Void() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.void
 }
 
 // Latest returns the newest revision in force.

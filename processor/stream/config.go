@@ -123,6 +123,12 @@ var (
 	// ErrFenced means that another process runs with this transactional id:
 	// two processes in one slot. It is fatal.
 	ErrFenced = errors.New("another process runs in this slot (same transactional id): give each process its own WEIR_SLOT")
+	// ErrOffsetOutOfRange means that the log does not hold what the group is to
+	// read next. Nothing is skipped by guess, so it is fatal.
+	ErrOffsetOutOfRange = errors.New("the group's offset is out of range: records were deleted before they were read, or the topic was made anew; keep the topic longer than the longest outage (retention.ms)")
+	// ErrDataLoss means that the log was cut back behind what was read of it: an
+	// unclean leader election. It is fatal.
+	ErrDataLoss = errors.New("the brokers lost records that were already read: set unclean.leader.election.enable=false, and run weir audit for what is missing")
 	// ErrUnknownOutcome means that a commit may or may not have happened. Run
 	// drops the stage and its client, and restores.
 	ErrUnknownOutcome = errors.New("the outcome of a transaction is unknown")

@@ -175,9 +175,9 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		case errors.Is(err, kgo.ErrClientClosed):
 		case errors.Is(err, kerr.OffsetOutOfRange):
-			errs = append(errs, Fatal(fmt.Errorf("%s/%d: the group's offset is out of range: records were deleted before they were read, or the topic was made anew: %w", topic, p, err)))
+			errs = append(errs, Fatal(fmt.Errorf("%s/%d: group %s: %w: %w", topic, p, w.cfg.Group, ErrOffsetOutOfRange, err)))
 		case isDataLoss(err):
-			errs = append(errs, Fatal(fmt.Errorf("%s/%d: %w", topic, p, err)))
+			errs = append(errs, Fatal(fmt.Errorf("%s/%d: group %s: %w: %w", topic, p, w.cfg.Group, ErrDataLoss, err)))
 		default:
 			w.cfg.Logger.Warn("fetch failed", "topic", topic, "partition", p, "error", err)
 		}

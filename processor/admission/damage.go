@@ -1,0 +1,139 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/stream"
+)
+
+// damages are records of the ledger that could not be read, by partition and
+// key. A later good record of the same key makes good what was there: then
+// nothing is damaged.
+type damages map[damageKey]damage
+
+type damageKey struct {
+	partition int32
+	key       string
+}
+
+type damage struct {
+	topic  string
+	offset int64
+	why    error
+}
+
+func (d damages) note(r *kgo.Record, err error) {
+	k := damageKey{r.Partition, string(r.Key)}
+	if err == nil {
+		delete(d, k)
+		return
+	}
+	d[k] = damage{r.Topic, r.Offset, err}
+}
+
+// err names what is damaged, the first few of it.
+func (d damages) err() error {
+	keys := slices.SortedFunc(maps.Keys(d), func(a, b damageKey) int {
+		return int(d[a].offset - d[b].offset)
+	})
+	var errs []error
+	for _, k := range keys[:min(len(keys), 3)] {
+		errs = append(errs, fmt.Errorf("%s/%d offset %d, key %s: %w: %w", d[k].topic, k.partition, d[k].offset, keyText([]byte(k.key)), ErrLedgerRecord, d[k].why))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return stream.Fatal(fmt.Errorf("%d damaged: %w", len(keys), errors.Join(errs...)))
+}
+
+// keyText shows a key of the ledger's own form: those are hashes and name
+// nobody.
+func keyText(key []byte) string {
+	if string(key) == metaKey {
+		return metaKey
+	}
+	return fmt.Sprintf("%x", key)
+}
+
+// stray is a record that is not Weir's and harms nothing. Neither key nor value
+// is kept: they may be anything.
+type stray struct {
+	topic     string
+	partition int32
+	offset    int64
+	why       error
+}
+
+func newStray(r *kgo.Record, why error) stray { return stray{r.Topic, r.Partition, r.Offset, why} }
+
+// tell says once which strays a state has met.
+func (s *stage) tell(p *partition) {
+	for _, r := range p.strays {
+		s.metrics.foreign.Inc()
+		s.cfg.Logger.Error("a foreign record is left out; it replaced nothing: let nobody else write to this topic",
+			"topic", r.topic, "partition", r.partition, "offset", r.offset, "error", r.why)
+	}
+	p.strays = nil
+}
+
+// whole reports whether the input that each partition is to read next is there,
+// and is that of the topic it was read of.
+func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
+	ledger, status := s.env.names.Ledger(), s.env.names.Status()
+	var ask []stream.Partition
+	for n := range parts {
+		ask = append(ask, s.requests(n), s.readmit(n),
+			stream.Partition{Topic: ledger, Partition: n}, stream.Partition{Topic: status, Partition: n})
+	}
+	extents, err := stream.Extents(ctx, s.cfg.Read, ask)
+	if err != nil {
+		return err
+	}
+	for n := range parts {
+		m := &parts[n].base.meta
+		if m.Seq == 0 {
+			log, decided := stream.Partition{Topic: ledger, Partition: n}, stream.Partition{Topic: status, Partition: n}
+			if extents[log].End == 0 && extents[decided].End > 0 {
+				made, err := stream.Committed(ctx, s.cfg.Read, decided)
+				if err != nil {
+					return err
+				}
+				if made {
+					return stream.Fatal(fmt.Errorf("%s/%d: %s/%d has decisions: %w", ledger, n, status, n, ErrLedgerLost))
+				}
+			}
+		}
+		if err := m.reads(s.requests(n), &m.RequestsID, m.Requests, extents[s.requests(n)]); err != nil {
+			return stream.Fatal(err)
+		}
+		if err := m.reads(s.readmit(n), &m.ReadmitID, m.Readmit, extents[s.readmit(n)]); err != nil {
+			return stream.Fatal(err)
+		}
+	}
+	return nil
+}
+
+// reads reports whether the record at offset at of p, the next to read, is or
+// will be there; id is the topic's as the state knows it, and set if it did not.
+func (m *meta) reads(p stream.Partition, id *string, at int64, is stream.Extent) error {
+	if m.Seq == 0 {
+		*id = is.TopicID
+		return nil
+	}
+	switch {
+	case *id != "" && is.TopicID != "" && *id != is.TopicID:
+		return fmt.Errorf("%s/%d: the state stands at %d of topic %s, and now it is %s: %w", p.Topic, p.Partition, at, *id, is.TopicID, ErrTopicRecreated)
+	case at < is.Start:
+		return fmt.Errorf("%s/%d: the state stands at %d and the log begins at %d, %d offsets later: %w", p.Topic, p.Partition, at, is.Start, is.Start-at, ErrDeleted)
+	case at > is.End:
+		return fmt.Errorf("%s/%d: the state stands at %d and the log ends at %d: %w", p.Topic, p.Partition, at, is.End, ErrBeyondEnd)
+	}
+	*id = is.TopicID
+	return nil
+}
