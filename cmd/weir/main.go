@@ -46,7 +46,7 @@ type command struct {
 // commands lists them in the order of help.
 func commands() []command {
 	return []command{
-		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, sendCommand, tailCommand, statusCommand, auditCommand, configCommand, explainCommand, versionCommand,
+		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, sendCommand, tailCommand, statusCommand, auditCommand, ledgerCommand, configCommand, explainCommand, versionCommand,
 	}
 }
 

@@ -148,9 +148,7 @@ func (rs *roles) stop(grace time.Duration, why error) error {
 		}
 		for _, s := range stopSteps {
 			if r := rs.of(s); r != nil && s.wave == wave {
-				if err := rs.await(r, s, waveBegan, share(grace, s.pct)); err != why {
-					errs = append(errs, err)
-				}
+				errs = append(errs, rs.await(r, s, waveBegan, share(grace, s.pct), why))
 			}
 		}
 	}
@@ -167,7 +165,7 @@ func (rs *roles) of(s stopStep) *role {
 }
 
 // await waits for one role's end and says in the log what came of it.
-func (rs *roles) await(r *role, s stopStep, began time.Time, within time.Duration) error {
+func (rs *roles) await(r *role, s stopStep, began time.Time, within time.Duration, why error) error {
 	late := time.NewTimer(within - time.Since(began))
 	defer late.Stop()
 	select {
@@ -178,6 +176,9 @@ func (rs *roles) await(r *role, s stopStep, began time.Time, within time.Duratio
 	}
 	took := max(r.at.Sub(began), 0).Round(time.Millisecond)
 	switch {
+	case r.err != nil && r.err == why:
+		rs.logger.Warn("shutdown: " + s.text + ": it had failed, which is why all end")
+		return nil
 	case r.err == nil, errors.Is(r.err, context.Canceled):
 		rs.logger.Info("shutdown: "+s.text, "took", took)
 		return nil

@@ -6,6 +6,7 @@ import "testing"
 func suite(t *testing.T, brokers []string, sc scale) {
 	t.Run("lives", func(t *testing.T) { livesOfMessages(t, brokers) })
 	t.Run("bad input", func(t *testing.T) { badInput(t, brokers) })
+	t.Run("bad state", func(t *testing.T) { badState(t, brokers) })
 	t.Run("shutdown", func(t *testing.T) { shutdown(t, brokers, sc) })
 	t.Run("latency", func(t *testing.T) { latency(t, brokers, sc) })
 	t.Run("exact", func(t *testing.T) { exact(t, brokers, sc) })

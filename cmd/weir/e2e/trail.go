@@ -80,14 +80,13 @@ func (t *Trail) Until(ctx context.Context, done func(*Oracle) bool) error {
 	}
 }
 
-// Revisions reads weir.config: every policy by its revision. It trusts that
-// nobody else publishes meanwhile.
+// Revisions reads weir.config: every policy by its revision.
 func Revisions(ctx context.Context, brokers []string, names topics.Names) (map[int64]*schemas.Policy, error) {
 	out := map[int64]*schemas.Policy{0: {}}
 	err := readCommitted(ctx, brokers, names.Config(), func(r *kgo.Record) error {
 		var rev schemas.Revision
-		if err := json.Unmarshal(r.Value, &rev); err != nil {
-			return err
+		if json.Unmarshal(r.Value, &rev) != nil || rev.Revision != int64(len(out)) || rev.Parent != rev.Revision-1 {
+			return nil // it does not count
 		}
 		out[rev.Revision] = &rev.Policy
 		return nil

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/topics"
+)
+
+var ledgerCommand = command{
+	name:    "ledger",
+	args:    "check|repair [--skip-deleted] [--forget] [flags]",
+	summary: "Look whether admission's state is whole, and repair what can be. Stop admission first.",
+	details: "check changes nothing and says what repair would do. Exit 0: all is whole, 1: it is not.\n" +
+		"repair does what gives nothing up; the two flags agree to what does.",
+	example: "weir ledger check",
+	run: func(ctx context.Context, c *call) error {
+		verb := c.verb("check", "repair")
+		fs := flag.NewFlagSet("ledger", flag.ContinueOnError)
+		agreed := map[admission.Consent]*bool{
+			admission.ConsentSkip:   fs.Bool("skip-deleted", false, "go on without requests that were deleted before they were decided"),
+			admission.ConsentForget: fs.Bool("forget", false, "forget the state under a key of which no good record is left"),
+		}
+		load := clientFlags(fs, c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		if verb == "" {
+			return usagef("say check or repair")
+		}
+		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			left, err := c.ledger(ctx, k, s, verb == "repair", func(a admission.Consent) bool { return a == admission.ConsentNone || *agreed[a] })
+			switch {
+			case err != nil:
+				return err
+			case left > 0:
+				return &exitStatus{exitError, nil}
+			}
+			return nil
+		})
+	},
+}
+
+// errRunning: a running admission would write over a repair, or be misled by it.
+var errRunning = errors.New("admission is running: stop every weir run with the role admission first")
+
+// ledger prints every problem and repairs what it may; left is how many stay.
+func (c *call) ledger(ctx context.Context, k *cluster, s *Settings, repair bool, agreed func(admission.Consent) bool) (left int, err error) {
+	cfg, err := k.topicConfig(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	names := cfg.Names()
+	if err := topics.Check(ctx, k.adm, topics.Catalogue(cfg, nil)); err != nil {
+		return 0, err
+	}
+	group := admission.Group(names)
+	described, err := k.adm.DescribeGroups(ctx, group)
+	if err != nil {
+		return 0, fmt.Errorf("describe the group %s: %w", group, err)
+	}
+	if n := len(described[group].Members); n > 0 {
+		return 0, fmt.Errorf("group %s has %d members: %w", group, n, errRunning)
+	}
+	offsets, err := k.adm.FetchOffsets(ctx, group)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return 0, fmt.Errorf("fetch the group's offsets: %w", err)
+	}
+	at := make(map[stream.Partition]int64)
+	offsets.Each(func(o kadm.OffsetResponse) {
+		if o.At >= 0 {
+			at[stream.Partition{Topic: o.Topic, Partition: o.Partition}] = o.At
+		}
+	})
+	problems, err := admission.Inspect(ctx, stream.ReadConfig{Brokers: s.Brokers, ClientID: "weir-ledger"}, names, cfg.Partitions, at)
+	if err != nil {
+		return 0, err
+	}
+	for i := range problems {
+		p := &problems[i]
+		fmt.Fprintf(c.stdout, "partition %d: %v\n  %s\n", p.Partition, p.Err, p.Gives)
+		switch {
+		case !p.Repairable():
+			left++
+		case !repair || !agreed(p.Consent):
+			left++
+			if p.Consent != admission.ConsentNone {
+				fmt.Fprintf(c.stdout, "  To agree: weir ledger repair --%s\n", p.Consent)
+			} else {
+				fmt.Fprintln(c.stdout, "  To repair: weir ledger repair")
+			}
+		default:
+			if err := k.put(ctx, group, p); err != nil {
+				return left, err
+			}
+			fmt.Fprintln(c.stdout, "  Repaired.")
+		}
+	}
+	switch {
+	case len(problems) == 0:
+		fmt.Fprintln(c.stdout, "The state is whole: ledger, input and group agree in every partition.")
+	case left == 0:
+		fmt.Fprintln(c.stdout, "All is repaired. Start admission, and let weir audit judge.")
+	}
+	return left, nil
+}
+
+// put carries a repair out. The ledger goes first: a group that stands
+// elsewhere is found again, and set, when the command is repeated.
+func (k *cluster) put(ctx context.Context, group string, p *admission.Problem) error {
+	for _, r := range p.Write {
+		r := *r
+		if err := k.cl.ProduceSync(ctx, &r).FirstErr(); err != nil {
+			return fmt.Errorf("write to %s/%d: %w", r.Topic, r.Partition, err)
+		}
+	}
+	stand := make(kadm.Offsets)
+	for tp, at := range p.Stand {
+		stand.AddOffset(tp.Topic, tp.Partition, at, -1)
+	}
+	if len(stand) == 0 {
+		return nil
+	}
+	set, err := k.adm.CommitOffsets(ctx, group, stand)
+	if err == nil {
+		err = set.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("set the group %s: %w", group, err)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Consent is what an operator must agree to before a repair that gives
+// something up.
+type Consent string
+
+// Consents.
+const (
+	ConsentNone   Consent = ""             // nothing is given up
+	ConsentSkip   Consent = "skip-deleted" // requests that are gone are never decided
+	ConsentForget Consent = "forget"       // state under one key is gone
+)
+
+// Problem is one thing for which admission would refuse a partition, and what
+// puts it right.
+type Problem struct {
+	Partition int32
+	Err       error                      // one of the package's errors, with where
+	Write     []*kgo.Record              // to the ledger; with no Stand either, nothing here can repair it
+	Stand     map[stream.Partition]int64 // offsets of the group to set
+	Gives     string                     // what the repair gives up or restores, in words
+	Consent   Consent
+}
+
+// Repairable reports whether the problem says how to put it right.
+func (p *Problem) Repairable() bool { return len(p.Write) > 0 || len(p.Stand) > 0 }
+
+// Inspect looks at the state as a restore would, changes nothing, and returns
+// what is wrong. No admission may run meanwhile. group is where its consumer
+// group stands; a partition that it lacks has no offset.
+func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, partitions int32, group map[stream.Partition]int64) ([]Problem, error) {
+	in := &inspection{
+		stage: &stage{cfg: Config{Read: read}, env: environment{names: names, partitions: partitions}},
+		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,
+	}
+	var ranges []stream.Range
+	for n := range partitions {
+		p, err := newPartition(n, in.stage.env)
+		if err != nil {
+			return nil, err
+		}
+		in.parts[n] = p
+		ranges = append(ranges, stream.Range{Partition: stream.Partition{Topic: names.Ledger(), Partition: n}})
+	}
+	if err := stream.Read(ctx, read, ranges, func(r *kgo.Record) error {
+		in.parts[r.Partition].loadLedger(r)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the ledger: %w", err)
+	}
+	for _, p := range in.parts {
+		defer p.close()
+		maps.Copy(in.damaged, p.damaged)
+	}
+	if len(in.damaged) > 0 {
+		if err := in.findGood(ctx, ranges); err != nil {
+			return nil, err
+		}
+	}
+	var out []Problem
+	for k, d := range in.damaged {
+		out = append(out, in.damage(k, d))
+	}
+	for n := range partitions {
+		found, err := in.positions(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+type inspection struct {
+	stage   *stage
+	parts   map[int32]*partition
+	damaged damages
+	good    map[damageKey][]byte // the last good value of a damaged key, nil for a tombstone
+	group   map[stream.Partition]int64
+}
+
+// findGood reads the ledger once more, for the last good record of each damaged
+// key. If there is one, it is what the damaged record replaced: compaction keeps
+// the last record of a key in what it has cleaned, and everything in the rest,
+// so what stood between the two could only be gone if the first were too.
+func (in *inspection) findGood(ctx context.Context, ranges []stream.Range) error {
+	scratch, err := newPartition(0, in.stage.env)
+	if err != nil {
+		return err
+	}
+	if err := stream.Read(ctx, in.stage.cfg.Read, ranges, func(r *kgo.Record) error {
+		k := damageKey{r.Partition, string(r.Key)}
+		if d, ok := in.damaged[k]; ok && r.Offset < d.offset && scratch.load(r.Key, r.Value) == nil {
+			in.good[k] = r.Value
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the ledger again: %w", err)
+	}
+	return nil
+}
+
+// damage says how to put a damaged record right.
+func (in *inspection) damage(k damageKey, d damage) Problem {
+	one := damages{k: d}
+	p := Problem{Partition: k.partition, Err: one.err()}
+	rec := &kgo.Record{Topic: d.topic, Partition: k.partition, Key: []byte(k.key)}
+	switch value, ok := in.good[k]; {
+	case ok:
+		rec.Value = value
+		p.Write, p.Gives = []*kgo.Record{rec}, "what stood before is still in the log and is written again: nothing is lost"
+	case k.key == metaKey || len(k.key) == 17 && k.key[0] != suppressionKind && k.key[0] != waitingKind:
+		p.Gives = "cannot be repaired here: put the topic back from a copy, or run the version of Weir that wrote it"
+	default:
+		p.Write, p.Consent = []*kgo.Record{rec}, ConsentForget
+		p.Gives = "nothing is left of what stood before: what one recipient has in one limit, one opt-out or one waiting message is forgotten"
+	}
+	return p
+}
+
+// positions compares where a partition's state stands with the input and with
+// the group.
+func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error) {
+	s, p := in.stage, in.parts[n]
+	if value, ok := in.good[damageKey{n, metaKey}]; ok {
+		if err := p.load([]byte(metaKey), value); err != nil {
+			return nil, err
+		}
+	}
+	if _, bad := in.damaged[damageKey{n, metaKey}]; bad && p.base.meta.Seq == 0 {
+		return nil, nil // nothing is known
+	}
+	m := p.base.meta
+	if m.Seq > 0 && m.Partitions != s.env.partitions {
+		return []Problem{{Partition: n, Err: fmt.Errorf("%s/%d was written with %d partitions, now there are %d: %w", s.env.names.Ledger(), n, m.Partitions, s.env.partitions, ErrPartitionsChanged), Gives: "cannot be repaired here"}}, nil
+	}
+	whole := s.whole(ctx, map[int32]*partition{n: {num: n, base: standing{meta: m}}})
+	switch {
+	case errors.Is(whole, ErrLedgerLost):
+		return []Problem{{Partition: n, Err: whole, Gives: "cannot be repaired here: put the topic back from a copy"}}, nil
+	case whole == nil || errors.Is(whole, ErrDeleted) || errors.Is(whole, ErrBeyondEnd) || errors.Is(whole, ErrTopicRecreated):
+	default:
+		return nil, whole
+	}
+	committed := make(map[stream.Partition]stream.Position)
+	for _, tp := range []stream.Partition{s.requests(n), s.readmit(n)} {
+		committed[tp] = stream.Position{Offset: -1}
+		if at, ok := in.group[tp]; ok {
+			committed[tp] = stream.Position{Offset: at}
+		}
+	}
+	agrees := s.agrees(p, committed)
+	if errors.Is(agrees, ErrLedgerLost) {
+		return []Problem{{Partition: n, Err: agrees, Gives: "cannot be repaired here: put the topic back from a copy"}}, nil
+	}
+	if whole == nil && agrees == nil {
+		return nil, nil
+	}
+	// An older copy of the ledger must not be taken for the truth: what was
+	// decided since would be decided again.
+	last, err := in.lastDecided(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if last > m.Seq {
+		return []Problem{{Partition: n, Err: fmt.Errorf("%s/%d stands at decision %d, and decision %d was made: %w", s.env.names.Ledger(), n, m.Seq, last, ErrLedgerLost), Gives: "cannot be repaired here: the ledger is an older copy; put back a newer one"}}, nil
+	}
+	if whole == nil {
+		return []Problem{{Partition: n, Err: agrees, Stand: in.stand(n, &m), Gives: "the group is set to where the state stands: nothing is lost"}}, nil
+	}
+	extents, err := stream.Extents(ctx, s.cfg.Read, []stream.Partition{s.requests(n), s.readmit(n)})
+	if err != nil {
+		return nil, err
+	}
+	gives := "the limits stay as they stand"
+	for _, at := range []struct {
+		tp   stream.Partition
+		id   *string
+		next *int64
+	}{{s.requests(n), &m.RequestsID, &m.Requests}, {s.readmit(n), &m.ReadmitID, &m.Readmit}} {
+		is := extents[at.tp]
+		was := *at.next
+		switch err := m.reads(at.tp, at.id, was, is); {
+		case err == nil:
+			continue
+		case errors.Is(err, ErrBeyondEnd):
+			*at.next = is.End
+		default:
+			*at.next = is.Start
+		}
+		*at.id = is.TopicID
+		gives += fmt.Sprintf("; %s/%d goes on at %d instead of %d, and what stood between was never decided", at.tp.Topic, n, *at.next, was)
+	}
+	value, err := m.encode()
+	if err != nil {
+		return nil, err
+	}
+	return []Problem{{
+		Partition: n, Err: whole, Gives: gives, Consent: ConsentSkip, Stand: in.stand(n, &m),
+		Write: []*kgo.Record{{Topic: s.env.names.Ledger(), Partition: n, Key: []byte(metaKey), Value: value}},
+	}}, nil
+}
+
+func (in *inspection) stand(n int32, m *meta) map[stream.Partition]int64 {
+	return map[stream.Partition]int64{in.stage.requests(n): m.Requests, in.stage.readmit(n): m.Readmit}
+}
+
+// tailOffsets is how far back of the end of weir.status the last decision of a
+// partition is looked for; receipts stand there too.
+const tailOffsets = 100_000
+
+// lastDecided returns the number of the last decision in weir.status.
+func (in *inspection) lastDecided(ctx context.Context, n int32) (int64, error) {
+	tp := stream.Partition{Topic: in.stage.env.names.Status(), Partition: n}
+	extents, err := stream.Extents(ctx, in.stage.cfg.Read, []stream.Partition{tp})
+	if err != nil {
+		return 0, err
+	}
+	var last int64
+	err = stream.Read(ctx, in.stage.cfg.Read, []stream.Range{{Partition: tp, From: extents[tp].End - tailOffsets}}, func(r *kgo.Record) error {
+		if e, err := schemas.DecodeEvent(r.Value); err == nil && e.Decision != nil {
+			last = max(last, e.Decision.Seq)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("look for the last decision: %w", err)
+	}
+	return last, nil
+}
