@@ -358,7 +358,7 @@ func TestOldStateIsNotTrusted(t *testing.T) {
 			t.Errorf("%s: too old is %v", c.name, got)
 		}
 	}
-	s := &stage{parts: map[int32]*partition{}}
+	s := &stage{env: environment{partitions: 3}, parts: map[int32]*partition{}}
 	for n := range int32(2) {
 		p, err := newPartition(n, environment{partitions: 2})
 		if err != nil {
