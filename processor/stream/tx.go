@@ -90,7 +90,11 @@ func (tx *Tx) Appended(ctx context.Context, topic string) (map[int32]schemas.Mil
 func (tx *Tx) fail(err error) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	tx.err = errors.Join(tx.err, err)
+	// One of a thousand records that all fail is enough; that this process is
+	// fenced says more than what failed before.
+	if tx.err == nil || fenced(err) && !fenced(tx.err) {
+		tx.err = err
+	}
 }
 
 func (tx *Tx) failed() error {
