@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -88,7 +87,7 @@ func (l *load) pause(p *Process) {
 // produceTrace writes n requests at a pace: half of them evenly, half in bursts
 // just before and just after the moments, five seconds apart, at which windows of
 // the policy that align with a clock would begin.
-func produceTrace(ctx context.Context, p *Producer, trace *Trace, n, perSecond int, produced *atomic.Int64) {
+func produceTrace(ctx context.Context, p *Producer, trace *Trace, n, perSecond int) {
 	const every = 5 * time.Second
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -110,7 +109,6 @@ func produceTrace(ctx context.Context, p *Producer, trace *Trace, n, perSecond i
 		for ; sent < due; sent++ {
 			q, key := trace.Next()
 			p.Send(ctx, &q, key)
-			produced.Add(1)
 		}
 	}
 }

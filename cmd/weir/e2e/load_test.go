@@ -46,7 +46,7 @@ type load struct {
 	began  time.Time
 	done   int // what was done to it: kills, pauses, restarts, steps
 
-	produced  atomic.Int64
+	producers []*Producer
 	producing sync.WaitGroup
 	mu        sync.Mutex
 	requests  []Offset
@@ -70,9 +70,10 @@ func (l *load) start(seed uint64) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
+		l.producers = append(l.producers, producer)
 		n := l.sc.requests / len(kinds)
 		l.producing.Go(func() {
-			produceTrace(l.t.Context(), producer, NewTrace(seed+uint64(i), l.sc.recipients), n, l.sc.perSecond/len(kinds), &l.produced)
+			produceTrace(l.t.Context(), producer, NewTrace(seed+uint64(i), l.sc.recipients), n, l.sc.perSecond/len(kinds))
 			acked, err := producer.Close(l.t.Context())
 			if err != nil || len(acked) != n {
 				l.t.Errorf("producer %d: %d of %d requests acknowledged: %v", i, len(acked), n, err)
@@ -90,13 +91,28 @@ func (l *load) start(seed uint64) {
 // note logs what is done to the site, and when.
 func (l *load) note(format string, args ...any) {
 	l.t.Helper()
-	l.t.Logf("%5.1fs, %d requests: %s", time.Since(l.began).Seconds(), l.produced.Load(), fmt.Sprintf(format, args...))
+	l.t.Logf("%5.1fs, %d requests: %s", time.Since(l.began).Seconds(), l.acked(), fmt.Sprintf(format, args...))
 }
 
-// until waits until this share of the requests is sent.
+func (l *load) acked() (n int) {
+	for _, p := range l.producers {
+		n += p.Acked()
+	}
+	return n
+}
+
+// until waits until this share of the requests is acknowledged.
 func (l *load) until(share float64) {
 	l.t.Helper()
-	awaitCount(l.t, &l.produced, int64(share*float64(l.sc.requests/3*3)))
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for least := share * float64(l.sc.requests/3*3); float64(l.acked()) < least; {
+		select {
+		case <-tick.C:
+		case <-l.t.Context().Done():
+			l.t.Fatal(context.Cause(l.t.Context()))
+		}
+	}
 }
 
 func awaitCount(t *testing.T, n *atomic.Int64, least int64) {

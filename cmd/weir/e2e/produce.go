@@ -106,6 +106,13 @@ func (p *Producer) Close(ctx context.Context) ([]Offset, error) {
 	return p.acked, err
 }
 
+// Acked returns how many records a broker has acknowledged so far.
+func (p *Producer) Acked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.acked)
+}
+
 // Keyed returns where the requests with each idempotency key stand, after Close.
 func (p *Producer) Keyed() map[string][]Offset {
 	p.mu.Lock()
