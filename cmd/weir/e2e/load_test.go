@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/schemas"
@@ -186,6 +188,7 @@ func (l *load) finish(workers ...*Process) figures {
 		}
 	}
 	l.stop(workers...)
+	l.marked()
 
 	oracle, report := l.judge(l.requests, map[string]map[string]int{"callee": l.callee.record()})
 	t.Logf("EXACT %s", report)
@@ -217,6 +220,43 @@ func (l *load) finish(workers ...*Process) figures {
 	}
 	oneOfEachKey(t, oracle, l.keyed)
 	return f
+}
+
+// marked waits until every transaction's end stands in every partition: Kafka says
+// that one is committed before it writes the markers. One that never comes is a
+// record that nobody will see.
+func (l *load) marked() {
+	l.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.brokers...))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	var names []string
+	all, err := adm.ListTopics(l.t.Context())
+	for _, name := range all.Names() {
+		if strings.HasPrefix(name, l.names.Prefix) {
+			names = append(names, name)
+		}
+	}
+	var open []string
+	if !poll(l.t, 30*time.Second, func() bool {
+		open = nil
+		var ends, stable kadm.ListedOffsets
+		if ends, err = adm.ListEndOffsets(l.t.Context(), names...); err == nil {
+			stable, err = adm.ListCommittedOffsets(l.t.Context(), names...)
+		}
+		ends.Each(func(end kadm.ListedOffset) {
+			if at, _ := stable.Lookup(end.Topic, end.Partition); at.Offset != end.Offset {
+				open = append(open, fmt.Sprintf("%s/%d at %d of %d", end.Topic, end.Partition, at.Offset, end.Offset))
+			}
+		})
+		return err == nil && len(open) == 0 && len(names) > 0
+	}) {
+		l.t.Errorf("transactions without an end: %v: %v", open, err)
+		l.diagnose()
+	}
 }
 
 // audit runs weir audit and returns what it prints, without its progress.
