@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/binary"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -62,6 +63,12 @@ func (c *cell) add(i item, n int64) {
 	c.check ^= i.hash() * 0x9e3779b97f4a7c15
 }
 
+// tailBorder is more than the two sides' times of one item differ: a record is
+// appended after its decision, and both within a transaction's length. The tail
+// takes the first side from so much earlier on, so that what it has of the further
+// side finds its other half there and not in a cell, where there may be others.
+const tailBorder = time.Minute
+
 // join compares what two topics hold, in memory that does not grow with them.
 // Near the end of the logs, where one side may lawfully have more than was read
 // of the other, items are kept whole.
@@ -89,7 +96,11 @@ func (j *join) put(i item, n int64, when schemas.Millis) {
 		}
 		return
 	}
-	if when >= j.tailFrom {
+	tail := j.tailFrom
+	if n > 0 {
+		tail = tail.Add(-tailBorder)
+	}
+	if when >= tail {
 		if j.tail[i] += int(n); j.tail[i] == 0 {
 			delete(j.tail, i)
 		}

@@ -76,3 +76,21 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("after a sweep: %d", n)
 	}
 }
+
+// The two sides' times of one item may lie on either side of the tail's begin; of
+// many that do, several come into one cell.
+func TestJoinAtTheTailsBegin(t *testing.T) {
+	const tail = schemas.Millis(1_000_000)
+	for _, late := range []schemas.Millis{0, 1, 10_000, -2000} { // the further side's, after the first's
+		j := newJoin(0, tail)
+		for i := range 20_000 {
+			it := item{id: [2]uint64{1, uint64(i)}, t: 1}
+			at := tail + schemas.Millis(i%20_000) - 10_000
+			j.put(it, 1, at)
+			j.put(it, -1, at+late)
+		}
+		if only, extra, tangled := j.difference(); len(only)+len(extra)+tangled > 0 {
+			t.Errorf("the further side %d ms later: %d only, %d extra, %d tangled", late, len(only), len(extra), tangled)
+		}
+	}
+}
