@@ -48,7 +48,8 @@ type plan struct {
 	cost    int64
 	key     [2]uint64
 	scope   string
-	skip    bool // it only observes, and is full
+	at      uint32 // where key's slot was when it was last looked for
+	skip    bool   // it only observes, and is full
 }
 
 // Decide answers all limits that apply to s at once, all or nothing. old are
@@ -199,10 +200,10 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 		if !l.applies(s) {
 			continue
 		}
-		t.plans = append(t.plans, plan{l: l, windows: l.windowsFor(s.Recipient), cost: l.cost(s), scope: s.Recipient})
+		t.plans = append(t.plans, plan{l: l, windows: l.windowsFor(s.Recipient), cost: l.cost(s), scope: s.Recipient, at: nowhere})
 		p := &t.plans[len(t.plans)-1]
-		if key, ok := t.ahead.plain(l, s); ok {
-			p.key = key
+		if key, at, ok := t.ahead.plain(l, s); ok {
+			p.key, p.at = key, at
 			continue
 		}
 		t.named = l.text(t.named[:0], s)
@@ -230,17 +231,22 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 		}
 	}
 	q.sum()
-	for i := range q.keys { // first where the slots are, then the slots
-		if sh := t.shardOf(q.keys[i]); sh.n > 0 {
-			prefetch(unsafe.Pointer(&sh.pages[sh.home(q.keys[i])/pageSlots]))
+	// Three rounds, each of looks that do not wait for each other: the page's
+	// number, where the slot should be, and where it is.
+	for _, key := range q.keys {
+		if sh := t.shardOf(key); sh.n > 0 {
+			prefetch(unsafe.Pointer(&sh.pages[sh.home(key)/pageSlots]))
 		}
 	}
-	for i := range q.keys {
-		if sh := t.shardOf(q.keys[i]); sh.n > 0 {
-			at := sh.home(q.keys[i])
+	for _, key := range q.keys {
+		if sh := t.shardOf(key); sh.n > 0 {
+			at := sh.home(key)
 			prefetch(unsafe.Pointer(t.at(sh, at)))
 			prefetch(unsafe.Pointer(t.at(sh, min(at+1, sh.size()-1))))
 		}
+	}
+	for i, key := range q.keys {
+		_, q.asks[i].at = t.locate(key)
 	}
 }
 
@@ -249,7 +255,8 @@ const never = schemas.Millis(math.MaxInt64)
 
 // evaluate adds what p's windows say to res.
 func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
-	s := t.find(p.key)
+	s, at := t.again(p.key, p.at)
+	p.at = at
 	for i := range p.windows {
 		w := &p.windows[i]
 		var count, short int64 // short is of a bucket: the parts that are missing
@@ -316,7 +323,7 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 // place writes a place of p at the given time.
 func (t *Table) place(p *plan, at, now schemas.Millis) {
 	l, cost := p.l, uint32(p.cost)
-	s, where := t.locate(p.key)
+	s, where := t.again(p.key, p.at)
 	if s == nil {
 		s = t.touchNew(p.key)
 	} else {

@@ -25,8 +25,9 @@ type keyQueue struct {
 
 type ask struct {
 	l     *rule
-	size  int  // of the text
-	plain bool // the text ends with the recipient as it is
+	size  int    // of the text
+	plain bool   // the text ends with the recipient as it is
+	at    uint32 // where its slot was when it was touched
 }
 
 const (
@@ -51,7 +52,7 @@ func (q *keyQueue) add(l *rule, s *Subject) {
 	}
 	block[len(b)] = 0x80
 	binary.BigEndian.PutUint64(block[56:], uint64(len(b))*8)
-	q.asks = append(q.asks, ask{l: l, size: len(b), plain: l.alone && string(b[len(l.prefix):]) == s.Recipient})
+	q.asks = append(q.asks, ask{l: l, size: len(b), at: nowhere, plain: l.alone && string(b[len(l.prefix):]) == s.Recipient})
 }
 
 // sum makes the keys of all that was added.
@@ -67,16 +68,16 @@ func (q *keyQueue) sum() {
 	q.keys = q.keys[:n]
 }
 
-// plain returns the key of a subject in a limit per recipient alone, if that is
-// next in the queue.
-func (q *keyQueue) plain(l *rule, s *Subject) ([2]uint64, bool) {
+// plain returns the key of a subject in a limit per recipient alone, and where
+// its slot was, if that is next in the queue.
+func (q *keyQueue) plain(l *rule, s *Subject) (key [2]uint64, at uint32, ok bool) {
 	for i := q.next; i < min(q.next+lookahead, len(q.keys)); i++ {
 		if a := &q.asks[i]; a.plain && a.l == l && string(q.blocks[i][len(l.prefix):a.size]) == s.Recipient {
 			q.next = i + 1
-			return q.keys[i], true
+			return q.keys[i], a.at, true
 		}
 	}
-	return [2]uint64{}, false
+	return key, nowhere, false
 }
 
 // of returns the key of a text.

@@ -66,7 +66,7 @@ func (t *Table) Dirty(fn func(key [16]byte, value []byte)) {
 	var chunk []byte
 	for i := range t.undo {
 		key := t.undo[i].slot.key
-		s := t.again(key, t.undo[i].at)
+		s, _ := t.again(key, t.undo[i].at)
 		if s.empty() {
 			fn(keyBytes(key), nil)
 			continue

@@ -118,21 +118,26 @@ func (t *Table) find(key [2]uint64) *slot {
 func (t *Table) locate(key [2]uint64) (*slot, uint32) {
 	sh := t.shardOf(key)
 	if sh.n == 0 {
-		return nil, 0
+		return nil, nowhere
 	}
 	s, at := t.probe(sh, key)
 	if !s.used() {
-		return nil, 0
+		return nil, nowhere
 	}
 	return s, at
 }
 
-// again is find of a slot that was at a place, and as a rule still is.
-func (t *Table) again(key [2]uint64, at uint32) *slot {
-	if s := t.memory.slot(at); s.key == key && s.used() {
-		return s
+// nowhere is the place of a slot that is not there, or was not looked for.
+const nowhere = ^uint32(0)
+
+// again is locate for a slot that was at a place, and as a rule still is.
+func (t *Table) again(key [2]uint64, at uint32) (*slot, uint32) {
+	if at != nowhere {
+		if s := t.memory.slot(at); s.key == key && s.used() {
+			return s, at
+		}
 	}
-	return t.find(key)
+	return t.locate(key)
 }
 
 // probe returns the slot of key, or the empty one where it belongs. There is
@@ -225,7 +230,7 @@ func (t *Table) Commit() {
 	defer runtime.KeepAlive(t)
 	for i := range t.undo {
 		key := t.undo[i].slot.key
-		s := t.again(key, t.undo[i].at)
+		s, _ := t.again(key, t.undo[i].at)
 		s.flags &^= flagDirty
 		if s.empty() {
 			t.remove(key)
