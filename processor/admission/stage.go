@@ -230,7 +230,8 @@ func (s *stage) finish(tx *stream.Tx, p *partition) error {
 	return nil
 }
 
-// sweepSlots bounds what a commit spends on places that no window can see.
+// sweepSlots is how many slots a commit looks at, beside those for what it
+// changed, for places that no window can see any more.
 const sweepSlots = 64
 
 // Ended makes the overlay permanent, or drops it.

@@ -477,6 +477,26 @@ func TestRecordTakesPlacesThatAreNotFree(t *testing.T) {
 	}
 }
 
+// TestSweepKeepsPace has nobody but new recipients, far more a second than a
+// sweep looks at by itself.
+func TestSweepKeepsPace(t *testing.T) {
+	r, table := rulesOf(t, perRecipient(t, "a", "3/60s")), NewTable()
+	defer table.Close()
+	now := at(t, "2026-11-21T12:00:00Z")
+	const each, standing = 1000, 60 * 1000
+	for i := range 400 {
+		for j := range each {
+			table.Decide(r, &Subject{Recipient: fmt.Sprint(i*each + j)}, nil, now)
+		}
+		table.Sweep(r, now, 64)
+		table.Commit()
+		now += second
+		if n := table.Len(); n > standing*3/2 {
+			t.Fatalf("after %d s %d slots for %d recipients in the window", i, n, standing)
+		}
+	}
+}
+
 func TestSweep(t *testing.T) {
 	r, table := rulesOf(t, perRecipient(t, "a", "3/60s"), perRecipient(t, "b", "300/calendar-day")), NewTable() // of b only a count is kept
 	begin := at(t, "2026-11-21T12:00:00Z")

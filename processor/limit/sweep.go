@@ -6,20 +6,25 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// Sweep looks at up to limit slots, going on where the last call ended, and
-// empties those in which no window of r can see anything any more, now or
-// later: of them Dirty reports a nil value. It returns how many it emptied.
-// Slots of limits that r lacks are among them, since such a limit begins anew
-// if it comes back. Calls that add or remove slots may make it miss one until
-// its next round.
-func (t *Table) Sweep(r *Rules, now schemas.Millis, limit int) (dropped int) {
+// sweepEach is how many slots are looked at for each that the transaction
+// changed. Where every recipient is a new one, of n standing places a table then
+// holds n and an eighth, however fast they come.
+const sweepEach = 8
+
+// Sweep looks at slots, at least at so many and at more the more the open
+// transaction changed, going on where the last call ended, and empties those in
+// which no window of r can see anything any more, now or later: of them Dirty
+// reports a nil value. It returns how many it emptied. Slots of limits that r
+// lacks are among them, since such a limit begins anew if it comes back. Calls
+// that add or remove slots may make it miss one until its next round.
+func (t *Table) Sweep(r *Rules, now schemas.Millis, atLeast int) (dropped int) {
 	defer runtime.KeepAlive(t)
 	now = t.advance(now)
 	t.use(r)
 	if t.live == 0 {
 		return 0
 	}
-	for range limit {
+	for range atLeast + sweepEach*len(t.undo) {
 		sh := &t.shards[t.sweepShard]
 		for t.sweepAt >= sh.size() || sh.n == 0 {
 			t.sweepShard, t.sweepAt = (t.sweepShard+1)%len(t.shards), 0
