@@ -79,8 +79,10 @@ lint: ## formatting, vet, staticcheck, exhaustive switches, tidy modules
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-bench: ## admission beside the bare exactly-once copy, on Apache Kafka
+bench: ## admission, restore and takeover on Apache Kafka, each beside something else
 	$(GO) run ./bench/admission
+	$(GO) run ./bench/restore
+	$(GO) run ./bench/restore -takeover
 
 clean: ## remove what was built (not .weir, which has data)
 	rm -rf bin

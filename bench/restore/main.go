@@ -32,6 +32,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -57,6 +58,11 @@ type load struct {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	if spec := getenv(asWorker); spec != "" {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+		defer stop()
+		return worker(ctx, strings.Split(getenv("KAFKA_BROKERS"), ","), spec, stderr)
+	}
 	var l load
 	fs := flag.NewFlagSet("restore", flag.ContinueOnError)
 	fs.IntVar(&l.recipients, "recipients", 2_000_000, "recipients in the ledger")
@@ -64,6 +70,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs.IntVar(&l.runs, "runs", 5, "runs of each")
 	out := fs.String("out", "", "also write the table to this file, as Markdown")
 	profile := fs.String("cpuprofile", "", "write a CPU profile of the restores to this file")
+	over := fs.Bool("takeover", false, "measure takeovers after kill -9 instead")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -83,7 +90,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return fmt.Errorf("make the ledger: %w", err)
 	}
 	command := strings.Join(append([]string{"go run ./bench/restore"}, args...), " ")
-	text, err := b.restores(ctx, w, what, command, *profile)
+	var text string
+	if *over {
+		text, err = b.takeovers(ctx, w, what, command)
+	} else {
+		text, err = b.restores(ctx, w, what, command, *profile)
+	}
 	if err != nil {
 		return err
 	}
@@ -96,13 +108,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 // restores measures the restore beside the bare consumer, in turns.
 func (b *bench) restores(ctx context.Context, w *world, what, command, profile string) (string, error) {
-	if profile != "" {
-		f, err := os.Create(profile)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-	}
 	var rows []row
 	for i := range b.runs {
 		var r row

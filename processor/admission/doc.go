@@ -19,7 +19,9 @@
 //	suppress.go  recipients that opted out
 //	waiting.go   messages in the delay topics, which a cancel ends at once
 //	meta.go      the meta record: what the ledger says of the partition as a whole
-//	restore.go   from the log back to state, with its checks
+//	replica.go   from the logs to state: where a state stands and what brings it on
+//	restore.go   an assignment: whose state, and its checks
+//	standby.go   the states of partitions that others own, followed
 //	stage.go     the transaction around it
 //	clock.go     the process's time, held against the broker's
 //	record.go    Kafka records in and out

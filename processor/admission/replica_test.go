@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -418,5 +420,26 @@ func TestStandbyHandsOver(t *testing.T) {
 	b.round(t.Context())
 	if b.parts[0] != nil || !b.spoilt[0] {
 		t.Fatal("goes on with a spoilt state")
+	}
+}
+
+// TestRestoreDoesNotWaitForEver: the revision that a partition stands at must be
+// in the policy's log; one that does not come is an error that names it.
+func TestRestoreDoesNotWaitForEver(t *testing.T) {
+	l := newLogs(t, 1)
+	if _, err := l.adm.CreateTopic(t.Context(), 1, 1, nil, l.env.names.Config()); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := policy.Watch(t.Context(), l.env.names.Config(), slog.New(slog.DiscardHandler), kgo.SeedBrokers(l.broker.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	p := l.empty()
+	l.own(p)
+	l.transact(p) // its marker names revision 1, which nobody has published
+	s := &stage{env: l.env, policy: watch, cfg: Config{RestoreDeadline: 100 * time.Millisecond}}
+	if err := s.ready(t.Context(), p); err == nil || !strings.Contains(err.Error(), "revision 1 is not in weir.config: waited 100ms") {
+		t.Fatalf("ended with %v", err)
 	}
 }

@@ -66,6 +66,7 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 		defer follow.close()
 	}
 	var last *stage
+	defer func() { last.drop() }()
 	if err := stream.Run(ctx, cfg.Stream, nil, func(f stream.Fetching) stream.Stage {
 		last.drop()
 		if follow != nil {

@@ -17,6 +17,11 @@
 //     read-committed reader. When the outcome is unknown the stage is thrown
 //     away, with its client, and a new one restores.
 //
+// A Reader brings a state back: it reads committed records up to the high
+// watermark, outside of any group, and says where to go on. Whoever keeps the
+// position with the state can go on later: a standby that follows what others
+// own, or a member whose partition comes back.
+//
 // It knows nothing of messages, limits or providers, and keeps no state of its
 // own between transactions.
 package stream

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/topics"
+)
+
+// asWorker is the environment variable that makes this program a worker
+// process: prefix, partitions, slot, and whether it has a standby.
+const asWorker = "WEIR_BENCH_RESTORE_WORKER"
+
+// worker runs admission until the process is told to end.
+func worker(ctx context.Context, brokers []string, spec string, stderr io.Writer) error {
+	f := strings.Split(spec, ",")
+	if len(f) != 4 {
+		return fmt.Errorf("%s=%q", asWorker, spec)
+	}
+	n, err := strconv.ParseInt(f[1], 10, 32)
+	if err != nil {
+		return err
+	}
+	w := &world{bench: &bench{brokers: brokers}, names: topics.Names{Prefix: f[0]}, n: int32(n)}
+	watch, stop, err := w.watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	cfg := w.worker(f[2])
+	cfg.Stream.SessionTimeout = session
+	cfg.Standby = f[3] == "standby"
+	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	return admission.Run(ctx, cfg, watch)
+}
+
+// session is the shortest that brokers take: how long the group waits for the
+// dead is no part of what is measured.
+const session = 6 * time.Second
+
+// process is a worker process and what it has said.
+type process struct {
+	cmd *exec.Cmd
+
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *world) process(ctx context.Context, slot string, standby bool) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	kind := "none"
+	if standby {
+		kind = "standby"
+	}
+	p := &process{cmd: exec.CommandContext(ctx, self)}
+	p.cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(w.brokers, ","), fmt.Sprintf("%s=%s,%d,%s,%s", asWorker, w.names.Prefix, w.n, slot, kind))
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.said = append(p.said, lines.Text())
+			p.mu.Unlock()
+		}
+	}()
+	return p, nil
+}
+
+func (p *process) end(sig syscall.Signal) {
+	_ = p.cmd.Process.Signal(sig) // it may have ended by itself
+	_ = p.cmd.Wait()              // by a signal
+}
+
+// assigned is what a worker said of an assignment.
+type assigned struct {
+	at                   time.Time // when it came
+	took                 time.Duration
+	owned, cold, records int
+}
+
+var assignment = regexp.MustCompile(`^time=(\S+) .*msg="partitions restored" owned=(\d+) cold=(\d+) records=(\d+) took=(\S+)`)
+
+// last returns the last assignment that the worker spoke of.
+func (p *process) last() (a assigned, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range slices.Backward(p.said) {
+		m := assignment.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		ended, err1 := time.Parse(time.RFC3339Nano, m[1])
+		took, err2 := time.ParseDuration(m[5])
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		a = assigned{at: ended.Add(-took), took: took}
+		a.owned, _ = strconv.Atoi(m[2]) // the pattern has digits only
+		a.cold, _ = strconv.Atoi(m[3])
+		a.records, _ = strconv.Atoi(m[4])
+		return a, true
+	}
+	return a, false
+}
+
+func (p *process) has(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.said, func(line string) bool { return strings.Contains(line, text) })
+}
+
+// owns waits until the worker owns so many partitions.
+func (p *process) owns(ctx context.Context, n int) (assigned, error) {
+	for {
+		if a, ok := p.last(); ok && a.owned == n {
+			return a, nil
+		}
+		if err := pause(ctx); err != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return assigned{}, fmt.Errorf("waiting for %d partitions: %w: %s", n, err, strings.Join(p.said, "\n"))
+		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(10 * time.Millisecond):
+		return nil
+	}
+}
+
+// takeover is what came after a kill, each since the kill.
+type takeover struct {
+	assigned, transaction, decided time.Duration
+	cold, records                  int
+	restore                        time.Duration
+}
+
+// took is the part that is the new owner's doing.
+func (t takeover) took() time.Duration { return t.decided - max(t.assigned, t.transaction) }
+
+// takeover kills one of two workers under load.
+func (w *world) takeover(ctx context.Context, run int, standby bool) (t takeover, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 90*time.Second, errors.New("a takeover did not end in 90 s"))
+	defer cancel()
+	load, err := w.load(ctx, run)
+	if err != nil {
+		return t, err
+	}
+	defer load()
+	half := int(w.n) / 2
+	victim, err := w.process(ctx, "victim", standby)
+	if err != nil {
+		return t, err
+	}
+	defer victim.end(syscall.SIGKILL)
+	if _, err := victim.owns(ctx, int(w.n)); err != nil {
+		return t, err
+	}
+	heir, err := w.process(ctx, "heir", standby)
+	if err != nil {
+		return t, err
+	}
+	defer heir.end(syscall.SIGTERM)
+	for _, p := range []*process{victim, heir} {
+		if _, err := p.owns(ctx, half); err != nil {
+			return t, err
+		}
+	}
+	for standby && !heir.has("standby has caught up") {
+		if err := pause(ctx); err != nil {
+			return t, err
+		}
+	}
+	of, err := w.ownedBy(ctx, "victim")
+	if err != nil {
+		return t, err
+	}
+	seen, err := w.observe(ctx, of)
+	if err != nil {
+		return t, err
+	}
+	defer seen.close()
+	killed := time.Now()
+	victim.end(syscall.SIGKILL)
+	a, err := heir.owns(ctx, int(w.n))
+	if err != nil {
+		return t, err
+	}
+	for {
+		seen.mu.Lock()
+		aborted := seen.aborted
+		i := slices.IndexFunc(seen.decided, func(at time.Time) bool { return at.After(a.at) })
+		if i >= 0 {
+			t = takeover{a.at.Sub(killed), 0, seen.decided[i].Sub(killed), a.cold, a.records, a.took}
+			if aborted.After(killed) {
+				t.transaction = aborted.Sub(killed)
+			}
+		}
+		seen.mu.Unlock()
+		if i >= 0 {
+			return t, nil
+		}
+		if err := pause(ctx); err != nil {
+			return t, err
+		}
+	}
+}
+
+// load produces some requests each 10 ms until it is ended.
+func (w *world) load(ctx context.Context, run int) (end func(), err error) {
+	cl, err := w.producer()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer cl.Close()
+		for next := 50_000_000 + run*1_000_000; pause(ctx) == nil; next += 20 {
+			_ = w.produce(ctx, cl, next, 20) // ends with its context; what is missing shows
+		}
+	}()
+	return func() { cancel(); <-done }, nil
+}
+
+// ownedBy asks the group which partitions a client has.
+func (w *world) ownedBy(ctx context.Context, client string) ([]int32, error) {
+	group := admission.Group(w.names)
+	groups, err := w.adm.DescribeGroups(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range groups[group].Members {
+		if c, ok := m.Assigned.AsConsumer(); ok && m.ClientID == client {
+			for _, t := range c.Topics {
+				if t.Topic == w.names.Requests() {
+					return t.Partitions, nil
+				}
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s is no member of %s", client, group)
+}
+
+// observer sees what becomes visible in some partitions.
+type observer struct {
+	close func()
+
+	mu      sync.Mutex
+	aborted time.Time   // the last abort marker in the ledger
+	decided []time.Time // committed records of status
+}
+
+func (w *world) observe(ctx context.Context, partitions []int32) (*observer, error) {
+	o := &observer{}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var clients []*kgo.Client
+	follow := func(topic string, level kgo.IsolationLevel, fn func(r *kgo.Record)) error {
+		at := make(map[int32]kgo.Offset)
+		for _, p := range partitions {
+			at[p] = kgo.NewOffset().AtEnd()
+		}
+		cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(level), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: at}))
+		if err != nil {
+			return err
+		}
+		clients = append(clients, cl)
+		// The first records mean that it follows, not only that it was asked to.
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				fetches := cl.PollFetches(ctx)
+				o.mu.Lock()
+				fetches.EachRecord(fn)
+				o.mu.Unlock()
+			}
+		})
+		return nil
+	}
+	o.close = func() {
+		cancel()
+		wg.Wait()
+		for _, cl := range clients {
+			cl.Close()
+		}
+	}
+	err := errors.Join(
+		follow(w.names.Ledger(), kgo.ReadUncommitted(), func(r *kgo.Record) {
+			if r.Attrs.IsControl() && len(r.Key) >= 4 && r.Key[3] == 0 { // abort: KIP-98
+				o.aborted = time.Now()
+			}
+		}),
+		follow(w.names.Status(), kgo.ReadCommitted(), func(r *kgo.Record) {
+			if !r.Attrs.IsControl() {
+				o.decided = append(o.decided, time.Now())
+			}
+		}))
+	for err == nil {
+		o.mu.Lock()
+		n := len(o.decided)
+		o.mu.Unlock()
+		if n > 0 {
+			break
+		}
+		err = pause(ctx)
+	}
+	if err != nil {
+		o.close()
+	}
+	return o, err
+}
+
+// takeovers measures with and without a standby, in turns.
+func (b *bench) takeovers(ctx context.Context, w *world, what, command string) (string, error) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "# Takeover after kill -9\n\n%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"), machine(), command)
+	fmt.Fprintf(&out, "%s. Two worker processes of %d partitions each, a ledger of %d recipients, 2,000 requests a second at most. One is killed\n", what, b.partitions/2, b.recipients)
+	fmt.Fprintf(&out, "with SIGKILL; the other gets its %d partitions, about %d recipients, once the session (%v) is over. Times are since the kill:\n", b.partitions/2, b.recipients/2, session)
+	out.WriteString("when the assignment came, when the broker had ended the dead worker's transaction (its timeout is 10 s; the restore waits for it), and\nwhen the first decision of the new owner in its partitions was committed and read. The takeover is from the later of the first two\nto the last.\n\n")
+	out.WriteString("| run | standby | assignment | end of old transaction | first decision | takeover | state | records read |\n|---|---|---|---|---|---|---|---|\n")
+	took := map[bool][]float64{}
+	for i := range b.runs {
+		for _, standby := range []bool{i%2 == 0, i%2 == 1} {
+			t, err := w.takeover(ctx, 2*i+len(took), standby)
+			if err != nil {
+				return "", fmt.Errorf("run %d: %w", i+1, err)
+			}
+			took[standby] = append(took[standby], t.took().Seconds())
+			line := fmt.Sprintf("| %d | %v | %.2f s | %.2f s | %.2f s | **%.2f s** | %d cold, %v | %d |\n", i+1, standby, t.assigned.Seconds(), t.transaction.Seconds(), t.decided.Seconds(), t.took().Seconds(), t.cold, t.restore.Round(time.Millisecond), t.records)
+			out.WriteString(line)
+			fmt.Fprint(b.log, line)
+		}
+	}
+	out.WriteString("\nThe state's time begins at the assignment, so it has the wait for the old transaction in it.\n\n| takeover | min | median | max |\n|---|---|---|---|\n")
+	for _, standby := range []bool{true, false} {
+		name := "cold"
+		if standby {
+			name = "from a standby"
+		}
+		fmt.Fprintf(&out, "| %s | %.2f s | %.2f s | %.2f s |\n", name, slices.Min(took[standby]), median(took[standby]), slices.Max(took[standby]))
+	}
+	return out.String(), nil
+}
