@@ -29,6 +29,9 @@ type damage struct {
 }
 
 func (d damages) note(r *kgo.Record, err error) {
+	if err == nil && len(d) == 0 {
+		return // as a rule, and then a record costs no key
+	}
 	k := damageKey{r.Partition, string(r.Key)}
 	if err == nil {
 		delete(d, k)
