@@ -330,6 +330,11 @@ func badState(t *testing.T, brokers []string) {
 	x.ledger(false, "repair")
 	x.ledger(true, "repair", "--skip-deleted")
 	x.stands("requests were deleted")
+	out, err = s.try("audit")
+	t.Logf("BAD STATE AUDIT after requests were deleted: %v %s", err, out)
+	if err == nil || err.Error() != "exit status 3" { // it cannot judge what is gone, and all else holds
+		t.Errorf("the audit after requests were deleted: %v", err)
+	}
 
 	// The ledger is gone, with the group and without; then it is put back.
 	copied := x.read(ledger)
