@@ -15,7 +15,8 @@ type scale struct {
 	pause      bool // one worker stopped for longer than its session
 	gently     bool // kill only when no group is rebalancing: see stable
 	within     time.Duration
-	messages   int // of the latency measurement
+	messages   int    // of the latency measurement
+	staleAfter string // of the class that most requests have; 10s if empty
 }
 
 var small = scale{requests: 20_000, recipients: 2_000, perSecond: 2_000, kills: 2, gently: true, within: 100 * time.Second, messages: 100}
@@ -28,7 +29,7 @@ limits:
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [2/10s, 5/60s, 10/calendar-day], timezone: Asia/Shanghai}
   - {name: everyone, per: [recipient], allow: [3/5s, 12/calendar-hour, 15/calendar-day]}
 classes:
-  - {name: verify, priority: urgent, stale_after: 10s, retries: [1s, 5s]}
+  - {name: verify, priority: urgent, stale_after: %s, retries: [1s, 5s]}
   - {name: notice, retries: [1s]}
 providers:
   - {name: sim, type: simulated, channels: [sms, email], concurrency: 256, timeout: 2s, settings: {latency: 1ms-5ms}}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,7 +60,7 @@ type load struct {
 func newLoad(t *testing.T, brokers []string, name string, sc scale, seed uint64) *load {
 	t.Helper()
 	callee := newCallee(t)
-	s := newSite(t, brokers, name, fmt.Sprintf(exactPolicy, callee.URL))
+	s := newSite(t, brokers, name, fmt.Sprintf(exactPolicy, cmp.Or(sc.staleAfter, "10s"), callee.URL))
 	return &load{site: s, sc: sc, callee: callee, trail: s.follow(nil), chance: rand.New(rand.NewPCG(seed, 2)), keyed: make(map[string][]Offset)}
 }
 
