@@ -14,14 +14,17 @@ import (
 )
 
 // The long run tries longer beginnings: go test -beginnings=5.
-var beginnings = flag.Int("beginnings", 2, "digits after each calling code of which every combination is compared with the library")
+var beginnings = flag.Int("beginnings", 3, "digits after each calling code of which every combination is compared with the library")
 
-// same fails unless the library, asked for a number that the fast path takes,
-// says the same.
+// same fails unless a number that the fast path takes is the same without it;
+// and, for some, by the library's plain answer.
 func same(t *testing.T, text, country string) {
 	t.Helper()
 	if r, why := parse(text, noRegion); r != (Recipient{Key: text, Country: country}) {
 		t.Fatalf("%s: the fast path says it is canonical and of %q, without it it is %+v %s", text, country, r, why)
+	}
+	if text[len(text)-1]&3 != 0 {
+		return
 	}
 	if r, err := library(text); err != nil || r.Key != text || r.Country != country {
 		t.Fatalf("%s: the fast path says it is canonical and of %q, the library says %+v, %v", text, country, r, err)
