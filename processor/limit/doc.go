@@ -19,7 +19,9 @@
 //
 // A Table holds the places of one partition: 64 bytes for each limit and scope
 // as long as few places stand there, no pointers, one ledger record each.
-// Changes belong to an open transaction and are undone by Rollback.
+// Changes belong to an open transaction and are undone by Rollback. The slots are
+// in memory that is mapped beside Go's heap (on Linux, with huge pages), so a
+// table is closed.
 //
 // # What it does not do
 //
