@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -740,6 +741,72 @@ func TestMoves(t *testing.T) {
 		}
 	}
 	judge(t, permits, 20, 200*time.Millisecond)
+}
+
+// TestMovesFinishCalls: calls are under way whenever a lane moves to another
+// member. They end where they were made: nothing is in doubt, although a move
+// takes less than a call may.
+func TestMovesFinishCalls(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 8 }, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
+	r.fake.respond = func(ctx context.Context, _ provider.Call) provider.Outcome {
+		select {
+		case <-time.After(400 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return provider.Outcome{Kind: provider.Accepted}
+	}
+	var restored atomic.Int32
+	member := func(i int) {
+		cfg := r.config(fmt.Sprint("m", i))
+		cfg.Stream.ClientID = string(rune('z' - i)) // the first by name has the lane
+		cfg.Logger = slog.New(counting{slog.DiscardHandler, "lanes restored", &restored})
+		r.run(cfg)
+	}
+	const moves = 4
+	member(0)
+	sent := 0
+	work := func() { // there is always some
+		for ; len(r.fake.made()) > sent-16; sent += 16 {
+			var ms []message
+			for j := range 16 {
+				ms = append(ms, message{id: fmt.Sprint(sent + j), class: "hold"})
+			}
+			r.dispatch(ms...)
+		}
+	}
+	for i := 1; i <= moves; i++ {
+		calls := len(r.fake.made())
+		r.eventually("calls are under way", func() bool { work(); return len(r.fake.made()) > calls })
+		member(i)
+		r.eventually("the lane moves", func() bool { work(); return restored.Load() == int32(i+1) })
+	}
+	r.eventually("all are settled", func() bool { return r.position(topics.QueueNormal) == int64(sent) })
+	for _, e := range r.journal() {
+		if e.Kind == "outcome" && e.Outcome != "accepted" && e.Outcome != "expired_permit" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if got := len(r.fake.made()); got != sent {
+		t.Errorf("%d calls for %d messages", got, sent)
+	}
+	t.Logf("%d moves, %d calls, none in doubt", moves, sent)
+}
+
+// counting counts the log lines of one message.
+type counting struct {
+	slog.Handler
+	message string
+	n       *atomic.Int32
+}
+
+func (c counting) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c counting) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == c.message {
+		c.n.Add(1)
+	}
+	return nil
 }
 
 // TestThroughput shows what one lane does with a provider of 200 ms at

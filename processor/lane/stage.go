@@ -109,6 +109,8 @@ type stage struct {
 
 	lanes     map[int32]*lanePart
 	held      bool           // lanes are assigned here; false from Revoke to Assign
+	revoked   time.Time      // when they last were not
+	leaving   bool           // a rebalance waits: outcomes are committed, nothing begins
 	index     map[string]int // queue by topic
 	tx        transaction
 	txs       int64
@@ -120,7 +122,15 @@ type stage struct {
 // Assign knows whether anyone else has had them. Until then nothing is written:
 // this member is still in the group, so the group would let it commit outcomes
 // for lanes that are another's.
-func (s *stage) Revoke() { s.held = false }
+func (s *stage) Revoke() { s.held, s.leaving, s.revoked = false, false, s.now() }
+
+// Busy reports whether calls are under way, or outcomes in hand, that can still
+// be committed here: a rebalance waits for them, for a while, so that the lanes'
+// next owners find nothing in doubt.
+func (s *stage) Busy() bool { return s.held && !s.idle() }
+
+// Leaving tells that a rebalance waits.
+func (s *stage) Leaving(waits bool) { s.leaving = waits }
 
 // Wait returns the time until something can be done without an event.
 func (s *stage) Wait() time.Duration {
@@ -170,7 +180,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		}
 		l.answered = nil
 		switch {
-		case s.calls.stopping.Load(): // what waits is left to the next owner
+		case s.leaving, s.calls.stopping.Load(): // what waits is left to the next owner
 		case !s.known:
 			s.handBack(tx, l, t, true)
 			if l.empty() {
@@ -288,10 +298,11 @@ func (s *stage) land(got landed) {
 
 // idle reports whether a stopping lane has nothing left to commit. An outcome
 // in hand while the group is between two assignments is left: the next one says
-// whose it is.
+// whose it is. Where none comes within a session, it is another's: a member
+// without partitions hears of no assignment.
 func (s *stage) idle() bool {
 	for _, l := range s.lanes {
-		if len(l.answered) > 0 {
+		if len(l.answered) > 0 && (s.held || s.now().Sub(s.revoked) < s.cfg.Stream.SessionTimeout) {
 			return false
 		}
 	}

@@ -119,6 +119,24 @@ type Stage interface {
 	Wait() time.Duration
 }
 
+// Settler is a Stage with work under way between its transactions, such as
+// calls, whose outcomes should be committed before its partitions go to another
+// member.
+type Settler interface {
+	Stage
+	// Busy reports whether there is such work. While there is, a rebalance of
+	// the group waits, for settleWithin at most.
+	Busy() bool
+	// Leaving tells that a rebalance waits: nothing new is to be started. False
+	// takes it back; Revoke does, too.
+	Leaving(bool)
+}
+
+// settleWithin bounds how long a rebalance waits for a Settler. The client sends
+// heartbeats meanwhile, so the session does not end; the group's other members
+// wait as long, up to the rebalance timeout (60 s, the client's default).
+const settleWithin = 5 * time.Second
+
 var (
 	// ErrFenced means that another process runs with this transactional id:
 	// two processes in one slot. It is fatal.

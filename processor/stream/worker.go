@@ -24,6 +24,7 @@ type worker struct {
 	mu        sync.Mutex
 	committed map[Partition]Position // of the last offset fetch: metadata only
 	revoked   bool                   // since the last look
+	blocked   time.Time              // since when a rebalance waits for AllowRebalance; zero when none does
 }
 
 type assignment struct {
@@ -65,6 +66,7 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 		kgo.ProducerLinger(cfg.Linger),
 		kgo.MaxBufferedRecords(200_000),
 		kgo.ProducerBatchCompression(kgo.Lz4Compression(), kgo.NoCompression()),
+		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { w.setBlocked() }),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {}), // gates the assignment against polls
 		kgo.OnPartitionsRevoked(func(context.Context, *kgo.Client, map[string][]int32) { w.setRevoked() }),
 		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) { w.setRevoked() }),
@@ -102,7 +104,7 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 
 // turn waits for records, restores what was assigned, and runs one transaction.
 func (w *worker) turn(ctx context.Context) error {
-	defer w.session.AllowRebalance()
+	defer w.allowRebalance()
 	pollCtx, cancel := w.waker.arm(ctx, max(w.stage.Wait(), 0))
 	recs, err := w.poll(pollCtx)
 	cancel()
@@ -120,6 +122,9 @@ func (w *worker) turn(ctx context.Context) error {
 		if _, err := w.session.End(ctx, kgo.TryAbort); err != nil {
 			return fmt.Errorf("%w: reset after a rebalance: %w", ErrUnknownOutcome, err)
 		}
+	} else if st, ok := w.stage.(Settler); ok {
+		// After a rebalance was let in, poll returns only when it has revoked.
+		st.Leaving(w.rebalanceWaits())
 	}
 	select {
 	case a := <-w.assigns:
@@ -198,6 +203,34 @@ func (w *worker) setRevoked() {
 	w.revoked = true
 	w.mu.Unlock()
 	w.waker.Wake()
+}
+
+func (w *worker) setBlocked() {
+	w.mu.Lock()
+	w.blocked = time.Now()
+	w.mu.Unlock()
+	w.waker.Wake()
+}
+
+func (w *worker) rebalanceWaits() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.blocked.IsZero()
+}
+
+// allowRebalance lets a rebalance begin between two turns, unless the stage has
+// work under way that it may still settle in time.
+func (w *worker) allowRebalance() {
+	st, ok := w.stage.(Settler)
+	busy := ok && st.Busy()
+	w.mu.Lock()
+	if busy && (w.blocked.IsZero() || time.Since(w.blocked) < settleWithin) {
+		w.mu.Unlock()
+		return
+	}
+	w.blocked = time.Time{}
+	w.mu.Unlock()
+	w.session.AllowRebalance()
 }
 
 func (w *worker) takeRevoked() bool {
