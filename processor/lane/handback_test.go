@@ -162,15 +162,19 @@ func TestRestartAmidHandBack(t *testing.T) {
 func TestDrain(t *testing.T) {
 	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 2 }))
 	called, release := make(chan struct{}, 10), make(chan struct{})
-	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
-		called <- struct{}{}
-		<-release
+	r.fake.respond = func(_ context.Context, c provider.Call) provider.Outcome {
+		if c.ID != "early" {
+			called <- struct{}{}
+			<-release
+		}
 		return provider.Outcome{Kind: provider.Accepted}
 	}
 	opened := make(chan string, 10)
 	cfg := r.config("slot")
 	cfg.Open = func(p schemas.Provider) (provider.Provider, error) { opened <- p.Name; return r.fake, nil }
 	stop := r.start(func(ctx context.Context) error { return lane.Supervise(ctx, cfg) })
+	r.dispatch(message{id: "early"})
+	r.eventually("the lane says how its provider is", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Calls == 1 })
 	r.dispatch(message{id: "c0", queue: topics.QueueUrgent}, message{id: "c1", queue: topics.QueueUrgent})
 	<-called
 	<-called
@@ -193,7 +197,7 @@ func TestDrain(t *testing.T) {
 		defer r.fake.mu.Unlock()
 		return r.fake.closed == 1
 	})
-	if h := r.health(); len(h) > 0 && h[len(h)-1] != nil {
+	if h := r.health(); h[len(h)-1] != nil {
 		t.Errorf("its last word stands: %+v", h[len(h)-1])
 	}
 	stop()
@@ -201,7 +205,7 @@ func TestDrain(t *testing.T) {
 	cfg.Stream.TransactionalID = "slot2"
 	r.start(func(ctx context.Context) error { return lane.Supervise(ctx, cfg) })
 	r.eventually("the rest goes back", func() bool { return len(r.read(r.names.Readmit())) == 10 })
-	if len(opened) != 1 || len(r.fake.made()) != 2 {
+	if len(opened) != 1 || len(r.fake.made()) != 3 {
 		t.Errorf("opened %d times, %d calls", len(opened), len(r.fake.made()))
 	}
 
