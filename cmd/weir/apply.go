@@ -29,9 +29,9 @@ or longer than before counts from now on; what it prints says when it is
 complete. When the policy was changed meanwhile the file is tried once more on
 what it has become, but not with --prune, which would remove what it never saw.
 
-A provider is removed only while no messages wait in its queue. Give it
-weight: 0 in its routes first: what is admitted for it while it is being removed
-stays in its queue until it is declared again.`,
+A provider that is removed drains: its lanes hand what waits back to admission,
+which routes it anew. Its topics stay. Its lanes can become more and never
+fewer.`,
 	example: "weir apply -f policy.yaml --prune --dry-run",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("apply", flag.ContinueOnError)

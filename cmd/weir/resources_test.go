@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/deploy/embedded/broker"
-	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -164,43 +164,53 @@ func TestGetAndDelete(t *testing.T) {
 	}
 }
 
-// A provider with messages in its queue is not removed; the ends of
-// transactions alone are no messages.
-func TestProviderIsRemovedOnlyWhenDrained(t *testing.T) {
+// Lanes only grow: apply makes the topics' partitions before the revision, and
+// refuses fewer.
+func TestLanesGrow(t *testing.T) {
 	b := newBench(t)
-	b.does([]string{"apply", "-f", b.file(twoProviders)})
-	names := topics.Names{}
-	queue := names.Dispatch("two", topics.Queues[0])
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.addr), kgo.TransactionalID("test"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
+	lanes := func(n int) string {
+		return b.file(fmt.Sprintf("providers: [{name: one, type: simulated, channels: [sms], pace: [10/1s], lanes: %d}]", n))
 	}
-	defer cl.Close()
-	admit := func(commit kgo.TransactionEndTry) {
+	have := func() map[string]int {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(b.addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		names := topics.Names{}
+		list := []string{names.Journal("one")}
+		for _, q := range topics.Queues {
+			list = append(list, names.Dispatch("one", q))
+		}
+		got, err := kadm.NewClient(cl).ListTopics(t.Context(), list...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := make(map[string]int)
+		for _, d := range got {
+			counts[d.Topic] = len(d.Partitions)
+		}
+		return counts
+	}
+	want := func(n int) {
 		t.Helper()
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatal(err)
+		counts := have()
+		if len(counts) != 5 {
+			t.Fatalf("topics %v", counts)
 		}
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: queue, Value: []byte("m")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.EndTransaction(t.Context(), commit); err != nil {
-			t.Fatal(err)
+		for topic, got := range counts {
+			if got != n {
+				t.Errorf("%s has %d partitions, want %d", topic, got, n)
+			}
 		}
 	}
-	admit(kgo.TryAbort) // never was
-	b.does([]string{"delete", "provider", "two", "--dry-run"}, "- provider two")
-	admit(kgo.TryCommit)
-	b.fails([]string{"delete", "provider", "two"}, "messages wait for it in "+queue)
-	b.fails([]string{"apply", "-f", b.file(strings.Replace(twoProviders, "  - {name: two", "  - {name: three", 1)), "--prune"}, "messages wait for it in "+queue)
-
-	// Its lanes do the message: offsets 0 and 1 are the aborted one, 2 is it.
-	var done kadm.Offsets
-	done.AddOffset(queue, 0, 3, -1)
-	if err := kadm.NewClient(cl).CommitAllOffsets(t.Context(), lane.Group(names, "two"), done); err != nil {
-		t.Fatal(err)
-	}
-	b.does([]string{"delete", "provider", "two"}, "- provider two", "Revision 2")
+	b.does([]string{"apply", "-f", lanes(1)}, "Revision 1")
+	want(1)
+	b.does([]string{"apply", "-f", lanes(3)}, "~ provider one  lanes: 1 → 3", "Revision 2")
+	want(3)
+	b.fails([]string{"apply", "-f", lanes(2)}, "lanes only grow: ")
+	b.fails([]string{"apply", "-f", lanes(11)}, "lanes: 10 or fewer")
+	want(3)
 }
 
 func TestAnEditMeetsAnother(t *testing.T) {

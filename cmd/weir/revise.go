@@ -50,14 +50,6 @@ func (k *cluster) draft(ctx context.Context, s *Settings, edit func(have *schema
 	if err != nil {
 		return nil, err
 	}
-	for _, change := range schemas.DiffPolicy(&have.Policy, next) {
-		if change.Op != schemas.ChangeRemove || change.Kind != schemas.ResourceProvider {
-			continue
-		}
-		if err := k.drained(ctx, s, change.Name); err != nil {
-			return nil, fmt.Errorf("remove provider %s: nothing was changed: %w", change.Name, err)
-		}
-	}
 	return &revision{from: have, next: next, now: have}, nil
 }
 

@@ -301,6 +301,39 @@ func TestPaceAcrossRestarts(t *testing.T) {
 	}
 }
 
+// TestLongerPace: a pace gets a longer window while its lane runs. What was
+// permitted before counts in it, although it had left memory.
+func TestLongerPace(t *testing.T) {
+	t.Parallel()
+	pace := func(ws ...schemas.Window) schemas.Policy {
+		return oneProvider(func(p *schemas.Provider) { p.Pace = ws })
+	}
+	r := newRig(t, pace(window(2, 50*time.Millisecond)))
+	r.run(r.config("a"))
+	send := func(from, to int) {
+		var ms []message
+		for i := from; i < to; i++ {
+			ms = append(ms, message{id: fmt.Sprint(i)})
+		}
+		r.dispatch(ms...)
+		r.eventually("all calls", func() bool { return len(r.fake.made()) == to })
+	}
+	send(0, 8)
+	changed := time.Now()
+	r.apply(pace(window(2, 50*time.Millisecond), window(5, 3*time.Second)))
+	r.eventually("it is in force", func() bool { return time.Since(changed) > time.Second })
+	send(8, 10)
+	var at []schemas.Millis
+	for _, e := range r.journal() {
+		if e.Kind == "permit" {
+			at = append(at, e.T)
+		}
+	}
+	if got := at[8].Sub(at[3]); got < 3*time.Second || got > 4*time.Second {
+		t.Errorf("permit 8 came %v after permit 3, want 3 s", got)
+	}
+}
+
 func TestConcurrencyIsBounded(t *testing.T) {
 	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 3 }))
 	release := make(chan struct{})
