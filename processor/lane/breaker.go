@@ -20,7 +20,7 @@ const (
 	tripBucket   = time.Second      // in steps of this
 	openFor      = 10 * time.Second // then it is half-open:
 	probes       = 3                // so many calls are made, and all of them must succeed to close it
-	knownWithin  = 2 * time.Second  // after opening, admission knows: see handBack
+	knownWithin  = time.Second      // after opening, admission knows: see handBack
 	breakerMoved = time.Millisecond // the state changes after its time, not at it
 )
 
