@@ -82,7 +82,8 @@ fmt: ## format the code
 bench: ## admission, restore and takeover on Apache Kafka, each beside something else
 	$(GO) run ./bench/admission
 	$(GO) run ./bench/restore
-	$(GO) run ./bench/restore -takeover
+	$(GO) run ./bench/restore -takeover kill
+	$(GO) run ./bench/restore -takeover term
 
 clean: ## remove what was built (not .weir, which has data)
 	rm -rf bin

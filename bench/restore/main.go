@@ -13,14 +13,15 @@
 // reads the same partitions to the same end and drops what it reads. The two
 // take turns. What is measured is the worker's own weir_admission_restore_seconds.
 //
-// Takeover (-takeover): two worker processes; the one that owns every partition
-// is killed with SIGKILL under load, and the other takes over, once with
-// a standby and once without.
+// Takeover (-takeover kill, or term): two worker processes share the partitions;
+// one is ended under load, and the other takes over, with and without a standby
+// in turns.
 //
 // What it does not measure: several brokers, a network.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,6 +40,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/topics"
 )
 
 func main() {
@@ -70,7 +72,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs.IntVar(&l.runs, "runs", 5, "runs of each")
 	out := fs.String("out", "", "also write the table to this file, as Markdown")
 	profile := fs.String("cpuprofile", "", "write a CPU profile of the restores to this file")
-	over := fs.Bool("takeover", false, "measure takeovers after kill -9 instead")
+	over := fs.String("takeover", "", "measure takeovers instead, after kill (kill -9) or term (an orderly end)")
+	prefix := fs.String("ledger", "", "use the ledger that an earlier run made under this prefix, with the same -recipients and -partitions")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -85,16 +88,24 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	defer cl.Close()
 	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
-	w, err := b.newWorld(ctx)
-	if err != nil {
-		return fmt.Errorf("make the ledger: %w", err)
+	w := &world{bench: b, names: topics.Names{Prefix: *prefix}, n: int32(l.partitions)}
+	if *prefix == "" {
+		if w, err = b.newWorld(ctx); err != nil {
+			return fmt.Errorf("make the ledger: %w", err)
+		}
+		fmt.Fprintf(stderr, "to use it again: -ledger %s\n", w.names.Prefix)
 	}
 	command := strings.Join(append([]string{"go run ./bench/restore"}, args...), " ")
 	var text string
-	if *over {
-		text, err = b.takeovers(ctx, w, what, command)
-	} else {
+	switch *over {
+	case "kill":
+		text, err = b.takeovers(ctx, w, syscall.SIGKILL, what, command)
+	case "term":
+		text, err = b.takeovers(ctx, w, syscall.SIGTERM, what, command)
+	case "":
 		text, err = b.restores(ctx, w, what, command, *profile)
+	default:
+		return fmt.Errorf("-takeover %s: kill or term", *over)
 	}
 	if err != nil {
 		return err
@@ -146,7 +157,7 @@ func (b *bench) restores(ctx context.Context, w *world, what, command, profile s
 
 func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
 	if given := getenv("KAFKA_BROKERS"); given != "" {
-		return strings.Split(given, ","), "the cluster of KAFKA_BROKERS", func() {}, nil
+		return strings.Split(given, ","), cmp.Or(getenv("KAFKA_NAME"), "the cluster of KAFKA_BROKERS"), func() {}, nil
 	}
 	lib, err := local.Ensure(ctx, "", stderr)
 	if err != nil {

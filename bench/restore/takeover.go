@@ -156,7 +156,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// takeover is what came after a kill, each since the kill.
+// takeover is what came after the end of the other worker, each since the signal.
 type takeover struct {
 	assigned, transaction, decided time.Duration
 	cold, records                  int
@@ -166,8 +166,8 @@ type takeover struct {
 // took is the part that is the new owner's doing.
 func (t takeover) took() time.Duration { return t.decided - max(t.assigned, t.transaction) }
 
-// takeover kills one of two workers under load.
-func (w *world) takeover(ctx context.Context, run int, standby bool) (t takeover, err error) {
+// takeover ends one of two workers under load.
+func (w *world) takeover(ctx context.Context, run int, sig syscall.Signal, standby bool) (t takeover, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 90*time.Second, errors.New("a takeover did not end in 90 s"))
 	defer cancel()
 	load, err := w.load(ctx, run)
@@ -209,7 +209,7 @@ func (w *world) takeover(ctx context.Context, run int, standby bool) (t takeover
 	}
 	defer seen.close()
 	killed := time.Now()
-	victim.end(syscall.SIGKILL)
+	victim.end(sig)
 	a, err := heir.owns(ctx, int(w.n))
 	if err != nil {
 		return t, err
@@ -340,29 +340,38 @@ func (w *world) observe(ctx context.Context, partitions []int32) (*observer, err
 }
 
 // takeovers measures with and without a standby, in turns.
-func (b *bench) takeovers(ctx context.Context, w *world, what, command string) (string, error) {
+func (b *bench) takeovers(ctx context.Context, w *world, sig syscall.Signal, what, command string) (string, error) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Takeover after kill -9\n\n%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"), machine(), command)
-	fmt.Fprintf(&out, "%s. Two worker processes of %d partitions each, a ledger of %d recipients, 2,000 requests a second at most. One is killed\n", what, b.partitions/2, b.recipients)
-	fmt.Fprintf(&out, "with SIGKILL; the other gets its %d partitions, about %d recipients, once the session (%v) is over. Times are since the kill:\n", b.partitions/2, b.recipients/2, session)
-	out.WriteString("when the assignment came, when the broker had ended the dead worker's transaction (its timeout is 10 s; the restore waits for it), and\nwhen the first decision of the new owner in its partitions was committed and read. The takeover is from the later of the first two\nto the last.\n\n")
-	out.WriteString("| run | standby | assignment | end of old transaction | first decision | takeover | state | records read |\n|---|---|---|---|---|---|---|---|\n")
+	name, why := "kill -9", fmt.Sprintf(`One is killed with SIGKILL, and the other gets its %d partitions once the session (%v) is over. The
+dead worker's transaction is still open then: the broker ends it at its timeout (10 s, looked at every 10 s), and who takes over must wait for that.`, b.partitions/2, session)
+	if sig == syscall.SIGTERM {
+		name, why = "an orderly end", fmt.Sprintf("One is told to end (SIGTERM): it commits, leaves the group, and the other gets its %d partitions at once.", b.partitions/2)
+	}
+	fmt.Fprintf(&out, "# Takeover after %s\n\n%s, %s\n\n    %s\n\n", name, time.Now().UTC().Format("2006-01-02"), machine(), command)
+	fmt.Fprintf(&out, "%s. Two worker processes of %d partitions each, a ledger of %d recipients, half of them in the partitions\n", what, b.partitions/2, b.recipients)
+	fmt.Fprintf(&out, "that are taken over, at most 2,000 requests a second. %s\n\n", why)
+	out.WriteString("Times are since the signal: when the assignment came, when a transaction of the old owner was aborted (- is none), and when the first\ndecision of the new owner in these partitions was committed and read. The takeover is from the later of the first two to the last.\n\n")
+	out.WriteString("| run | standby | assignment | end of old transaction | first decision | takeover | partitions begun from nothing | records read | restore, waiting included |\n|---|---|---|---|---|---|---|---|---|\n")
 	took := map[bool][]float64{}
 	for i := range b.runs {
 		for _, standby := range []bool{i%2 == 0, i%2 == 1} {
-			t, err := w.takeover(ctx, 2*i+len(took), standby)
+			t, err := w.takeover(ctx, int(time.Now().Unix()%900), sig, standby)
 			if err != nil {
 				return "", fmt.Errorf("run %d: %w", i+1, err)
 			}
 			took[standby] = append(took[standby], t.took().Seconds())
-			line := fmt.Sprintf("| %d | %v | %.2f s | %.2f s | %.2f s | **%.2f s** | %d cold, %v | %d |\n", i+1, standby, t.assigned.Seconds(), t.transaction.Seconds(), t.decided.Seconds(), t.took().Seconds(), t.cold, t.restore.Round(time.Millisecond), t.records)
+			old := "-"
+			if t.transaction > 0 {
+				old = fmt.Sprintf("%.2f s", t.transaction.Seconds())
+			}
+			line := fmt.Sprintf("| %d | %v | %.2f s | %s | %.2f s | **%.2f s** | %d | %d | %v |\n", i+1, standby, t.assigned.Seconds(), old, t.decided.Seconds(), t.took().Seconds(), t.cold, t.records, t.restore.Round(time.Millisecond))
 			out.WriteString(line)
 			fmt.Fprint(b.log, line)
 		}
 	}
-	out.WriteString("\nThe state's time begins at the assignment, so it has the wait for the old transaction in it.\n\n| takeover | min | median | max |\n|---|---|---|---|\n")
+	out.WriteString("\n| takeover | min | median | max |\n|---|---|---|---|\n")
 	for _, standby := range []bool{true, false} {
-		name := "cold"
+		name := "without a standby"
 		if standby {
 			name = "from a standby"
 		}

@@ -49,6 +49,7 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"run", "--roles", "admission,cooking"}, `no role "cooking"`},
 		{[]string{"run", "--kafka-partitions", "many"}, "no whole number"},
 		{[]string{"run", "--slot", "first"}, "no number"},
+		{[]string{"run", "--admission-standby", "yes"}, "neither true nor false"},
 		{[]string{"dev", "--nope"}, "nope"},
 	} {
 		code, _, stderr := weir(t, c.args...)
@@ -76,7 +77,7 @@ func TestEveryCommandHasHelpWithItsFlags(t *testing.T) {
 
 func TestFlagsBeatEnvironmentBeatsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(file, []byte("kafka:\n  brokers: [file:1, file:2]\n  partitions: 16\nslot: 1\nlog.level: debug\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("kafka:\n  brokers: [file:1, file:2]\n  partitions: 16\nslot: 1\nlog.level: debug\nadmission.standby: true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	env := map[string]string{"WEIR_KAFKA_PARTITIONS": "17", "WEIR_SLOT": "2"}
@@ -89,7 +90,7 @@ func TestFlagsBeatEnvironmentBeatsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Brokers) != 2 || l.Brokers[0] != "file:1" || l.Partitions != 17 || l.Slot != "3" || l.LogLevel != "debug" || l.HTTP != defaultSettings().HTTP {
+	if len(l.Brokers) != 2 || l.Brokers[0] != "file:1" || l.Partitions != 17 || l.Slot != "3" || !l.Standby || l.LogLevel != "debug" || l.HTTP != defaultSettings().HTTP {
 		t.Errorf("settings %+v", l.Settings)
 	}
 	for key, want := range map[string]string{"kafka.brokers": file + ":2:12", "kafka.partitions": "WEIR_KAFKA_PARTITIONS", "slot": "--slot", "http.listen": "default"} {

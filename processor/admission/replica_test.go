@@ -423,8 +423,9 @@ func TestStandbyHandsOver(t *testing.T) {
 	}
 }
 
-// TestRestoreDoesNotWaitForEver: the revision that a partition stands at must be
-// in the policy's log; one that does not come is an error that names it.
+// TestRestoreDoesNotWaitForEver: a restored state begins at the log's time and not
+// at a clock's. The revision that a partition stands at must be in the policy's
+// log; one that does not come is an error that names it.
 func TestRestoreDoesNotWaitForEver(t *testing.T) {
 	l := newLogs(t, 1)
 	if _, err := l.adm.CreateTopic(t.Context(), 1, 1, nil, l.env.names.Config()); err != nil {
@@ -436,9 +437,14 @@ func TestRestoreDoesNotWaitForEver(t *testing.T) {
 	}
 	defer watch.Close()
 	p := l.empty()
-	l.own(p)
-	l.transact(p) // its marker names revision 1, which nobody has published
 	s := &stage{env: l.env, policy: watch, cfg: Config{RestoreDeadline: 100 * time.Millisecond}}
+	p.base.meta.T, p.floor = l.now, l.now+5
+	if err := s.ready(t.Context(), p); err != nil || p.cur.meta.T != l.now+5 {
+		t.Fatalf("ready at %v (%v), want the time of the log's last append, %v", p.cur.meta.T, err, l.now+5)
+	}
+	l.own(p)
+	for !l.transact(p) { // its marker names revision 1, which nobody has published
+	}
 	if err := s.ready(t.Context(), p); err == nil || !strings.Contains(err.Error(), "revision 1 is not in weir.config: waited 100ms") {
 		t.Fatalf("ended with %v", err)
 	}
