@@ -11,7 +11,10 @@
 //	process.go    weir as a process: start, kill, pause, stop
 //
 // The tests are one suite for two brokers: the embedded one in every go test,
-// and Apache Kafka (deploy/local) behind the build tag e2e.
+// and Apache Kafka (deploy/local) behind the build tag e2e. TestChaos, which is
+// what make chaos runs, has scenarios on clusters of its own: workers killed,
+// paused and restarted, brokers killed, clocks set wrong, each under the same
+// load and judged in the same way (load_test.go).
 //
 // What it does not do: judge ClickHouse's rows (processor/sink does), or measure
 // throughput (bench does).
