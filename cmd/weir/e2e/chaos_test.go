@@ -122,7 +122,7 @@ func rolling(t *testing.T, k *local.Kafka, sc scale) figures {
 	return l.finish(workers...)
 }
 
-// restart is what a deployment does: SIGTERM, wait, start.
+// restart is what a deployment does: SIGTERM, wait, start, wait until it is ready.
 func (l *load) restart(workers []*Process, slot int) {
 	l.t.Helper()
 	asked := time.Now()
@@ -131,14 +131,28 @@ func (l *load) restart(workers []*Process, slot int) {
 	}
 	l.note("SIGTERM of slot %d, which ended within %v", slot, time.Since(asked).Round(time.Millisecond))
 	l.done++
+	l.startReady(workers, slot)
+}
+
+// startReady starts a worker and waits until it says that it runs.
+func (l *load) startReady(workers []*Process, slot int) {
+	l.t.Helper()
+	ready := func() int {
+		b, _ := os.ReadFile(filepath.Join(l.dir, fmt.Sprintf("worker-%d.log", slot))) // none yet is no start
+		return strings.Count(string(b), " runs [")
+	}
+	before := ready()
 	workers[slot] = l.run(slot, roles)
+	if !poll(l.t, 30*time.Second, func() bool { return ready() > before }) {
+		l.t.Errorf("worker %d is not ready:\n%s", slot, workers[slot].Tail(10))
+	}
 }
 
 // scaling goes from one worker to three and back, twice.
 func scaling(t *testing.T, k *local.Kafka, sc scale) figures {
 	seed := seedOf(t)
 	l := newLoad(t, k.Addrs(), "scaling", sc, seed)
-	workers := map[int]*Process{0: l.run(0, roles)}
+	workers := []*Process{l.run(0, roles), nil, nil}
 	l.start(seed)
 	const rounds = 2
 	for round := range rounds {
@@ -146,7 +160,7 @@ func scaling(t *testing.T, k *local.Kafka, sc scale) figures {
 		at(0.15)
 		for slot := range 3 {
 			if workers[slot] == nil {
-				workers[slot] = l.run(slot, roles)
+				l.startReady(workers, slot)
 			}
 		}
 		l.note("three workers")
