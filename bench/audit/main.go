@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs.IntVar(&l.recipients, "recipients", 200_000, "different recipients")
 	fs.IntVar(&l.partitions, "partitions", 8, "partitions N")
 	fs.BoolVar(&l.lanes, "lanes", true, "let lanes send what is admitted; else it stays queued")
+	prefix := fs.String("prefix", "", "audit the log that an earlier run wrote under this prefix, on the cluster of KAFKA_BROKERS")
 	runs := fs.Int("runs", 5, "how often the log is audited; 0 only writes it")
 	out := fs.String("out", "", "also write the table to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {
@@ -71,20 +72,21 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	defer closeKafka()
-	began := time.Now()
-	prefix, err := l.write(ctx, brokers, stderr)
-	if err != nil {
-		return fmt.Errorf("write the log: %w", err)
+	if *prefix == "" {
+		began := time.Now()
+		if *prefix, err = l.write(ctx, brokers, stderr); err != nil {
+			return fmt.Errorf("write the log: %w", err)
+		}
+		fmt.Fprintf(stderr, "the log was written in %s: -prefix %s\n", time.Since(began).Round(time.Second), *prefix)
 	}
-	fmt.Fprintf(stderr, "the log was written in %s: --kafka-prefix %s\n", time.Since(began).Round(time.Second), prefix)
 	var all []result
 	for i := range *runs {
-		r, err := auditOnce(ctx, weir, dir, brokers, prefix)
+		r, err := auditOnce(ctx, weir, dir, brokers, *prefix)
 		if err != nil {
 			return fmt.Errorf("audit %d: %w", i+1, err)
 		}
 		all = append(all, r)
-		fmt.Fprintf(stderr, "audit %d of %d: %s, %.1f s, %.0f MiB\n", i+1, *runs, r.report.Outcome, r.took.Seconds(), r.mib())
+		fmt.Fprintf(stderr, "audit %d of %d: %s, %.1f s (%.1f s of CPU), %.0f MiB\n", i+1, *runs, r.report.Outcome, r.took.Seconds(), r.cpu.Seconds(), r.mib())
 	}
 	if len(all) == 0 {
 		return nil
@@ -116,6 +118,7 @@ func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (b
 type result struct {
 	report audit.Report
 	took   time.Duration
+	cpu    time.Duration
 	peak   int64 // bytes
 }
 
@@ -140,6 +143,7 @@ func auditOnce(ctx context.Context, weir, dir string, brokers []string, prefix s
 		select {
 		case err := <-ended:
 			r.took = time.Since(began)
+			r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 			if err != nil {
 				return r, fmt.Errorf("%w\n%s%s", err, errs.String(), out.String())
 			}
@@ -170,14 +174,15 @@ func highWater(pid int) int64 {
 func table(l load, what string, all []result, command string) string {
 	var b strings.Builder
 	c := all[0].report.Checked
-	fmt.Fprintf(&b, "# weir audit over a million decisions\n\n%s, %d cores, %s/%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"),
-		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), command)
+	load, _ := os.ReadFile("/proc/loadavg") // absent elsewhere
+	fmt.Fprintf(&b, "# weir audit over a million decisions\n\n%s, %d cores, %s/%s, %s; load at the end %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"),
+		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.TrimSpace(string(load)), command)
 	fmt.Fprintf(&b, "%s. %d requests to %d recipients in %d partitions, one in twenty misrouted. The log: %d records of weir.status with\n"+
 		"%d decisions (%d admitted, %d refused, %d forwarded), %d dispatched, %d permits with %d outcomes; %d windows recounted.\n\n",
 		what, l.requests, l.recipients, l.partitions, c.Records, c.Decisions, c.Admitted, c.Refused, c.Forwarded, c.Dispatched, c.Permits, c.Outcomes, c.Windows)
-	b.WriteString("| run | outcome | seconds | decisions/s | peak MiB (VmHWM) |\n|---|---|---|---|---|\n")
+	b.WriteString("| run | outcome | seconds | CPU seconds | decisions/s | peak MiB (VmHWM) |\n|---|---|---|---|---|---|\n")
 	for i, r := range all {
-		fmt.Fprintf(&b, "| %d | %s | %.2f | %.0f k | %.0f |\n", i+1, r.report.Outcome, r.took.Seconds(), r.rate()/1000, r.mib())
+		fmt.Fprintf(&b, "| %d | %s | %.2f | %.2f | %.0f k | %.0f |\n", i+1, r.report.Outcome, r.took.Seconds(), r.cpu.Seconds(), r.rate()/1000, r.mib())
 	}
 	for _, stat := range []struct {
 		name string
@@ -190,8 +195,9 @@ func table(l load, what string, all []result, command string) string {
 			}
 			return stat.of(v)
 		}
-		fmt.Fprintf(&b, "| **%s** | | **%.2f** | **%.0f k** | **%.0f** |\n", stat.name,
-			pick(func(r result) float64 { return r.took.Seconds() }), pick(result.rate)/1000, pick(result.mib))
+		fmt.Fprintf(&b, "| **%s** | | **%.2f** | **%.2f** | **%.0f k** | **%.0f** |\n", stat.name,
+			pick(func(r result) float64 { return r.took.Seconds() }),
+			pick(func(r result) float64 { return r.cpu.Seconds() }), pick(result.rate)/1000, pick(result.mib))
 	}
 	return b.String()
 }

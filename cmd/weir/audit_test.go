@@ -2,8 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 func TestAuditSaysWhatItCannotTell(t *testing.T) {
@@ -13,10 +23,113 @@ func TestAuditSaysWhatItCannotTell(t *testing.T) {
 	}{
 		{[]string{"audit", "--kafka-brokers", "127.0.0.1:1", "--dir", t.TempDir()}, exitUntold},
 		{[]string{"audit", "--since", "yesterday"}, exitUsage},
+		{[]string{"audit", "--memory", "plenty"}, exitUsage},
+		{[]string{"audit", "--memory", "1KiB"}, exitUsage},
 	} {
 		var out, errs bytes.Buffer
 		if got := run(t.Context(), c.args, func(string) string { return "" }, &out, &errs); got != c.want || errs.Len() == 0 {
 			t.Errorf("weir %v: exit %d, want %d: %s", c.args, got, c.want, errs.String())
+		}
+	}
+}
+
+// handmade is a broker with a log of two decisions: a revision came into force,
+// and a request was rejected. change may forge the second.
+func handmade(t *testing.T, at time.Time, change func(*schemas.Event)) string {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	names := topics.Names{}
+	made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 1, 1, nil, names.Requests(), names.Readmit(), names.Status(), names.Config())
+	if err != nil || made.Error() != nil {
+		t.Fatal(err, made.Error())
+	}
+	rev, err := json.Marshal(schemas.Revision{Revision: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := schemas.MillisOf(at)
+	marker := &schemas.Event{Kind: schemas.KindDecision, At: now, Decision: &schemas.Decision{Verdict: schemas.VerdictMarker, Seq: 1, T: now, Revision: 1,
+		Marker: &schemas.Marker{Revision: 1, Seq: 1, T: now}}}
+	in := &schemas.Source{Topic: names.Requests()}
+	rejected := &schemas.Event{Kind: schemas.KindStatus, MessageID: "00000000-0000-8000-8000-000000000001", Status: schemas.StatusRejected, Reason: "malformed",
+		At: now + 1, Source: in, Decision: &schemas.Decision{Verdict: schemas.VerdictReject, Seq: 2, T: now + 1, Revision: 1, Input: in}}
+	change(rejected)
+	for _, r := range []*kgo.Record{
+		{Topic: names.Config(), Value: rev},
+		{Topic: names.Requests(), Value: []byte("{")},
+		{Topic: names.Status(), Value: schemas.AppendEvent(nil, marker)},
+		{Topic: names.Status(), Value: schemas.AppendEvent(nil, rejected)},
+	} {
+		r.Timestamp = at
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.ListenAddrs()[0]
+}
+
+func TestAuditExitCodes(t *testing.T) {
+	hourAgo := time.Now().Add(-time.Hour)
+	for _, c := range []struct {
+		name    string
+		change  func(*schemas.Event)
+		args    []string
+		want    int
+		outcome audit.Outcome
+		says    []string
+	}{
+		{"proven", func(*schemas.Event) {}, nil, exitOK, audit.Proven, []string{"PROVEN: 2 decisions of 1 partitions", "requests answered once      1"}},
+		{"violated", func(e *schemas.Event) { e.Decision.Seq = 7 }, nil, exitError, audit.Violated,
+			[]string{"VIOLATED", "sequence: weir.status/0/1 seq 7 t ", "appended ", "partition 0 seq 7 after 1"}},
+		{"could not tell", func(*schemas.Event) {}, []string{"--since", "1m"}, exitUntold, audit.CouldNotTell,
+			[]string{"COULD NOT TELL", "no decision stands in the log that was to be judged"}},
+		{"since before it all", func(*schemas.Event) {}, []string{"--since", "2h"}, exitOK, audit.Proven, []string{"PROVEN: 2 decisions"}},
+		{"violated before since", func(e *schemas.Event) { e.Decision.Seq = 7 }, []string{"--since", "1m"}, exitUntold, audit.CouldNotTell, []string{"COULD NOT TELL"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			broker := handmade(t, hourAgo, c.change)
+			args := append([]string{"audit", "--kafka-brokers", broker, "--dir", t.TempDir()}, c.args...)
+			var out, errs bytes.Buffer
+			if got := run(t.Context(), args, func(string) string { return "" }, &out, &errs); got != c.want {
+				t.Fatalf("exit %d, want %d: %s%s", got, c.want, out.String(), errs.String())
+			}
+			for _, s := range c.says {
+				if !strings.Contains(out.String(), s) {
+					t.Errorf("it does not say %q:\n%s", s, out.String())
+				}
+			}
+			if errs.Len() > 0 {
+				t.Errorf("it took no second, and stderr says: %s", errs.String())
+			}
+			out.Reset()
+			if got := run(t.Context(), append(args, "--json"), func(string) string { return "" }, &out, &errs); got != c.want {
+				t.Fatalf("--json: exit %d, want %d", got, c.want)
+			}
+			var r audit.Report
+			if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Outcome != c.outcome || r.Partitions != 1 {
+				t.Errorf("--json: %v: %s", err, out.String())
+			}
+		})
+	}
+}
+
+func TestAuditHelp(t *testing.T) {
+	var out, errs bytes.Buffer
+	if got := run(t.Context(), []string{"audit", "--help"}, func(string) string { return "" }, &out, &errs); got != exitOK {
+		t.Fatalf("exit %d: %s", got, errs.String())
+	}
+	for _, s := range []string{"Exit codes: 0 proven; 1 violated", "3 could not tell", "--memory", "-since", "-json", "Example:\n  weir audit --since 24h --json"} {
+		if !strings.Contains(out.String(), s) {
+			t.Errorf("help does not say %q:\n%s", s, out.String())
 		}
 	}
 }
@@ -28,6 +141,19 @@ func TestMoment(t *testing.T) {
 	} {
 		if got, err := moment(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]int64{"16MiB": 16 << 20, "512MiB": 512 << 20, "4GiB": 4 << 30, "65536KiB": 64 << 20} {
+		if got, err := size(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "512", "MiB", "-1GiB", "15MiB", "1.5GiB", "1GB"} {
+		if got, err := size(text); err == nil {
+			t.Errorf("%q: %d", text, got)
 		}
 	}
 }

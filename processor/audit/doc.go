@@ -3,29 +3,45 @@
 // beside it the records of weir.requests and weir.readmit that the decisions
 // answer, the dispatch topics and the journals, and checks:
 //
-//   - the sequence of each partition is dense and its time never goes back;
+//   - the sequence of each partition is dense and begins with 1 where nothing
+//     was deleted, and its time never goes back, nor ahead of the broker's;
 //   - every committed record of requests and readmit, as far as they were
-//     processed, is answered by exactly one decision, in order;
+//     processed, is answered by exactly one decision, in order, and on the
+//     message that it is;
 //   - the markers: known revisions, in order, with the since that the rule gives;
 //   - every verdict, both ways, by recounting plain places under the revision in
-//     force: what was admitted has room in every window, what was refused has a
-//     full one, and its evidence and retry time are right;
-//   - the places taken are those of the matching limits, and what was returned
-//     stood for that message and was rightly returned;
-//   - every message has at most one end, in an allowed order, within its expiry;
+//     force, and buckets in integers: what was admitted has room in every window,
+//     what was refused has a full one, and its evidence and retry time are right;
+//     what a limit only observed, likewise;
+//   - the places taken are those of the matching limits, content and parts made
+//     anew from the request, and what was returned stood for that message and was
+//     rightly returned;
+//   - suppressions and cancels: what ended by one was asked for, and nothing went
+//     on while one stood;
+//   - every message (a tenant's id to one recipient) has at most one end, in an
+//     allowed order, not before and not after its expiry, and has one when the
+//     log goes on beyond it;
 //   - every admission was dispatched once, every forward arrived once, every
-//     sending has its permit, and no outcome came before its permit.
+//     sending has its permit, and no outcome came before its permit;
+//   - no pace window held more permits than any revision allowed. Beside it the
+//     report has the densest real sending, by provider and by limit.
 //
-// It shares the policy's definition (schemas.Policy) with the limiter and
-// nothing else: no table, no compiled rule, no calendar. It changes nothing and
-// joins no group. It does not judge the choice of a provider, the content, the
-// reading of a request's fields, or duplicates.
+// It shares the policy's definition (schemas.Policy) with the limiter, and with
+// all of Weir what a message is: its recipient's country (recipient) and the
+// text that is sent (content). It shares no table, no compiled rule, no calendar
+// and no bucket. It changes nothing and joins no group. It does not judge the
+// choice of a provider, the reading of a request's fields, quiet hours,
+// countries, duplicates, or limits that count without a recipient; decisions
+// under the last are told as not judged.
 //
 // Memory. Partitions are read as streams, as many at a time as there are
-// processors. Of each, in memory: 40 B a place that the longest window of its
-// limit still sees, some 60 B a limit and scope, some 80 B a message that is
-// open or ended within the last 25 hours, and what the client has fetched
-// ahead. Joins across topics take 4 MB each, whatever the log's size, and some
-// 100 B for each record of the last two minutes. A provider of more than one
-// lane costs 8 B a permit.
+// processors. Of each, in memory: some 50 B a place that the longest window of
+// its limit still sees, and as much for each call in it; some 45 B a limit and
+// scope; 150 B a message that is open or ended within the last 25 hours, 50 B an
+// early cancel, 270 B a recipient that opted out; and what the client has
+// fetched ahead. Joins across topics take 3 MiB each, whatever the log's size,
+// and some 80 B for each record of the last two minutes. A provider of more than
+// one lane costs 8 B a permit. Config.Memory bounds it all: half of it is for
+// what is remembered, measured every 1024 records, and what does not fit is told
+// as not judged.
 package audit
