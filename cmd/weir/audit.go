@@ -27,7 +27,7 @@ lies beyond retention, before --since or beyond --memory is named and counted, n
 Progress is on stderr, the report on stdout.
 
 Memory grows with what the longest window of the limits still sees and with the messages of the last 25 hours, by
-partition; --memory bounds it, and what does not fit is exit 3.`,
+partition; --memory bounds it (at least 256MiB), and what does not fit is exit 3.`,
 	example: "weir audit --since 24h --json",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("audit", flag.ContinueOnError)
@@ -51,7 +51,8 @@ partition; --memory bounds it, and what does not fit is exit 3.`,
 		if err != nil {
 			return err
 		}
-		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory))
+		// The limit is on what Go manages; the program's own text is beside it.
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory - 48<<20))
 		r, err := audit.Run(ctx, audit.Config{
 			Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}, Since: since, Slack: *slack, Memory: memory,
 			Progress: func(line string) { fmt.Fprintln(c.stderr, line) },
@@ -79,17 +80,17 @@ partition; --memory bounds it, and what does not fit is exit 3.`,
 	},
 }
 
-// size reads an amount of memory: a number with KiB, MiB or GiB, at least 16 MiB.
+// size reads an amount of memory: a number with KiB, MiB or GiB.
 func size(v string) (int64, error) {
 	for unit, shift := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30} {
 		if digits, ok := strings.CutSuffix(v, unit); ok {
 			n, err := strconv.ParseInt(digits, 10, 32)
-			if err == nil && n<<shift >= 16<<20 {
+			if err == nil && n<<shift >= audit.LeastMemory {
 				return n << shift, nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("%q is no amount of memory, such as 512MiB or 4GiB; 16MiB is the least", v)
+	return 0, fmt.Errorf("%q is no amount of memory, such as 512MiB or 4GiB; %dMiB is the least", v, audit.LeastMemory>>20)
 }
 
 // exitUntold is the audit's answer when the logs do not show enough, or cannot

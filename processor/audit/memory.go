@@ -8,13 +8,16 @@ import (
 // DefaultMemory is how much an audit may take when its Config does not say.
 const DefaultMemory = 1 << 30
 
-// perPartition is what reading one partition may take beside its state: what
-// was fetched ahead of three topics, unpacked.
-const perPartition = 64 << 20
+// LeastMemory is the bound below which an audit does not stay, however little it
+// must remember: reading alone takes about half of it.
+const LeastMemory = 256 << 20
+
+// reading is what the program and what was fetched ahead take.
+const reading = 128 << 20
 
 // budget is how much the state of all partitions under way, and of the joins,
-// may take together: half of the audit's memory. The rest is for what is read
-// and for the garbage collector.
+// may take together: half of what is left for it. The other half is the garbage
+// collector's.
 type budget struct {
 	most int64
 	used atomic.Int64
@@ -27,7 +30,7 @@ type errMemory struct {
 }
 
 func (e *errMemory) Error() string {
-	return fmt.Sprintf("%s: what must be remembered there takes more than the %d MiB that are half of the memory bound; give more", e.at, e.most>>20)
+	return fmt.Sprintf("%s: what must be remembered there takes more than %d MiB, which the memory bound leaves for it; give more", e.at, max(e.most, 0)>>20)
 }
 
 // share is one worker's part of the budget.

@@ -157,11 +157,13 @@ func (p *places) remove(scope sum, t schemas.Millis, cost int64, message uint64)
 // count adds up the places in [from, t], without those of one message, and says
 // when the oldest of them was taken.
 func (p *places) count(scope sum, from, t schemas.Millis, without []schemas.Charge, message uint64) (n int64, oldest schemas.Millis) {
-	if s := p.of(scope); s != nil {
+	head := p.heads[scope]
+	if head < 0 {
+		s := p.talls[-head-1]
 		s.without(without, message, func() { n, oldest = s.count(from, t) })
 		return n, oldest
 	}
-	for i := p.heads[scope]; i != 0; i = p.arena[i].next {
+	for i := head; i != 0; i = p.arena[i].next {
 		pl := &p.arena[i]
 		if pl.t < from {
 			break

@@ -37,9 +37,9 @@ type Config struct {
 	// Stall is how long a partition may bring nothing before its end: a dead
 	// owner's open transaction holds it back. Default 60 s.
 	Stall time.Duration
-	// Memory is how much the audit may take, in bytes; default DefaultMemory.
-	// Half of it is for what must be remembered. What does not fit is not
-	// judged, and the report says so.
+	// Memory is how much the process may take, in bytes; default DefaultMemory,
+	// at least LeastMemory. What must be remembered and does not fit is not
+	// judged, and the report says so. The caller tells the garbage collector.
 	Memory   int64
 	Progress func(line string) // may be nil; called at most once a second
 	Options  []kgo.Opt
@@ -67,7 +67,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, fmt.Errorf("open client: %w", err)
 	}
 	defer cl.Close()
-	a := &auditing{Config: cfg, adm: kadm.NewClient(cl), found: newFindings(), budget: &budget{most: cfg.Memory / 2}, said: began}
+	a := &auditing{Config: cfg, adm: kadm.NewClient(cl), found: newFindings(), budget: &budget{most: (cfg.Memory - reading) / 2}, said: began}
 	err = a.run(ctx)
 	if full, ok := errors.AsType[*errMemory](err); ok {
 		a.found.cannotTell(full.Error()+"; nothing beyond was judged", 1)
@@ -196,7 +196,7 @@ func (a *auditing) run(ctx context.Context) error {
 	report.Partitions, report.Revisions = n, len(config.policies)-1
 	whole := ctx
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(max(1, min(runtime.GOMAXPROCS(0), int(a.Memory/(2*perPartition)))))
+	work.SetLimit(runtime.GOMAXPROCS(0))
 	a.judging = true
 	for num := range n {
 		work.Go(func() error {
