@@ -16,6 +16,7 @@ limits:
   - {name: same, match: {class: same}, per: [recipient, content], allow: [1/10s]}
   - {name: parts, match: {class: parts}, per: [recipient], allow: [3/10s], count: segments}
   - {name: watched, match: {class: watched}, per: [recipient], allow: [1/10s], mode: observe}
+  - {name: later, match: {class: later}, per: [recipient], allow: [1/10s], on_refusal: defer}
 providers:
   - {name: sim, type: simulated, channels: [sms]}
 tenants:
@@ -30,7 +31,7 @@ func newBucketSheet(t *testing.T) *sheet {
 }
 
 func bucketSince(t schemas.Millis) map[string]map[string]schemas.Millis {
-	return map[string]map[string]schemas.Millis{"drops": {"bucket refill 20/m": t, "bucket": t}, "same": {"10s": t}, "parts": {"10s": t}, "watched": {"10s": t}}
+	return map[string]map[string]schemas.Millis{"drops": {"bucket refill 20/m": t, "bucket": t}, "same": {"10s": t}, "parts": {"10s": t}, "watched": {"10s": t}, "later": {"10s": t}}
 }
 
 // takes is an admission with the place that its class takes.
@@ -133,6 +134,15 @@ func TestBucketsContentAndParts(t *testing.T) {
 		}},
 		{"two parts for one", KindCharges, func(s *sheet) { s.takes("a", "parts", long, 1, start+1000) }},
 		{"two parts said to be one", KindCharges, func(s *sheet) { s.takes("a", "parts", long, 1, start+1000).Segments = 1 }},
+		{"two parts said to be one, and charged as two", KindCharges, func(s *sheet) { s.takes("a", "parts", long, 2, start+1000).Segments = 1 }},
+		{"deferred", "", func(s *sheet) { s.deferred("later", start+11_000) }},
+		{"deferred to its turn, later", "", func(s *sheet) { s.deferred("later", start+21_000) }},
+		{"deferred to before the windows open", KindRetryAt, func(s *sheet) { s.deferred("later", start+10_999) }},
+		{"deferred by a limit that rejects", KindRefused, func(s *sheet) { s.deferred("same", start+11_000) }},
+		{"ended by a limit that defers", KindRefused, func(s *sheet) {
+			s.takes("a", "later", "x", 1, start+1000)
+			s.dry("later", "x", start+2000, start+11_000, rolls("1/10s", 1, 1, 1, start+1000))
+		}},
 		{"parts refused", "", func(s *sheet) {
 			s.takes("a", "parts", long, 2, start+1000)
 			s.dry("parts", long, start+2000, start+11_000, rolls("3/10s", 3, 2, 2, start+1000))
@@ -156,6 +166,13 @@ func TestBucketsContentAndParts(t *testing.T) {
 			s.check(t, c.want)
 		})
 	}
+}
+
+// deferred is a message that a full limit lets wait.
+func (s *sheet) deferred(class string, until schemas.Millis) {
+	s.takes("a", class, "x", 1, start+1000)
+	e := s.dry(class, "x", start+2000, until, schemas.Evidence{Window: "1/10s", N: 1, Count: 1, Cost: 1, Oldest: start + 1000})
+	e.Status, e.Decision.Verdict = schemas.StatusDeferred, schemas.VerdictDefer
 }
 
 var long = fmt.Sprintf("%0161d", 7)
