@@ -30,7 +30,7 @@ func TestHistoryKeepsTheChain(t *testing.T) {
 	if h.void != 5 || h.policy(3) == nil || h.policy(4) != nil {
 		t.Errorf("%d void", h.void)
 	}
-	if err := h.take([]byte(`{"revision":`)); err == nil {
-		t.Error("a torn revision passes")
+	if err := h.take([]byte(`{"revision":`)); err != nil || h.void != 6 || len(h.policies) != 4 {
+		t.Errorf("a torn revision: %v, %d void", err, h.void)
 	}
 }

@@ -104,7 +104,7 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 		{"what only the decision log has", "run.go", "for _, i := range only {", "for _, i := range only[:0] {", ""},
 		{"what only the further topic has", "run.go", "for _, i := range extra {", "for _, i := range extra[:0] {", ""},
 		{"tangled differences", "join.go", "			tangled++\n", "", ""},
-		{"a revision whose parent is not in force", "history.go", "if r.Parent != current || r.Revision != current+1 {", "if r.Parent > current {", ""},
+		{"a revision that does not count", "history.go", "		h.void++\n		return nil\n", "		h.void++\n		h.policies = append(h.policies, new(schemas.Policy))\n		return nil\n", ""},
 		{"nothing to judge", "report.go", "if r.Checked.Decisions == 0 {", "if false {", "NothingToJudge"},
 		{"what does not fit", "memory.go", "if total > s.of.most {", "if total < 0 {", ""},
 		{"places of a request that is gone", "verdict.go", "		p.believe()\n		return\n	}\n	charges", "		return\n	}\n	charges", "Trimmed"},

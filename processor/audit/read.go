@@ -59,6 +59,34 @@ func (r *reader) ends(ctx context.Context, adm *kadm.Client, topics ...string) e
 	return nil
 }
 
+// settled waits until no transaction is open below the ends that were taken of a
+// topic: only then all that such a transaction writes elsewhere is there.
+func (r *reader) settled(ctx context.Context, adm *kadm.Client, topic string) error {
+	for began := time.Now(); ; {
+		stable, err := adm.ListCommittedOffsets(ctx, topic)
+		if err != nil {
+			return fmt.Errorf("list stable offsets: %w", err)
+		}
+		open := int32(-1)
+		for num, until := range r.until[topic] {
+			if o, ok := stable.Lookup(topic, num); !ok || o.Err != nil || o.Offset < until {
+				open = num
+			}
+		}
+		if open < 0 {
+			return nil
+		}
+		if time.Since(began) >= r.stall {
+			return fmt.Errorf("%s/%d: a transaction has been open for %s; it ends with its owner's return, or its timeout", topic, open, r.stall)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for open transactions: %w", context.Cause(ctx))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 // begins returns when the last of a topic's partitions begins that have lost
 // their first records to age; 0 when all is there.
 func (r *reader) begins(ctx context.Context, topic string) (schemas.Millis, error) {

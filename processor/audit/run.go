@@ -53,10 +53,11 @@ const tailSpan = 2 * time.Minute
 // that they could not be read to their ends; the report then has what was found
 // until then, and is nil before anything was judged.
 //
-// The cut: first the group's offsets, then the end of weir.status, then the
-// ends of all else. What a decision writes beside its status is in the same
-// transaction, so it lies below the later ends; and every record below the
-// group's offsets has its decision in the log that was cut after.
+// The cut: first the group's offsets, then the end of weir.status; then, when
+// every transaction that has a record below that end is over, the ends of all
+// else. What a decision writes beside its status is in the same transaction, so
+// it lies below the later ends; and every record below the group's offsets has
+// its decision in the log that was cut after.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	began := time.Now()
 	cfg.Slack = cmp.Or(cfg.Slack, 10*time.Minute)
@@ -125,6 +126,9 @@ func (a *auditing) run(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
+	if err := a.reader.settled(ctx, a.adm, names.Status()); err != nil {
+		return err
+	}
 	if err := a.reader.ends(ctx, a.adm, names.Requests(), names.Readmit(), names.Config()); err != nil {
 		return err
 	}
