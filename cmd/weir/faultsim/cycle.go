@@ -1,0 +1,460 @@
+package faultsim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/weirhq/weir/cmd/weir/e2e"
+	"github.com/weirhq/weir/deploy/embedded/broker"
+	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Result is what a cycle showed.
+type Result struct {
+	Plan   *Plan
+	Trace  *Trace
+	Tally  *Tally
+	Oracle *e2e.Report
+	Audit  *audit.Report
+	Faults []string // why it failed; empty when all is well
+}
+
+// String says all that a failure needs.
+func (r *Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "PLAN %s\nTRACE (seconds of simulated time)\n%s\n", r.Plan, r.Trace)
+	if r.Oracle != nil {
+		fmt.Fprintf(&b, "\nORACLE %s\n", r.Oracle)
+	}
+	if r.Audit != nil {
+		b.WriteString("\nAUDIT ")
+		_ = r.Audit.WriteText(&b)
+	}
+	for _, f := range r.Faults {
+		fmt.Fprintf(&b, "\nFAILED: %s", f)
+	}
+	return b.String()
+}
+
+// drainsWithin is how long after its traffic and its faults a cycle may need
+// until every message has ended: its expiry of a minute, the longest tier that
+// a wait of that length uses, sessions and transactions of the dead.
+const drainsWithin = 5 * time.Minute
+
+// cycle is one run of a plan.
+type cycle struct {
+	plan    *Plan
+	trace   *Trace
+	names   topics.Names
+	brokers []string
+	net     *kfake.VirtualNetwork
+	cluster *kfake.Cluster
+	inject  *injector
+	cl      *kgo.Client // of the cycle itself: no fault is aimed at it
+	follow  *kgo.Client
+	pol     *policy.Watcher
+	slots   []*slot
+	all     sync.WaitGroup
+	stopped chan struct{} // closed when the workers have ended
+
+	mu      sync.Mutex
+	tally   *Tally
+	failed  []string
+	calls   map[string]map[string]int
+	acked   []e2e.Offset // of messages
+	actions []e2e.Offset // of the rest
+	once    map[string][]e2e.Offset
+	oracle  *e2e.Oracle
+	decided map[schemas.Source]bool
+	readmit []e2e.Offset
+	seen    map[string]map[int32]int64 // by the follower: next offsets
+}
+
+// Run runs a plan. It must be called in a bubble of testing/synctest.
+func Run(plan *Plan) *Result {
+	time.Sleep(time.Until(plan.Start.Add(-time.Second)))
+	c := &cycle{
+		plan: plan, trace: &Trace{}, net: new(kfake.VirtualNetwork), tally: newTally(), stopped: make(chan struct{}),
+		calls: make(map[string]map[string]int), once: make(map[string][]e2e.Offset), decided: make(map[schemas.Source]bool),
+		seen: make(map[string]map[int32]int64),
+	}
+	c.trace.start()
+	r := &Result{Plan: plan, Trace: c.trace, Tally: c.tally}
+	if err := c.run(r); err != nil {
+		c.fail("%v", err)
+	}
+	c.all.Wait()
+	c.tally.Transcripts = 1
+	c.tally.Simulated = time.Since(plan.Start).Seconds()
+	r.Faults = c.failed
+	return r
+}
+
+func (c *cycle) fail(format string, args ...any) {
+	c.trace.Say("FAIL "+format, args...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = append(c.failed, fmt.Sprintf(format, args...))
+}
+
+func (c *cycle) count(fn func(*Tally)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn(c.tally)
+}
+
+func (c *cycle) called(provider, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[provider] == nil {
+		c.calls[provider] = make(map[string]int)
+	}
+	c.calls[provider][id]++
+}
+
+// own are the options of the cycle's own clients.
+func (c *cycle) own(more ...kgo.Opt) []kgo.Opt {
+	return append([]kgo.Opt{
+		kgo.SeedBrokers(c.brokers...), kgo.Dialer(c.net.DialContext), kgo.DisableClientMetrics(),
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.FetchMaxWait(time.Second),
+	}, more...)
+}
+
+func (c *cycle) run(r *Result) (err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	opts := []kfake.Opt{kfake.ListenFn(c.net.Listen), kfake.WithLogger(kfake.BasicLogger(io.Discard, kfake.LogLevelNone))}
+	var ports []int
+	for i := range c.plan.Brokers {
+		ports = append(ports, 9092+i)
+		c.brokers = append(c.brokers, fmt.Sprintf("127.0.0.1:%d", 9092+i))
+	}
+	opts = append(opts, kfake.NumBrokers(c.plan.Brokers), kfake.Ports(ports...))
+	if c.plan.Before40 {
+		opts = append(opts, kfake.MaxVersions(kversion.V3_8_0()))
+	}
+	if c.cluster, err = kfake.NewCluster(opts...); err != nil {
+		return err
+	}
+	defer c.cluster.Close()
+	if err := broker.StampAppendTime(c.cluster); err != nil {
+		return err
+	}
+	c.inject = &injector{cluster: c.cluster, trace: c.trace, plan: c.plan.Faults, counts: make(map[kmsg.Key]int), tally: c.tally, over: true}
+	c.inject.plan = append([]Fault(nil), c.plan.Faults...)
+	if c.cl, err = kgo.NewClient(c.own(kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
+		return err
+	}
+	defer c.cl.Close()
+	all, err := parsed()
+	if err != nil {
+		return err
+	}
+	choice := all[c.plan.Providers-1]
+	if err := c.setUp(ctx, &choice[0]); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	c.all.Go(func() { _ = c.pol.Run(ctx) })
+	revisions := map[int64]*schemas.Policy{0: {}}
+	publish := func(i int) error {
+		p := choice[c.plan.Policies[i]]
+		rev, err := c.pol.Publish(ctx, c.cl, c.pol.Latest().Revision, "sim", p)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		revisions[rev.Revision] = &rev.Policy
+		return nil
+	}
+	if err := publish(0); err != nil {
+		return fmt.Errorf("publish the first policy: %w", err)
+	}
+	// The oracle reads the map while revisions are added: both under c.mu.
+	c.oracle = e2e.NewOracle(revisions, c.names.Requests(), c.names.Readmit())
+	if c.follow, err = kgo.NewClient(c.own(kgo.ConsumeTopics(c.names.Status(), c.names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords())...); err != nil {
+		return err
+	}
+	c.all.Go(func() { c.read(ctx) })
+	time.Sleep(time.Until(c.plan.Start))
+
+	// Workers, traffic and faults.
+	c.inject.start()
+	working, stop := context.WithCancel(context.Background())
+	defer stop()
+	var workers sync.WaitGroup
+	for n := range c.plan.Workers + 1 {
+		s := &slot{c: c, num: n}
+		s.clock.Store(int64(c.plan.Clocks[n]))
+		c.slots = append(c.slots, s)
+		if n < c.plan.Workers {
+			workers.Go(func() { s.keep(working) })
+		}
+	}
+	var doing sync.WaitGroup
+	doing.Go(func() { c.produce(ctx) })
+	doing.Go(func() {
+		next := 1
+		joined := false
+		for _, e := range c.plan.Events {
+			time.Sleep(time.Until(c.plan.Start.Add(e.At)))
+			c.trace.Say("EVENT %s", e)
+			s := c.slots[e.Worker]
+			if e.What != WhatCut && (e.What != WhatJoin || !joined) {
+				c.count(func(t *Tally) { t.Events[e.What]++ })
+			}
+			switch e.What {
+			case WhatJoin:
+				if !joined {
+					joined = true
+					workers.Go(func() { s.keep(working) })
+				}
+			case WhatLeave:
+				s.leave(e.For)
+			case WhatCut:
+				doing.Go(func() { s.cut(e.For) })
+			case WhatClock:
+				s.clock.Add(int64(e.By))
+			case WhatCoordinators:
+				c.cluster.RehashCoordinators()
+			case WhatLeaders:
+				c.cluster.ShufflePartitionLeaders()
+			case WhatCompact:
+				c.cluster.Compact()
+			case WhatPolicy:
+				if err := publish(next); err != nil {
+					c.fail("publish policy %d: %v", next, err)
+				}
+				next++
+			}
+		}
+	})
+	doing.Wait()
+	c.inject.end()
+	for _, s := range c.slots {
+		s.clock.Store(0)
+	}
+	drained := c.drain()
+	stop()
+	workers.Wait()
+	close(c.stopped)
+	c.trace.Say("all workers have ended")
+	if !drained {
+		return errors.New("it does not drain: something is stuck")
+	}
+	return c.judge(ctx, r)
+}
+
+// setUp creates the topics and begins to watch the policy.
+func (c *cycle) setUp(ctx context.Context, p *schemas.Policy) error {
+	adm := kadm.NewClient(c.cl)
+	diff, err := topics.Plan(ctx, adm, topics.Catalogue(topics.Config{Partitions: c.plan.Partitions, Replication: 1}, p))
+	if err != nil {
+		return err
+	}
+	if err := topics.Apply(ctx, adm, diff, nil); err != nil {
+		return err
+	}
+	c.pol, err = policy.Watch(ctx, c.names.Config(), slog.New(slog.DiscardHandler), c.own()...)
+	return err
+}
+
+// produce writes the traffic at its times.
+func (c *cycle) produce(ctx context.Context) {
+	for _, s := range traffic(c.plan) {
+		time.Sleep(time.Until(c.plan.Start.Add(s.at)))
+		r := &kgo.Record{Topic: c.names.Requests(), Partition: s.partition, Value: s.value}
+		if s.key != "" {
+			r.Key = []byte(s.key)
+		}
+		c.cl.Produce(ctx, r, func(r *kgo.Record, err error) {
+			if err != nil {
+				c.fail("produce a request: %v", err)
+				return
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.tally.Requests++
+			at := e2e.Offset{Partition: r.Partition, Offset: r.Offset}
+			if !s.message {
+				c.actions = append(c.actions, at)
+				return
+			}
+			c.acked = append(c.acked, at)
+			if s.once != "" {
+				c.once[s.once] = append(c.once[s.once], at)
+			}
+		})
+	}
+	if err := c.cl.Flush(ctx); err != nil {
+		c.fail("produce: %v", err)
+	}
+}
+
+// read follows weir.status and weir.readmit and shows the oracle what comes.
+func (c *cycle) read(ctx context.Context) {
+	defer c.follow.Close()
+	for {
+		fetches := c.follow.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.mu.Lock()
+		fetches.EachRecord(func(r *kgo.Record) {
+			if c.seen[r.Topic] == nil {
+				c.seen[r.Topic] = make(map[int32]int64)
+			}
+			if r.Offset < c.seen[r.Topic][r.Partition] {
+				return
+			}
+			c.seen[r.Topic][r.Partition] = r.Offset + 1
+			switch {
+			case r.Attrs.IsControl():
+			case r.Topic == c.names.Readmit():
+				c.readmit = append(c.readmit, e2e.Offset{Partition: r.Partition, Offset: r.Offset})
+			default:
+				e, err := schemas.DecodeEvent(r.Value)
+				if err != nil {
+					c.failed = append(c.failed, fmt.Sprintf("status/%d/%d: %v", r.Partition, r.Offset, err))
+					return
+				}
+				if e.Decision != nil && e.Decision.Input != nil {
+					c.decided[*e.Decision.Input] = true
+				}
+				c.oracle.Take(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e})
+			}
+		})
+		c.mu.Unlock()
+	}
+}
+
+// drain waits until every message has ended, every record that admission reads
+// has been decided, and nothing has come of it for a while.
+func (c *cycle) drain() bool {
+	deadline := time.Now().Add(drainsWithin)
+	quiet := 0
+	for time.Now().Before(deadline) {
+		time.Sleep(time.Second)
+		if c.open() == "" {
+			if quiet++; quiet == 5 {
+				c.trace.Say("drained")
+				return true
+			}
+			continue
+		}
+		quiet = 0
+	}
+	c.fail("not drained within %s of the last fault: %s", drainsWithin, c.open())
+	return false
+}
+
+// open says what has not ended.
+func (c *cycle) open() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.acked {
+		if id, _, ok := c.oracle.Ended(at); !ok {
+			return fmt.Sprintf("the request at %d/%d (message %q) has no end; by last status %v", at.Partition, at.Offset, id, c.oracle.Unended(c.acked))
+		}
+	}
+	for _, at := range c.actions {
+		if !c.decided[schemas.Source{Topic: c.names.Requests(), Partition: at.Partition, Offset: at.Offset}] {
+			return fmt.Sprintf("the action at %d/%d was not decided", at.Partition, at.Offset)
+		}
+	}
+	for _, at := range c.readmit {
+		if !c.oracle.Decided(at) {
+			return fmt.Sprintf("the record of readmit at %d/%d was not decided", at.Partition, at.Offset)
+		}
+	}
+	return ""
+}
+
+// caughtUp waits until the follower has read all that is committed.
+func (c *cycle) caughtUp(ctx context.Context) error {
+	adm := kadm.NewClient(c.cl)
+	deadline := time.Now().Add(time.Minute)
+	for {
+		ends, err := adm.ListEndOffsets(ctx, c.names.Status(), c.names.Readmit())
+		if err == nil {
+			err = ends.Error()
+		}
+		if err != nil {
+			return err
+		}
+		behind := ""
+		c.mu.Lock()
+		ends.Each(func(o kadm.ListedOffset) {
+			if c.seen[o.Topic][o.Partition] < o.Offset {
+				behind = fmt.Sprintf("%s/%d read to %d of %d", o.Topic, o.Partition, c.seen[o.Topic][o.Partition], o.Offset)
+			}
+		})
+		c.mu.Unlock()
+		if behind == "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.New("a transaction stays open: " + behind)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// judge lets both judges look.
+func (c *cycle) judge(ctx context.Context, r *Result) error {
+	if err := c.caughtUp(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	r.Oracle = c.oracle.Finish(c.acked, c.readmit, c.calls)
+	var taken []string
+	for what, at := range c.once {
+		n := 0
+		for _, a := range at {
+			if _, end, ok := c.oracle.Ended(a); ok && end != schemas.StatusDuplicate {
+				n++
+			}
+		}
+		if n == 0 || n > 1 && strings.HasPrefix(what, "key") {
+			taken = append(taken, fmt.Sprintf("of %d requests with %s, %d were taken", len(at), what, n))
+		}
+	}
+	c.mu.Unlock()
+	for _, t := range taken {
+		c.fail("%s", t)
+	}
+	if !r.Oracle.OK() {
+		c.fail("the oracle: %v", r.Oracle.Faults)
+	}
+	var err error
+	if r.Audit, err = audit.Run(ctx, audit.Config{Brokers: c.brokers, Names: c.names, Partitions: c.plan.Partitions, Options: c.own()}); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if r.Audit.Outcome != audit.Proven {
+		c.fail("the audit: %s %v %v", r.Audit.Outcome, r.Audit.Faults, r.Audit.Untold)
+	}
+	if r.Audit.Clock.Ahead > clockMayBeAhead {
+		c.fail("a decision is stamped %s ahead of the broker's clock", r.Audit.Clock.Ahead)
+	}
+	c.count(func(t *Tally) { t.Decisions += r.Audit.Checked.Decisions })
+	return nil
+}
+
+// clockMayBeAhead is how far ahead of its append a decision may be stamped.
+const clockMayBeAhead = 2 * time.Second

@@ -1,0 +1,35 @@
+// Package faultsim runs the real stages (admission, lanes, delay) on a broker
+// in this process, in simulated time, under faults that a seed chooses, and
+// lets two judges look at what they wrote.
+//
+// A cycle is one seed. From it comes a Plan: which policy, what traffic, and
+// which faults: errors and lost answers of broker calls, calls that never
+// arrive, coordinators and leaders that move, workers that join, leave, die at
+// a certain broker call, or are cut off for longer than their session and come
+// back as zombies, clocks that are wrong or step, and changes of the policy.
+// The cycle runs in a testing/synctest bubble on kfake's virtual network; two
+// minutes take a fraction of a second.
+//
+//	plan.go      the seed's plan
+//	traffic.go   hostile requests: few recipients, bursts at the edges of windows
+//	wire.go      one worker's network: where calls are lost, held and cut
+//	faults.go    which call a fault hits
+//	worker.go    one process with its stages, and who starts it again
+//	cycle.go     a whole cycle, from an empty broker to the judges' word
+//	trace.go     what happened
+//
+// When the traffic has ended and nothing is broken any more, every message must
+// come to its end within simulated minutes. Then processor/audit must prove the
+// logs, and cmd/weir/e2e's oracle, which shares no code with the limiter or the
+// audit, must find nothing over, wrongly refused, lost, or ended twice.
+//
+// What a seed does not fix: Go's scheduler and select are not seeded. A seed
+// replays the plan and not the interleaving, so a failure may need several runs
+// of its seed (-count). The printed trace says what really happened.
+//
+// What it does not show: kfake is one process without replicas, so no broker
+// loses what it acknowledged; it answers a transaction's end at once, so the
+// states between are not there (CONCURRENT_TRANSACTIONS is injected); a worker
+// that is cut off goes on computing, while one that is stopped by SIGSTOP does
+// not. cmd/weir/e2e has those, on Apache Kafka.
+package faultsim

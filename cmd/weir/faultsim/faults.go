@@ -1,0 +1,179 @@
+package faultsim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Tally counts what really happened.
+type Tally struct {
+	Hits        map[string]int // faults by call and kind
+	Events      map[What]int
+	Deaths      int
+	Restarts    int // of processes that ended on their own
+	Rebalances  int
+	Committed   int
+	Aborted     int
+	Unknown     int // asked to commit, and no answer came
+	Decisions   int64
+	Requests    int
+	Simulated   float64 // seconds
+	Transcripts int     // cycles
+}
+
+func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
+
+// Add sums up.
+func (t *Tally) Add(o *Tally) {
+	for k, n := range o.Hits {
+		t.Hits[k] += n
+	}
+	for k, n := range o.Events {
+		t.Events[k] += n
+	}
+	t.Deaths += o.Deaths
+	t.Restarts += o.Restarts
+	t.Rebalances += o.Rebalances
+	t.Committed += o.Committed
+	t.Aborted += o.Aborted
+	t.Unknown += o.Unknown
+	t.Decisions += o.Decisions
+	t.Requests += o.Requests
+	t.Simulated += o.Simulated
+	t.Transcripts += o.Transcripts
+}
+
+// Never lists the faults that no cycle had.
+func (t *Tally) Never() (out []string) {
+	for key := range errs {
+		for _, kind := range []Kind{KindError, KindLoseCall, KindLoseAnswer} {
+			if t.Hits[hitName(key, kind)] == 0 {
+				out = append(out, hitName(key, kind))
+			}
+		}
+	}
+	for _, key := range append(slices.Collect(maps.Keys(errs)), anyCall) {
+		if t.Hits[hitName(key, KindDieBefore)]+t.Hits[hitName(key, KindDieAfter)] == 0 {
+			out = append(out, hitName(key, "die"))
+		}
+	}
+	for _, w := range []What{WhatJoin, WhatLeave, WhatCut, WhatClock, WhatCoordinators, WhatLeaders, WhatCompact, WhatPolicy} {
+		if t.Events[w] == 0 {
+			out = append(out, string(w))
+		}
+	}
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown} {
+		if n == 0 {
+			out = append(out, what)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (t *Tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d cycles, %.0f simulated seconds, %d requests, %d decisions audited; transactions: %d committed, %d aborted, %d of unknown outcome; %d crashes, %d restarts on their own, %d rebalances",
+		t.Transcripts, t.Simulated, t.Requests, t.Decisions, t.Committed, t.Aborted, t.Unknown, t.Deaths, t.Restarts, t.Rebalances)
+	total := 0
+	for _, n := range t.Hits {
+		total += n
+	}
+	fmt.Fprintf(&b, "\n%d faults of calls:", total)
+	for _, k := range slices.Sorted(maps.Keys(t.Hits)) {
+		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(k, " ", "_"), t.Hits[k])
+	}
+	b.WriteString("\nothers:")
+	for _, k := range slices.Sorted(maps.Keys(t.Events)) {
+		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(string(k), " ", "_"), t.Events[k])
+	}
+	return b.String()
+}
+
+func hitName(key kmsg.Key, kind Kind) string {
+	if key == anyCall {
+		return "any " + string(kind)
+	}
+	return key.Name() + " " + string(kind)
+}
+
+// injector decides what becomes of each call of the workers, by the plan.
+type injector struct {
+	cluster *kfake.Cluster
+	trace   *Trace
+
+	mu     sync.Mutex
+	plan   []Fault
+	counts map[kmsg.Key]int
+	errors []*planned
+	over   bool
+	tally  *Tally
+}
+
+// planned is an error that the broker is to answer.
+type planned struct {
+	fault  Fault
+	handle *kfake.FaultHandle
+}
+
+// fate is called for every call of a worker.
+func (in *injector) fate(who string, k *call) fate {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.over {
+		return fatePass
+	}
+	in.counts[k.key]++
+	in.counts[anyCall]++
+	for i, f := range in.plan {
+		if f.Key != anyCall && f.Key != k.key || f.Nth > in.counts[f.Key] {
+			continue
+		}
+		in.plan = slices.Delete(in.plan, i, i+1)
+		in.trace.Say("FAULT %s: %s (%s)", who, f, k.key.Name())
+		if f.Kind == KindError {
+			in.errors = append(in.errors, &planned{f, in.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{f.Key}, Err: f.Err})})
+			return fatePass
+		}
+		in.tally.Hits[hitName(f.Key, f.Kind)]++
+		switch f.Kind {
+		case KindLoseCall:
+			return fateLoseCall
+		case KindLoseAnswer:
+			return fateLoseAnswer
+		case KindDieBefore:
+			return fateDieBefore
+		case KindDieAfter:
+			return fateDieAfter
+		case KindError:
+		}
+	}
+	return fatePass
+}
+
+// end lets everything pass from here on.
+func (in *injector) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over = true
+	for _, p := range in.errors {
+		if p.handle.Hits() > 0 {
+			in.tally.Hits[hitName(p.fault.Key, KindError)]++
+		}
+		p.handle.Remove()
+	}
+	in.trace.Say("no more faults; not reached: %v", in.plan)
+}
+
+// start begins to count calls.
+func (in *injector) start() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over = false
+}

@@ -1,0 +1,70 @@
+package faultsim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var oneSeed = flag.Uint64("seed", 0, "run this seed only")
+
+// seeds returns the first seed and how many.
+func seeds(t *testing.T) (first, n uint64) {
+	t.Helper()
+	number := func(name string, dflt uint64) uint64 {
+		v := os.Getenv(name)
+		if v == "" {
+			return dflt
+		}
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return n
+	}
+	n = 500
+	switch {
+	case *oneSeed > 0:
+		return *oneSeed, 1
+	case os.Getenv("WEIR_CHAOS") != "":
+		n = 5000
+	case testing.Short():
+		n = 50
+	}
+	return number("WEIR_SIM_FIRST", 1), number("WEIR_SIM_SEEDS", n)
+}
+
+// TestFaults runs a cycle for each seed. A seed's plan is always the same; what
+// it does to the stages may differ from run to run (see the package comment).
+func TestFaults(t *testing.T) {
+	first, n := seeds(t)
+	began := time.Now()
+	total := newTally()
+	var mu sync.Mutex
+	t.Run("cycles", func(t *testing.T) {
+		for seed := first; seed < first+n; seed++ {
+			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+				t.Parallel()
+				var r *Result
+				synctest.Test(t, func(*testing.T) { r = Run(NewPlan(seed)) })
+				mu.Lock()
+				total.Add(r.Tally)
+				mu.Unlock()
+				if len(r.Faults) > 0 {
+					t.Errorf("%s\nagain: go test ./cmd/weir/faultsim -run TestFaults -seed %d -count 20 -failfast", r, seed)
+				} else if *oneSeed > 0 && testing.Verbose() {
+					t.Log(r)
+				}
+			})
+		}
+	})
+	t.Logf("FAULTS %s\nin %s", total, time.Since(began).Round(time.Millisecond))
+	if never := total.Never(); n >= 500 && uint64(total.Transcripts) == n && len(never) > 0 {
+		t.Errorf("over %d cycles these faults never happened: %q", n, never)
+	}
+}

@@ -1,0 +1,62 @@
+package faultsim
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// policies are what a plan chooses from and changes between: more, fewer,
+// longer windows, new limits, in the part of the language that the oracle
+// knows.
+var policies = []string{`
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [2/5s, 4/20s, 50/calendar-day], timezone: Asia/Shanghai}
+  - {name: everyone, per: [recipient], allow: [5/5s, 12/calendar-minute]}
+  - {name: later, match: {class: notice}, per: [recipient, class], allow: [1/3s], on_refusal: defer}
+`, `
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/5s, 3/20s, 9/calendar-hour], timezone: America/New_York}
+  - {name: everyone, per: [recipient], allow: [3/5s, 8/calendar-minute]}
+  - {name: later, match: {class: notice}, per: [recipient, class], allow: [2/4s], on_refusal: defer}
+  - {name: tries, match: {class: verify}, per: [recipient], allow: [6/30s], count: attempt}
+`, `
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [3/5s, 6/40s, 30/calendar-day], timezone: America/New_York, overrides: [{to: "+8613800000001", allow: [1/10s]}]}
+  - {name: everyone, per: [recipient], allow: [6/5s, 14/calendar-minute], exempt: ["+8613800000002"]}
+  - {name: parts, match: {class: notice}, per: [recipient], allow: [9/15s], count: segments}
+`, `
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [2/10s, 4/20s, 20/calendar-month], timezone: Asia/Shanghai}
+  - {name: addresses, match: {channel: email}, per: [recipient, channel], allow: [2/8s]}
+  - {name: later, match: {class: notice}, per: [recipient], allow: [3/10s], on_refusal: defer}
+`}
+
+const rest = `
+classes:
+  - {name: verify, priority: urgent, stale_after: 10s, expires_after: 60s, retries: [1s, 5s]}
+  - {name: notice, priority: bulk, expires_after: 60s, retries: [1s]}
+  - {name: hold, expires_after: 60s, retries: [1s], on_unknown: hold}
+tenants:
+  - {name: default, default_region: CN}
+providers:
+  - {name: sim, type: simulated, channels: [sms, email], pace: [20/1s], concurrency: 8, timeout: 1s, settings: {latency: 1ms-50ms}}
+`
+
+const second = `  - {name: slow, type: simulated, channels: [sms], pace: [2/1s], concurrency: 2, timeout: 1s, settings: {latency: 100ms-400ms}}
+`
+
+// parsed has every policy with one and with two providers.
+var parsed = sync.OnceValues(func() (all [2][]schemas.Policy, err error) {
+	for i := range all {
+		for n, limits := range policies {
+			text := "limits:" + limits + rest
+			if i == 1 {
+				text += second
+			}
+			doc, err := schemas.ParsePolicy(fmt.Sprintf("policy-%d.yaml", n), []byte(text))
+			if err != nil {
+				return all, err
+			}
+			all[i] = append(all[i], doc.Policy)
+		}
+	}
+	return all, nil
+})

@@ -1,0 +1,140 @@
+package faultsim
+
+import (
+	"cmp"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// send is one record of weir.requests to be.
+type send struct {
+	at        time.Duration
+	partition int32
+	key       string
+	value     []byte
+	message   bool   // it asks for a message, so it must have an end
+	once      string // of all sends with the same word, one may be taken; "" for most
+}
+
+// spellings are ways to write the mobile number +86 138 0000 000N.
+var spellings = []string{
+	"+861380000000%d", "+861380000000%d", "1380000000%d", "138 0000 000%d", "+86 138-0000-000%d", "(+86) 1380000000%d", "00861380000000%d", "+86 0 1380000000%d",
+}
+
+// magic are recipients to which the simulated provider does something else than
+// to accept: see docs/simulated.md.
+var magic = []string{
+	"+15005550001", "+15005550002", "+15005550004", "+15005550008", "+15005550009", "+15005550011", "+15005550012", "+15005550021", "+15005550031",
+	"permanent@example.com", "transient-1@Example.com", "timeout-1@example.com", "maybe@example.com", "undelivered@example.com", "delivered@EXAMPLE.com",
+}
+
+// traffic draws the requests of a plan.
+func traffic(p *Plan) []send {
+	r := rand.New(rand.NewPCG(p.Seed, 0x74726166))
+	var all []send
+	var ids []struct{ id, to string }
+	var keyed []schemas.Request
+	for len(all) < p.Requests {
+		// Bursts, and then the edges of the windows that they opened.
+		at := time.Duration(r.Int64N(int64(p.Span)))
+		to := fmt.Sprint(1 + r.IntN(3))
+		for range 1 + r.IntN(8) {
+			if edge := r.IntN(5); edge == 0 {
+				w := []time.Duration{3 * time.Second, 5 * time.Second, 10 * time.Second}[r.IntN(3)]
+				at += w + time.Duration(r.IntN(3)-1)*time.Millisecond
+			} else if edge == 1 {
+				at += time.Duration(r.IntN(400)) * time.Millisecond
+			}
+			q := schemas.Request{Channel: schemas.ChannelSMS, Class: "verify", Body: fmt.Sprintf("code %06d", r.IntN(1_000_000))}
+			number := 0
+			fmt.Sscan(to, &number)
+			q.To = fmt.Sprintf(spellings[r.IntN(len(spellings))], number)
+			s := send{at: at, message: true}
+			switch n := r.IntN(100); {
+			case n < 25:
+				q.Class = "notice"
+				if r.IntN(3) == 0 {
+					q.Body = "消息" + q.Body + ": a text that needs two parts, because it has characters that GSM-7 does not have, and is long"
+				}
+			case n < 45:
+				q.To = magic[r.IntN(len(magic))]
+				if q.To[0] != '+' {
+					q.Channel, q.Subject = schemas.ChannelEmail, "code"
+				}
+				q.Class = []string{"verify", "notice", "hold"}[r.IntN(3)]
+			case n < 50:
+				q.SendAt = schemas.MillisOf(p.Start.Add(at + time.Duration(r.IntN(15_000))*time.Millisecond))
+				q.ID = draw(r)
+				ids = append(ids, struct{ id, to string }{q.ID, q.To})
+				s.once = "id " + q.ID
+			case n < 55:
+				q.ID = draw(r)
+				ids = append(ids, struct{ id, to string }{q.ID, q.To})
+				keyed = append(keyed, q)
+				s.once = "id " + q.ID
+			case n < 61:
+				q.IdempotencyKey = fmt.Sprintf("key-%d", r.Uint32())
+				keyed = append(keyed, q)
+				s.once = "key " + q.IdempotencyKey
+			case n < 75 && len(keyed) > 0:
+				q = keyed[r.IntN(len(keyed))] // again, word for word
+				s.once = "id " + q.ID
+				if q.ID == "" {
+					s.once = "key " + q.IdempotencyKey
+				}
+			case n < 80 && len(ids) > 0:
+				i := ids[r.IntN(len(ids))]
+				q = schemas.Request{Action: schemas.ActionCancel, ID: i.id, To: i.to}
+				s.message = false
+			case n < 82:
+				q = schemas.Request{Action: schemas.ActionSuppress, To: q.To}
+				if r.IntN(2) == 0 {
+					q.Class = "notice"
+				}
+				s.message = false
+				back := q
+				back.Action = schemas.ActionUnsuppress
+				all = append(all, place(r, p, send{at: at + time.Duration(r.IntN(5000))*time.Millisecond}, &back))
+			case n < 83:
+				q.To = "138" // no number
+			}
+			all = append(all, place(r, p, s, &q))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b send) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// place encodes a request and chooses its partition as one of many clients
+// would.
+func place(r *rand.Rand, p *Plan, s send, q *schemas.Request) send {
+	s.value = schemas.RequestJSON(q)
+	s.key = q.To
+	switch r.IntN(4) {
+	case 0:
+		s.partition = int32(crc32.ChecksumIEEE([]byte(s.key)) % uint32(p.Partitions))
+	case 1:
+		s.partition, s.key = r.Int32N(p.Partitions), ""
+	default:
+		s.partition = schemas.PartitionOf(s.key, p.Partitions)
+	}
+	return s
+}
+
+// draw makes an id as a producer of requests would.
+func draw(r *rand.Rand) string {
+	var b [16]byte
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	id, _ := uuid.FromBytes(b[:])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id.String()
+}
