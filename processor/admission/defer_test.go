@@ -236,3 +236,28 @@ func TestWhatChangedMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesHandedOutByAnAbortedTransactionAreNot: the time of what is aborted
+// may have been wrong, and nobody waits for what it handed out.
+func TestTimesHandedOutByAnAbortedTransactionAreNot(t *testing.T) {
+	b := newWaitBench(t)
+	const to = "+8613800000000"
+	t0 := b.want(b.send("slow", to), "queued admit +1 > dispatch.one.normal").event.Decision.T
+	right := b.now
+	b.now += 3_600_000
+	b.p.begin()
+	b.p.advance(b.now)
+	for range 3 {
+		if _, err := b.p.decide(&input{
+			source: schemas.Source{Topic: "weir.requests", Offset: b.offset}, value: fmt.Appendf(nil, `{"channel":"sms","to":%q,"class":"slow","body":"x"}`, to),
+			header: func(string) (string, bool) { return "", false }, appended: b.now,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.p.rollback()
+	b.now = right
+	if o := b.send("slow", to); o.event.Status != schemas.StatusDeferred || o.event.RetryAt != t0+60_000 {
+		t.Errorf("%s until %v, want %v", brief(o), o.event.RetryAt, t0+60_000)
+	}
+}

@@ -82,6 +82,8 @@ func (p *partition) commit() {
 func (p *partition) rollback() {
 	p.open = false
 	p.cur = p.base
+	// The times that it handed out are not taken, and may have been wrong.
+	clear(p.cursors)
 	p.table.Rollback()
 	p.seen.rollback()
 	p.cancels.rollback()
