@@ -15,20 +15,25 @@ import (
 type clock struct {
 	read   func() time.Time
 	anchor time.Time
+	lifted time.Duration // by which it was found to be behind the broker's
 }
 
 func newClock(read func() time.Time) *clock { return &clock{read: read, anchor: read()} }
 
 func (c *clock) now() schemas.Millis {
-	return schemas.MillisOf(c.anchor.Add(c.read().Sub(c.anchor)))
+	return schemas.MillisOf(c.anchor.Add(c.read().Sub(c.anchor)).Add(c.lifted))
 }
 
+// lift moves the clock forward, until it is taken anew.
+func (c *clock) lift(by time.Duration) { c.lifted += by }
+
 // anew takes the wall clock as it is now.
-func (c *clock) anew() { c.anchor = c.read() }
+func (c *clock) anew() { c.anchor, c.lifted = c.read(), 0 }
 
 const (
 	// clockTolerance is how far ahead of the broker's clock a decision may be
 	// stamped (δ). Further ahead, places would stand longer than real time.
+	// As far behind it, what waits would wait too long.
 	clockTolerance = 2 * time.Second
 	// clockEvery is how often the two clocks are compared under load; the first
 	// transaction after an assignment is always checked.
@@ -38,11 +43,15 @@ const (
 // errClockAhead aborts a transaction that was stamped too far ahead.
 var errClockAhead = errors.New("this machine's clock is ahead of the broker's: nothing is decided until it is put right")
 
+// errClockBehind aborts a transaction that was stamped too far behind.
+var errClockBehind = errors.New("this machine's clock is behind the broker's: deciding again at the broker's time")
+
 // checkClock compares the time of the open transaction's decisions with the
 // broker's append time of the ledger's own records, which have just been
-// written. Behind it, a partition moves forward. Ahead of it by more than the
-// tolerance, the transaction must not commit: checkClock aborts it, and the
-// worker stalls and says so, rather than decide.
+// written. Behind it, a partition moves forward; by more than the tolerance, the
+// clock does, and the transaction is aborted and decided again. Ahead of it by
+// more than the tolerance, the transaction must not commit: checkClock aborts it,
+// and the worker stalls and says so, rather than decide.
 func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
 	latest := schemas.Millis(0) // decision of the transaction
 	for n := range s.touched {
@@ -55,20 +64,34 @@ func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
 	if err != nil {
 		return fmt.Errorf("compare clocks: %w", err)
 	}
-	worst := time.Duration(0)
+	var (
+		now        = s.clock.now() // later than all of it was appended
+		worst, lag time.Duration   // of decisions
+		last       schemas.Millis
+	)
 	for n := range s.touched {
 		p := s.parts[n]
 		at, ok := appended[n]
 		if !ok {
-			continue
+			// Its broker did not say. Nothing is committed without a comparison.
+			tx.Abort(fmt.Errorf("compare clocks: no append time of %s/%d", s.env.names.Ledger(), n))
+			return nil
 		}
-		p.floor = max(p.floor, at)
+		p.floor, last = max(p.floor, at), max(last, at)
 		worst = max(worst, p.cur.meta.T.Sub(at))
+		// A slow write is no lag: the clock must be behind as well.
+		lag = max(lag, min(at.Sub(now), at.Sub(p.cur.meta.T)))
 	}
 	s.metrics.ahead.Set(worst.Seconds())
+	if lag > clockTolerance {
+		s.clock.lift(last.Sub(now))
+		tx.Abort(fmt.Errorf("%w (by %v)", errClockBehind, lag.Round(time.Millisecond)))
+		return nil
+	}
 	if worst <= clockTolerance {
-		s.checked = s.clock.now()
-		s.latest = max(s.checked, latest)
+		// It may have stepped after the decisions: what speaks for later ones is
+		// what was compared.
+		s.checked, s.latest = now, latest
 		return nil
 	}
 	tx.Abort(fmt.Errorf("%w (by %v)", errClockAhead, worst.Round(time.Millisecond)))

@@ -104,7 +104,7 @@ type stage struct {
 	fetch   stream.Fetching
 	clock   *clock
 	checked schemas.Millis // when the clock was last found right, by itself; 0 is never
-	latest  schemas.Millis // the latest time that this comparison saw, checked or a decision's
+	latest  schemas.Millis // the latest decision that it compared
 	stalled time.Time      // until then nothing is decided; zero when not stalled
 	began   time.Time
 

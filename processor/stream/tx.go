@@ -68,7 +68,7 @@ func (tx *Tx) Abort(reason error) { tx.fail(reason) }
 
 // Appended flushes what was produced and returns the broker's time of the
 // latest append to each partition of topic (KIP-734), this transaction's own
-// records among them.
+// records among them. A partition whose broker did not say is left out.
 func (tx *Tx) Appended(ctx context.Context, topic string) (map[int32]schemas.Millis, error) {
 	cl := tx.w.session.Client()
 	if err := cl.Flush(ctx); err != nil {
