@@ -142,6 +142,9 @@ func (in *injector) fate(who string, k *call) fate {
 			return fatePass
 		}
 		in.tally.Hits[hitName(f.Key, f.Kind)]++
+		if req, ok := k.request().(*kmsg.EndTxnRequest); ok && req.Commit {
+			in.tally.Unknown++
+		}
 		switch f.Kind {
 		case KindLoseCall:
 			return fateLoseCall

@@ -51,6 +51,12 @@ func TestFaults(t *testing.T) {
 			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 				t.Parallel()
 				var r *Result
+				defer func() {
+					// A goroutine that stays behind: synctest panics for it.
+					if p := recover(); p != nil {
+						t.Errorf("%v\n%s\nPLAN %s", p, r, NewPlan(seed))
+					}
+				}()
 				synctest.Test(t, func(*testing.T) { r = Run(NewPlan(seed)) })
 				mu.Lock()
 				total.Add(r.Tally)

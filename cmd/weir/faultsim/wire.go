@@ -109,8 +109,12 @@ func (w *wire) frozen() bool {
 }
 
 // Freeze holds everything back that is sent in either direction, for d. What
-// was sent meanwhile then arrives, also on connections that were closed.
+// was sent meanwhile then arrives, also on connections that were closed. It does
+// nothing when frozen already.
 func (w *wire) Freeze(d time.Duration) {
+	if w.frozen() {
+		return
+	}
 	thaw := make(chan struct{})
 	w.mu.Lock()
 	w.thaw = thaw

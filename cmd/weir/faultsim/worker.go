@@ -57,7 +57,7 @@ func (s *slot) startsAgain(life int) time.Duration {
 // keep starts the worker again whenever it ends, as an operator's supervisor
 // does, until the cycle stops.
 func (s *slot) keep(ctx context.Context) {
-	for n := 1; ctx.Err() == nil; n++ {
+	for n := 1; ctx.Err() == nil && !s.c.broken.Load(); n++ {
 		lifeCtx, cancel := context.WithCancel(context.Background())
 		l := &life{who: fmt.Sprintf("worker %d.%d", s.num, n), c: s.c, cancel: cancel, done: make(chan struct{}), members: make(map[string]map[string]bool)}
 		l.wire = newWire(s.c.net.DialContext, func(k *call) fate { return s.c.inject.fate(l.who, k) }, l.answered)
@@ -117,7 +117,9 @@ func (s *slot) ended(l *life) time.Duration {
 	s.c.count(func(t *Tally) { t.Restarts++ })
 	s.c.all.Go(func() { l.bury() })
 	if strings.Contains(l.err.Error(), "state and log disagree") {
-		s.c.fail("%s ended: %v", l.who, l.err)
+		if !s.c.broken.Swap(true) {
+			s.c.fail("%s ended: %v", l.who, l.err)
+		}
 	}
 	return max(away, time.Second)
 }
@@ -164,9 +166,16 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	}
 	amend, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
 	if err != nil {
+		watch.Close()
 		return err
 	}
 	defer amend.Close()
+	// A client that is closed while it has records, and no producer id yet, asks
+	// for one for ever and without a pause: time would stand still.
+	if _, _, err := amend.ProducerID(ctx); err != nil {
+		watch.Close()
+		return fmt.Errorf("take the producer id for receipts: %w", err)
+	}
 	receipts := status.NewReceipts(amend, c.names, c.plan.Partitions, logger)
 	streaming := func(stage string) stream.Config {
 		return stream.Config{
