@@ -91,11 +91,12 @@ type cycle struct {
 	seen    map[string]map[int32]int64 // by the follower: next offsets
 }
 
-// Run runs a plan. It must be called in a bubble of testing/synctest.
-func Run(plan *Plan) *Result {
+// Run runs a plan and writes into trace what happens. It must be called in a
+// bubble of testing/synctest.
+func Run(plan *Plan, trace *Trace) *Result {
 	time.Sleep(time.Until(plan.Start.Add(-time.Second)))
 	c := &cycle{
-		plan: plan, trace: &Trace{}, net: new(kfake.VirtualNetwork), tally: newTally(), stopped: make(chan struct{}),
+		plan: plan, trace: trace, net: new(kfake.VirtualNetwork), tally: newTally(), stopped: make(chan struct{}),
 		calls: make(map[string]map[string]int), once: make(map[string][]e2e.Offset), decided: make(map[schemas.Source]bool),
 		seen: make(map[string]map[int32]int64),
 	}

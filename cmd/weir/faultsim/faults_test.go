@@ -39,6 +39,9 @@ func seeds(t *testing.T) (first, n uint64) {
 	return number("WEIR_SIM_FIRST", 1), number("WEIR_SIM_SEEDS", n)
 }
 
+// tooLong is far more than any cycle takes, on a machine that does other things.
+const tooLong = 10 * time.Second
+
 // TestFaults runs a cycle for each seed. A seed's plan is always the same; what
 // it does to the stages may differ from run to run (see the package comment).
 func TestFaults(t *testing.T) {
@@ -57,7 +60,14 @@ func TestFaults(t *testing.T) {
 						t.Errorf("%v\n%s\nPLAN %s", p, r, NewPlan(seed))
 					}
 				}()
-				synctest.Test(t, func(*testing.T) { r = Run(NewPlan(seed)) })
+				plan, trace := NewPlan(seed), new(Trace)
+				// Simulated time stands still while anything is busy: what never
+				// rests would never end.
+				stuck := time.AfterFunc(tooLong, func() {
+					panic(fmt.Sprintf("seed %d is busy for %s, and its time stands still\nPLAN %s\nTRACE, its last\n%s", seed, tooLong, plan, trace.last(100)))
+				})
+				defer stuck.Stop()
+				synctest.Test(t, func(*testing.T) { r = Run(plan, trace) })
 				mu.Lock()
 				total.Add(r.Tally)
 				mu.Unlock()

@@ -37,6 +37,13 @@ func (tr *Trace) String() string {
 	return strings.Join(tr.lines, "\n")
 }
 
+// last is the trace's last n lines.
+func (tr *Trace) last(n int) string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return strings.Join(tr.lines[max(0, len(tr.lines)-n):], "\n")
+}
+
 // logTo is a slog.Handler that writes a worker's log into the trace.
 type logTo struct {
 	tr    *Trace
