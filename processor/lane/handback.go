@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"time"
+
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -14,7 +16,12 @@ type walk struct {
 	opened   schemas.Millis
 	revision int64
 	all      bool
+	settled  bool // what was decided before admission must have known has arrived
 }
+
+// longBefore is by how much a decision must be older than the breaker's opening
+// to be surely no answer to it: admission's clock and the lane's may differ.
+const longBefore = 5 * time.Second
 
 // handBack returns what waits in a lane to admission, without a call and
 // without regard to the pace: with an open breaker (all is false) what no
@@ -24,16 +31,26 @@ type walk struct {
 //
 // With an open breaker, a message that was decided after admission must have
 // known of it stays: admission has nowhere else to send it, and it would only
-// go round.
+// go round. One that came after the opening may have been handed back before, so
+// it waits until admission must have known, and goes back once more: else it
+// would go round as fast as both can write.
 func (s *stage) handBack(tx *stream.Tx, l *lanePart, t schemas.Millis, all bool) {
-	if w := (walk{l.breaker.opened, s.rev.Revision, all}); w != l.walk {
-		l.walk = w
+	known := l.breaker.opened.Add(knownWithin)
+	settled := known.Add(knownWithin)
+	if w := (walk{l.breaker.opened, s.rev.Revision, all, t > settled}); w != l.walk {
 		for _, q := range l.queues {
 			q.kept, q.keptUntil = 0, 0
+			// A new revision is no new opening.
+			if w.opened != l.walk.opened || w.settled != l.walk.settled {
+				q.backTo = q.next
+			}
 		}
+		l.walk = w
+	}
+	if !all && t <= settled {
+		l.wakeAt(settled + 1)
 	}
 	budget := maxBack
-	known := l.breaker.opened.Add(knownWithin)
 	for _, q := range l.queues {
 		if q.keptUntil != 0 && q.keptUntil <= t {
 			q.kept, q.keptUntil = 0, 0
@@ -53,7 +70,7 @@ func (s *stage) handBack(tx *stream.Tx, l *lanePart, t schemas.Millis, all bool)
 				s.endUncalled(tx, l, it, outcomeExpired, t)
 			case it.bad != nil:
 				s.endUncalled(tx, l, it, outcomeContent, t)
-			case all, !it.pinned && it.env.DecidedAt <= known:
+			case all, !it.pinned && it.env.DecidedAt <= known && (it.key.offset < q.backTo || it.env.DecidedAt.Add(longBefore) < l.breaker.opened):
 				s.endUncalled(tx, l, it, outcomeReroute, t)
 			default:
 				if at := it.env.ExpiresAt; at != 0 && (q.keptUntil == 0 || at < q.keptUntil) {

@@ -102,6 +102,26 @@ func TestBreakerHandsBack(t *testing.T) {
 	r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == int64(n/3+4+1) })
 }
 
+// TestWhatCameAfterTheOpeningDoesNotGoRound: as long as admission may not know
+// of the breaker it sends the same message here again; the lane waits for that
+// time to pass rather than hand it back as fast as both can write.
+func TestWhatCameAfterTheOpeningDoesNotGoRound(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }))
+	r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
+	r.run(r.config("a"))
+	for i := range 5 {
+		r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
+	}
+	r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
+	opened := r.health()[len(r.health())-1].At
+	r.dispatch(message{id: "m"})
+	r.eventually("it goes back", func() bool { return len(r.read(r.names.Readmit())) == 1 })
+	if after := schemas.MillisOf(time.Now()).Sub(opened); after < time.Second {
+		t.Errorf("handed back %v after the opening, when admission need not know", after)
+	}
+}
+
 // figure returns the value of the one gauge or counter of a name.
 func figure(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()

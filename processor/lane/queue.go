@@ -81,6 +81,7 @@ type queue struct {
 	// the first of them expires at keptUntil (0: none does).
 	kept      int
 	keptUntil schemas.Millis
+	backTo    int64 // only what is before it goes back
 }
 
 // gone stands for finished items that were dropped although one before them is
