@@ -57,6 +57,7 @@ race: ## unit tests under the race detector
 # faults, WEIR_CHAOS_SCALE=2 makes the runs twice as long.
 chaos: ## long runs: workers and brokers killed, paused and restarted, clocks set wrong, on Apache Kafka
 	mkdir -p bin
+	WEIR_CHAOS=1 $(GO) test -timeout 60m -count 1 -v -run TestFaults ./cmd/weir/faultsim
 	$(GO) test -tags e2e -timeout 90m -count 1 -v -run TestChaos ./cmd/weir/e2e 2>&1 | tee bin/chaos.log | grep --line-buffered -E 'CHAOS|WEIR_SEED|^panic|^FAIL|--- FAIL'
 	$(GO) test -tags e2e -timeout 20m -count 1 -p 1 ./deploy/local/...
 	WEIR_CHAOS=1 $(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags e2e -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
