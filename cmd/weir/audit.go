@@ -27,7 +27,7 @@ lies beyond retention, before --since or beyond --memory is named and counted, n
 Progress is on stderr, the report on stdout.
 
 Memory grows with what the longest window of the limits still sees and with the messages of the last 25 hours, by
-partition; --memory bounds it (at least 256MiB), and what does not fit is exit 3.`,
+partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3.`,
 	example: "weir audit --since 24h --json",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("audit", flag.ContinueOnError)

@@ -146,12 +146,12 @@ func TestMoment(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for text, want := range map[string]int64{"256MiB": 256 << 20, "512MiB": 512 << 20, "4GiB": 4 << 30, "524288KiB": 512 << 20} {
+	for text, want := range map[string]int64{"1GiB": 1 << 30, "512MiB": 512 << 20, "4GiB": 4 << 30, "524288KiB": 512 << 20} {
 		if got, err := size(text); err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "512", "MiB", "-1GiB", "255MiB", "1.5GiB", "1GB"} {
+	for _, text := range []string{"", "512", "MiB", "-1GiB", "511MiB", "1.5GiB", "1GB"} {
 		if got, err := size(text); err == nil {
 			t.Errorf("%q: %d", text, got)
 		}

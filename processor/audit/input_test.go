@@ -192,7 +192,7 @@ func TestMemoryBound(t *testing.T) {
 	for _, c := range []struct {
 		memory int64
 		want   audit.Outcome
-	}{{256 << 20, audit.Proven}, {1 << 20, audit.CouldNotTell}} {
+	}{{512 << 20, audit.Proven}, {1 << 20, audit.CouldNotTell}} {
 		r, err := audit.Run(t.Context(), audit.Config{Brokers: l.seeds, Names: l.names, Memory: c.memory})
 		if err != nil {
 			t.Fatal(err)

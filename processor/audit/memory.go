@@ -10,10 +10,10 @@ const DefaultMemory = 1 << 30
 
 // LeastMemory is the bound below which an audit does not stay, however little it
 // must remember: reading alone takes about half of it.
-const LeastMemory = 256 << 20
+const LeastMemory = 512 << 20
 
 // reading is what the program and what was fetched ahead take.
-const reading = 128 << 20
+const reading = 256 << 20
 
 // budget is how much the state of all partitions under way, and of the joins,
 // may take together: half of what is left for it. The other half is the garbage

@@ -129,7 +129,9 @@ func (r *reader) open(ctx context.Context, topic string, num int32) (source, fun
 		kgo.KeepControlRecords(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {num: kgo.NewOffset().At(from)}}),
-		kgo.FetchMaxBytes(1 << 20), kgo.FetchMaxPartitionBytes(1 << 20), kgo.MaxConcurrentFetches(1),
+		// Not less: the embedded broker names aborted transactions only where their
+		// end lies in the same fetch, and what was aborted would be read.
+		kgo.FetchMaxBytes(4 << 20), kgo.FetchMaxPartitionBytes(4 << 20), kgo.MaxConcurrentFetches(1),
 		kgo.FetchMaxWait(250 * time.Millisecond),
 	}, r.options...)...)
 	if err != nil {
