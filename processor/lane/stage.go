@@ -105,6 +105,7 @@ type stage struct {
 	rev      *schemas.Revision
 	provider schemas.Provider
 	known    bool          // the provider is in the policy, and its adapter open
+	removed  bool          // it is not in the policy
 	retain   time.Duration // the longest window of its pace so far
 
 	lanes     map[int32]*lanePart
@@ -181,11 +182,12 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		l.answered = nil
 		switch {
 		case s.leaving, s.calls.stopping.Load(): // what waits is left to the next owner
-		case !s.known:
+		case s.removed:
 			s.handBack(tx, l, t, true)
 			if l.empty() {
 				s.silence(tx, l)
 			}
+		case !s.known: // it is back, and a Run that can call is to follow
 		default:
 			if s.joins(ctx, tx, l, t) {
 				s.advance(tx, l, t, now)
@@ -207,6 +209,7 @@ func (s *stage) follow() {
 		return
 	}
 	p, ok := rev.Policy.Provider(s.cfg.Provider)
+	s.removed = !ok
 	if s.known = ok && s.calls.provider != nil; s.known {
 		s.provider = p
 	}
