@@ -19,7 +19,7 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 	most := int(part(int64(s.provider.Concurrency), l.lanes, l.num))
 	lead := time.Duration(0)
 	if s.provider.Smooth {
-		lead = ahead
+		lead = s.took.ahead()
 		l.even.follow(windows, l.pace.newest())
 		l.evenWas = l.even.clone()
 	} else {

@@ -82,6 +82,7 @@ func (s *stage) stand(tx *stream.Tx, l *lanePart) {
 func (s *stage) Ended(committed bool) {
 	tx := s.tx
 	s.tx = transaction{}
+	s.took.add(s.now().Sub(s.stepped))
 	if !committed {
 		s.undo(tx)
 		return

@@ -7,11 +7,24 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// ahead is how long before its time a permit of a smooth pace may be given: its
-// call waits until then. Spacing is shorter than a transaction on a fast lane,
-// so without it the pace would be spent waiting for commits. It is also how
-// long an urgent message waits behind what is planned.
-const ahead = 50 * time.Millisecond
+// How long before its time a permit of a smooth pace may be given: its call
+// waits until then. Spacing is shorter than a transaction on a fast lane, so
+// without it the pace would be spent waiting for commits. It is twice what a
+// transaction took lately, within these bounds, and it is also how long an
+// urgent message waits behind what is planned.
+const (
+	aheadLeast = 50 * time.Millisecond
+	aheadMost  = 250 * time.Millisecond
+)
+
+// slowest remembers what transactions took lately: the longest, which fades.
+type slowest time.Duration
+
+func (w *slowest) add(took time.Duration) { *w = max(slowest(took), *w-*w/16) }
+
+func (w slowest) ahead() time.Duration {
+	return min(max(2*time.Duration(w), aheadLeast), aheadMost)
+}
 
 // even spaces permits evenly: per window, n in d means one every d/n. The times
 // are whole milliseconds of an exact schedule, so spacing that is no whole

@@ -116,6 +116,8 @@ type stage struct {
 	tx        transaction
 	txs       int64
 	notBefore time.Time
+	stepped   time.Time // when the open transaction's Step began
+	took      slowest
 	now       func() time.Time
 }
 
@@ -158,6 +160,7 @@ func (s *stage) Wait() time.Duration {
 // transaction.
 func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
 	now := s.now()
+	s.stepped = now
 	for _, r := range polled {
 		if err := s.take(r); err != nil {
 			return err
