@@ -21,7 +21,6 @@ var notYetInForce = []notInForce{
 	{"limits[].per", withoutRecipient, "a limit that does not count by recipient; per with recipient is"},
 	{"providers[].type", isNot("simulated", "http"), "this type of provider; simulated and http are"},
 	{"providers[].legacy_id", nil, "legacy_id"},
-	{"routes[].failover", nil, "failover; to with weights is"},
 	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},
 	{"tenants[].callback", nil, "callback"},
 	{"keys[]", nil, "keys"},

@@ -68,6 +68,7 @@ var stopSteps = []stopStep{
 	{"lanes", "lanes drained", 1, 60},
 	{"sink", "sink drained", 2, 20},
 	{"policy", "policy log closed", 2, 20},
+	{"health", "health log closed", 2, 20},
 }
 
 // Shares of the grace within the lanes' step, in percent: for calls under way,

@@ -18,6 +18,7 @@ import (
 	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
@@ -180,12 +181,17 @@ func (s *system) run(ctx context.Context) (err error) {
 	}()
 	rs.start(ctx, "policy", watch.Run)
 	if has("admission") {
+		advice, err := health.Watch(ctx, names.Health(), s.logger, brokers)
+		if err != nil {
+			return err
+		}
+		rs.start(ctx, "health", advice.Run)
 		rs.start(ctx, "admission", func(ctx context.Context) error {
 			return admission.Run(ctx, admission.Config{
 				Stream: streaming("admission"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
-				Standby: s.settings.Standby,
-				Now:     admissionClock(), Logger: s.logger, Metrics: registry,
+				Standby: s.settings.Standby, Health: advice.Now,
+				Now: admissionClock(), Logger: s.logger, Metrics: registry,
 			}, watch)
 		})
 	}

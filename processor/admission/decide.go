@@ -15,9 +15,10 @@ import (
 // environment is what decisions know of the world: fixed while a process runs.
 type environment struct {
 	names      topics.Names
-	partitions int32 // N
-	delays     int32 // partitions of each delay topic
-	dlq        int32 // partitions of weir.dlq
+	partitions int32    // N
+	delays     int32    // partitions of each delay topic
+	dlq        int32    // partitions of weir.dlq
+	routing    *routing // nil: all providers are well
 }
 
 // input is one record of requests or readmit.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/weirhq/weir/processor/content"
 	"github.com/weirhq/weir/processor/limit"
-	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -43,7 +42,10 @@ func (p *partition) first(m *message) outcome {
 	case until > 0:
 		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, until, "quiet_hours")
 	}
-	if err := m.route(p.cur.pol); err != nil {
+	switch back, err := p.route(m); {
+	case isTemporary(err):
+		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, back, reasonOf(err))
+	case err != nil:
 		return p.reject(m, err)
 	}
 	r := p.table.Decide(p.cur.rules, m.subject(), nil, p.cur.meta.T)
@@ -80,7 +82,10 @@ func (p *partition) again(m *message) outcome {
 		return p.park(m, schemas.StatusDeferred, m.input.env.Reason, until, "quiet_hours")
 	}
 	if err == nil {
-		err = m.route(p.cur.pol)
+		var back schemas.Millis
+		if back, err = p.route(m); isTemporary(err) {
+			return p.park(m, schemas.StatusDeferred, m.input.env.Reason, back, reasonOf(err))
+		}
 	}
 	if err != nil {
 		m.event.Error = err.Error()
@@ -197,19 +202,6 @@ func pick(id string) uint64 {
 		x ^= x >> 27
 	}
 	return x
-}
-
-// route chooses the provider.
-func (m *message) route(pol *schemas.Policy) error {
-	provider, err := route.Choose(pol, route.Message{
-		Tenant: m.req.Tenant, Channel: m.req.Channel, Class: m.req.Class, Template: m.req.Template,
-		Key: m.to.Key, Country: m.to.Country, Metadata: m.req.Metadata, Pinned: m.req.Provider,
-	}, pick(m.env.ID), nil)
-	if err != nil {
-		return err
-	}
-	m.env.Provider, m.event.Provider = provider, provider
-	return nil
 }
 
 func (m *message) subject() *limit.Subject {

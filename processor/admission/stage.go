@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -30,6 +31,9 @@ type Config struct {
 	// takeover reads only the rest. It costs the memory of all N partitions in
 	// each worker, and reading all that all workers write to the ledger.
 	Standby bool
+	// Health tells how providers are, for routing: package health's Now. Nil is
+	// all well.
+	Health  func() route.Health
 	Now     func() time.Time
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
@@ -52,7 +56,7 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 	cfg.Stream.Topics = []string{cfg.Names.Requests(), cfg.Names.Readmit()}
 	cfg.Stream.Logger = cfg.Logger
 	metrics := newMetrics(cfg.Metrics)
-	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions}
+	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions, routing: newRouting(cfg.Health)}
 	reader, err := stream.OpenReader(cfg.Read)
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)

@@ -47,22 +47,24 @@ type Message struct {
 
 // Choose returns the provider that a message goes to.
 //
-// A pinned provider is taken if it exists, serves the channel and is usable.
-// Otherwise the first route that matches decides: one of its targets by weight,
-// or, when none of them is usable, the first usable of its failover. A policy
-// without routes spreads over every provider of the channel with equal weight.
-// Providers that do not serve the channel are never chosen.
+// A pinned provider is taken if it exists and serves the channel, whatever its
+// health: the message waits for it in its queue. Otherwise the first route that
+// matches decides: one of its targets by weight and share; when none of them is
+// usable, the first usable of its failover; and when all that is left is on
+// probation, one of that. A policy without routes spreads over every provider
+// of the channel with equal weight. Providers that do not serve the channel are
+// never chosen.
 //
 // pick must be a hash of the message's id with all 64 bits used, so that a
 // message stays with its provider as long as that is usable, and the loss of one
-// provider moves only that provider's messages. usable says which providers may
-// get messages now; nil is all.
+// provider, or of a part of its share, moves only messages of that provider.
+// share says how much of its weight a provider gets now and is asked once for
+// each; nil is all of it for everybody. Where several are not well it is their
+// shares beside one another that count: two that are degraded alike share as
+// two that are well.
 //
 // The error is always an [*Error].
-func Choose(p *schemas.Policy, m Message, pick uint64, usable func(provider string) bool) (string, error) {
-	if usable == nil {
-		usable = func(string) bool { return true }
-	}
+func Choose(p *schemas.Policy, m Message, pick uint64, share func(provider string) Share) (string, error) {
 	if m.Pinned != "" {
 		pr, ok := find(p, m.Pinned)
 		switch {
@@ -70,10 +72,11 @@ func Choose(p *schemas.Policy, m Message, pick uint64, usable func(provider stri
 			return "", fail(ReasonUnknownProvider, "provider %q is not in the policy", m.Pinned)
 		case !slices.Contains(pr.Channels, m.Channel):
 			return "", fail(ReasonWrongChannel, "provider %q does not serve %s", m.Pinned, m.Channel)
-		case !usable(m.Pinned):
-			return "", fail(ReasonNoUsableProvider, "provider %q is not usable now", m.Pinned)
 		}
 		return m.Pinned, nil
+	}
+	if share == nil {
+		share = func(string) Share { return ShareFull }
 	}
 
 	targets, failover, route := candidates(p, m)
@@ -83,13 +86,36 @@ func Choose(p *schemas.Policy, m Message, pick uint64, usable func(provider stri
 		}
 		return "", fail(ReasonNoRoute, "route %q names no provider that serves %s", route, m.Channel)
 	}
-	if name, ok := weigh(targets, pick, usable); ok {
+	shares := make([]Share, len(targets), 8)
+	best := ShareNone
+	for i, t := range targets {
+		shares[i] = share(t.Provider)
+		best = max(best, shares[i])
+	}
+	if best > ShareProbing {
+		name, _ := weigh(targets, shares, best, pick)
 		return name, nil
 	}
-	for _, name := range failover {
-		if usable(name) {
+	if best == ShareProbing { // a few go, the others look further
+		if name, ok := weigh(slices.Clone(targets), slices.Clone(shares), ShareFull, pick); ok {
 			return name, nil
 		}
+	}
+	probing := ""
+	for _, name := range failover {
+		switch s := share(name); {
+		case s > ShareProbing:
+			return name, nil
+		case s == ShareProbing && probing == "":
+			probing = name
+		}
+	}
+	switch {
+	case best == ShareProbing:
+		name, _ := weigh(targets, shares, 0, pick)
+		return name, nil
+	case probing != "":
+		return probing, nil
 	}
 	return "", fail(ReasonNoUsableProvider, "no provider for %s is usable now", m.Channel)
 }
@@ -125,10 +151,13 @@ func candidates(p *schemas.Policy, m Message) (targets []schemas.Target, failove
 	return nil, nil, ""
 }
 
-// weigh picks among targets by weight. A pick that falls on an unusable target
-// is drawn again among the others, with a pick derived from the first, so that
-// only the messages of the unusable one move. It writes to targets.
-func weigh(targets []schemas.Target, pick uint64, usable func(string) bool) (string, bool) {
+// weigh picks among targets by weight, then by share of best. A pick that falls
+// on a target without a share for it is drawn again among the others, with a
+// pick derived from the first, so that only messages of that one move. A smaller
+// share keeps a part of what a larger one had. Who is on probation gets no more
+// than its share, unless best says that there is nobody else (0). It writes to
+// targets and shares.
+func weigh(targets []schemas.Target, shares []Share, best Share, pick uint64) (string, bool) {
 	for len(targets) > 0 {
 		var total uint64
 		for _, t := range targets {
@@ -139,11 +168,20 @@ func weigh(targets []schemas.Target, pick uint64, usable func(string) bool) (str
 			at -= uint64(targets[i].Weight)
 			i++
 		}
-		if usable(targets[i].Provider) {
+		pick = mix(pick)
+		// Whole percents: the remainder of the scaling is nobody's business.
+		s := shares[i]
+		switch {
+		case s > ShareProbing:
+			s = s * 100 / max(best, 1)
+		case s == ShareProbing && best == 0:
+			s = ShareFull
+		}
+		if pick>>32%100 < uint64(s) {
 			return targets[i].Provider, true
 		}
 		targets = slices.Delete(targets, i, i+1)
-		pick = mix(pick)
+		shares = slices.Delete(shares, i, i+1)
 	}
 	return "", false
 }

@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/weirhq/weir/schemas"
@@ -31,15 +32,18 @@ func china() *schemas.Policy {
 	}
 }
 
-func only(names ...string) func(string) bool {
-	return func(n string) bool {
-		for _, name := range names {
-			if n == name {
-				return true
-			}
+func only(names ...string) func(string) Share {
+	return func(n string) Share {
+		if slices.Contains(names, n) {
+			return ShareFull
 		}
-		return false
+		return ShareNone
 	}
+}
+
+// having gives shares by name; who is not named has none.
+func having(shares map[string]Share) func(string) Share {
+	return func(n string) Share { return shares[n] }
 }
 
 func TestChoose(t *testing.T) {
@@ -50,7 +54,7 @@ func TestChoose(t *testing.T) {
 		policy *schemas.Policy
 		m      Message
 		pick   uint64
-		usable func(string) bool
+		share  func(string) Share
 		want   string
 		reason Reason
 	}{
@@ -62,22 +66,25 @@ func TestChoose(t *testing.T) {
 		{name: "no route matches", policy: china(), m: Message{Channel: "sms", Key: "+14155550100"}, reason: ReasonNoRoute},
 		{name: "prefix 86 is no prefix of text", policy: china(), m: Message{Channel: "sms", Key: "86x"}, reason: ReasonNoRoute},
 		{name: "route to a provider of another channel", policy: china(), m: Message{Channel: "push", Key: "t"}, reason: ReasonNoRoute},
-		{name: "one target unusable", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 1, usable: only("tencent", "twilio"), want: "tencent"},
-		{name: "failover skips the wrong channel", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, usable: only("ses", "twilio", "drained"), want: "twilio"},
-		{name: "none usable", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, usable: only(), reason: ReasonNoUsableProvider},
-		{name: "weight 0 gets nothing", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, usable: only("drained"), reason: ReasonNoUsableProvider},
+		{name: "one target unusable", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 1, share: only("tencent", "twilio"), want: "tencent"},
+		{name: "failover skips the wrong channel", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, share: only("ses", "twilio", "drained"), want: "twilio"},
+		{name: "none usable", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, share: only(), reason: ReasonNoUsableProvider},
+		{name: "weight 0 gets nothing", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, share: only("drained"), reason: ReasonNoUsableProvider},
 		{name: "pinned", policy: china(), m: Message{Channel: "sms", Key: "+14155550100", Pinned: "tencent"}, want: "tencent"},
 		{name: "pinned to a weight of 0", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000", Pinned: "drained"}, want: "drained"},
 		{name: "pinned, unknown", policy: china(), m: Message{Channel: "sms", Pinned: "acme"}, reason: ReasonUnknownProvider},
 		{name: "pinned, wrong channel", policy: china(), m: Message{Channel: "sms", Pinned: "ses"}, reason: ReasonWrongChannel},
-		{name: "pinned, unusable", policy: china(), m: Message{Channel: "sms", Pinned: "aliyun"}, usable: only("tencent"), reason: ReasonNoUsableProvider},
+		{name: "pinned, unusable: it waits there", policy: china(), m: Message{Channel: "sms", Pinned: "aliyun"}, share: only("tencent"), want: "aliyun"},
+		{name: "a failover on probation is better than none", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, share: having(map[string]Share{"twilio": ShareProbing}), want: "twilio"},
+		{name: "a target on probation before a failover on probation", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, share: having(map[string]Share{"tencent": ShareProbing, "twilio": ShareProbing}), want: "tencent"},
+		{name: "a degraded target before a failover that is well", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, share: having(map[string]Share{"tencent": ShareDegraded, "twilio": ShareFull}), want: "tencent"},
 		{name: "without routes, the channel's", policy: noRoutes, m: Message{Channel: "voice", Key: "+1"}, pick: 12345, want: "twilio"},
 		{name: "without routes, by equal weight", policy: noRoutes, m: Message{Channel: "sms", Key: "+1"}, pick: 2, want: "twilio"},
 		{name: "without routes, nobody serves it", policy: noRoutes, m: Message{Channel: "webhook"}, reason: ReasonNoRoute},
 		{name: "empty policy", policy: &schemas.Policy{}, m: Message{Channel: "sms"}, reason: ReasonNoRoute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Choose(tt.policy, tt.m, tt.pick, tt.usable)
+			got, err := Choose(tt.policy, tt.m, tt.pick, tt.share)
 			if tt.reason != "" {
 				var e *Error
 				if !errors.As(err, &e) || e.Reason != tt.reason || e.Detail == "" || got != "" {
@@ -158,17 +165,17 @@ func TestChooseIsSound(t *testing.T) {
 			p.Routes = append(p.Routes, r)
 		}
 		m := Message{Channel: rapid.SampledFrom(channels).Draw(t, "channel"), Pinned: rapid.SampledFrom(append(names, "", "", "")).Draw(t, "pinned")}
-		up := map[string]bool{}
+		up := map[string]Share{}
 		for _, n := range names {
-			up[n] = rapid.Bool().Draw(t, "up")
+			up[n] = rapid.SampledFrom([]Share{ShareNone, ShareProbing, ShareDegraded, ShareFull}).Draw(t, "up")
 		}
 		pick := rapid.Uint64().Draw(t, "pick")
 		var before []schemas.Target
 		for _, r := range p.Routes {
 			before = append(before, r.To...)
 		}
-		got, err := Choose(p, m, pick, func(n string) bool { return up[n] })
-		again, _ := Choose(p, m, pick, func(n string) bool { return up[n] })
+		got, err := Choose(p, m, pick, having(up))
+		again, _ := Choose(p, m, pick, having(up))
 		if got != again {
 			t.Fatalf("%q, then %q", got, again)
 		}
@@ -188,7 +195,7 @@ func TestChooseIsSound(t *testing.T) {
 			}
 			return
 		}
-		if !up[got] || !serves(p, got, m.Channel) || m.Pinned != "" && got != m.Pinned {
+		if up[got] == ShareNone && m.Pinned == "" || !serves(p, got, m.Channel) || m.Pinned != "" && got != m.Pinned {
 			t.Fatalf("chose %q for %+v", got, m)
 		}
 	})

@@ -1,0 +1,88 @@
+package admission
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
+)
+
+// routing is what a worker's choices know beside the policy. It is advice, and
+// no part of any partition's state: who replays a decision does not choose again.
+type routing struct {
+	health func() route.Health // a snapshot; nil: all providers are well
+	probes route.Probes
+}
+
+func newRouting(health func() route.Health) *routing {
+	return &routing{health: health, probes: make(route.Probes)}
+}
+
+// route chooses the provider. When none is usable now, the error is temporary
+// and back says when to ask again.
+func (p *partition) route(m *message) (back schemas.Millis, err error) {
+	var (
+		t, number = p.cur.meta.T, pick(m.env.ID)
+		health    route.Health
+		probing   string // let through besides its share
+		probeAt   schemas.Millis
+		share     func(string) route.Share
+	)
+	if r := p.env.routing; r != nil && r.health != nil {
+		health = r.health()
+	}
+	if len(health) > 0 {
+		share = func(name string) route.Share {
+			standing, known := health[name]
+			if !known {
+				return route.ShareFull
+			}
+			provider, _ := p.cur.pol.Provider(name)
+			s := standing.Share(schemas.PartitionOf(m.to.Key, provider.Lanes), t)
+			switch {
+			case s == route.ShareNone:
+				if at := standing.ProbeAt(t); probeAt == 0 || at < probeAt {
+					probeAt = at
+				}
+			case s == route.ShareProbing && p.env.routing.probes.May(name, t):
+				probing, s = name, route.ShareFull
+			}
+			return s
+		}
+	}
+	provider, err := route.Choose(p.cur.pol, route.Message{
+		Tenant: m.req.Tenant, Channel: m.req.Channel, Class: m.req.Class, Template: m.req.Template,
+		Key: m.to.Key, Country: m.to.Country, Metadata: m.req.Metadata, Pinned: m.req.Provider,
+	}, number, share)
+	if err != nil {
+		return askAgain(t, probeAt, m.env.AcceptedAt, number), err
+	}
+	if probing != "" && probing == provider {
+		p.env.routing.probes.Went(provider, t)
+	}
+	m.env.Provider, m.event.Provider = provider, provider
+	return 0, nil
+}
+
+// The bounds of how far apart messages come back that found no provider.
+const (
+	spreadLeast = time.Second
+	spreadMost  = 30 * time.Second
+)
+
+// askAgain returns when a message that found no usable provider at t comes
+// back: not before a second has passed and the first provider may be probed,
+// and then spread by its number over a quarter of what it has waited already.
+// So an outage costs what waits for it a few decisions each, however long it is
+// and however many they are.
+func askAgain(t, probeAt, accepted schemas.Millis, number uint64) schemas.Millis {
+	spread := min(max(t.Sub(accepted)/4, spreadLeast), spreadMost)
+	return max(t.Add(time.Second), probeAt).Add(time.Duration(number>>32%uint64(spread.Milliseconds())) * time.Millisecond)
+}
+
+// isTemporary reports whether a message that was not routed may be later.
+func isTemporary(err error) bool {
+	e, ok := errors.AsType[*route.Error](err)
+	return ok && e.Temporary()
+}
