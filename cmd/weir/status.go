@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
+	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,7 +20,7 @@ import (
 var statusCommand = command{
 	name:    "status",
 	args:    "[--json] [flags]",
-	summary: "Show the stages, who runs them and how far behind they are.",
+	summary: "Show the stages, who runs them and how far behind they are, and how providers are.",
 	example: "weir status",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("status", flag.ContinueOnError)
@@ -40,6 +43,7 @@ var statusCommand = command{
 			for _, g := range st.Groups {
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", g.Name, g.State, g.Members, g.Behind)
 			}
+			printProviders(w, st.Providers)
 			return w.Flush()
 		})
 	},
@@ -48,9 +52,10 @@ var statusCommand = command{
 // pipelineStatus is what weir status shows. Behind counts records and markers
 // of transactions alike, so an idle stage may show a few.
 type pipelineStatus struct {
-	Partitions int           `json:"partitions"`
-	Revision   int64         `json:"revision"`
-	Groups     []groupStatus `json:"groups"`
+	Partitions int              `json:"partitions"`
+	Revision   int64            `json:"revision"`
+	Groups     []groupStatus    `json:"groups"`
+	Providers  []providerStatus `json:"providers"`
 }
 
 type groupStatus struct {
@@ -76,6 +81,12 @@ func (k *cluster) status(ctx context.Context, s *Settings) (*pipelineStatus, err
 	}
 	defer w.Close()
 	st.Revision = w.Latest().Revision
+	advice, err := health.Watch(ctx, names.Health(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
+	if err != nil {
+		return nil, err
+	}
+	defer advice.Close()
+	st.Providers = providersOf(&w.Latest().Policy, advice.Now(), schemas.MillisOf(time.Now()))
 	listed, err := k.adm.ListGroups(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list groups: %w", err)

@@ -61,7 +61,7 @@ type thresholds struct {
 	below     int64          // percent of calls that succeeded: under it a provider is degraded,
 	above     int64          // and over it no longer,
 	dwell     schemas.Millis // but not before this has passed, so that what is judged came after
-	relapse   schemas.Millis // a breaker that opens again within this after it closed degrades, whatever the rate
+	relapse   schemas.Millis // a breaker that opens again within this after it closed degrades, whatever the rate; dwell then begins anew
 	believed  schemas.Millis // figures older than this are nobody's: their lane is gone
 	longestIn schemas.Millis // no record keeps a provider out for longer than this after it was read
 }
@@ -70,7 +70,7 @@ type thresholds struct {
 // opens at one half (processor/lane); routing turns away before.
 var inForce = thresholds{
 	sample: 20, below: 75, above: 90,
-	dwell: schemas.HealthWindow, relapse: schemas.HealthWindow,
+	dwell: 2 * schemas.HealthWindow, relapse: schemas.HealthWindow, // apart, for whoever relapses in about that time
 	believed: 2 * schemas.HealthWindow, longestIn: schemas.HealthWindow,
 }
 
@@ -103,7 +103,7 @@ func (th thresholds) step(prev Standing, lanes []schemas.Health, now schemas.Mil
 	if prev.open && !next.open {
 		next.closed = now
 	}
-	relapsed := opened && !prev.open && prev.closed != 0 && now-prev.closed < th.relapse
+	relapsed := opened && !prev.open && prev.closed != 0 && (now-prev.closed < th.relapse || prev.Degraded)
 	bad := calls >= th.sample && (calls-failures)*100 < th.below*calls
 	switch {
 	case relapsed, bad && !prev.Degraded:
