@@ -92,7 +92,7 @@ func TestBreakerProbes(t *testing.T) {
 		if b.allow() != nil {
 			t.Error("a call is allowed while open")
 		}
-		time.Sleep(b.probeAt.Time().Sub(time.Now()))
+		time.Sleep(time.Until(b.probeAt.Time()))
 		if got := b.look(); got != schemas.BreakerHalfOpen {
 			t.Fatalf("%s at the time it told", got)
 		}
