@@ -185,6 +185,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		registry.MustRegister(advice)
 		rs.start(ctx, "health", advice.Run)
 		rs.start(ctx, "admission", func(ctx context.Context) error {
 			return admission.Run(ctx, admission.Config{

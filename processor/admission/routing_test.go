@@ -88,6 +88,29 @@ func TestAdmissionRoutesByHealth(t *testing.T) {
 	b.want(b.request("%s", routed("code", 999, "")), "queued admit +1 > dispatch.one.normal")
 }
 
+// Messages of a lane that is open go elsewhere; those of the provider's other
+// lanes need not.
+func TestAdmissionRoutesByLane(t *testing.T) {
+	b, _ := newRouteBench(t)
+	health := route.Health{"one": route.Step(route.Standing{}, []schemas.Health{
+		{Lane: 0, Breaker: schemas.BreakerClosed, At: b.now},
+		{Lane: 1, Breaker: schemas.BreakerOpen, ProbeAt: b.now + 10_000, At: b.now},
+	}, b.now)}
+	b.p.env.routing = newRouting(func() route.Health { return health })
+	count := map[string]int{}
+	for i := range 100 {
+		o := b.request("%s", routed("code", i, ""))
+		want := []string{"one", "spare"}[schemas.PartitionOf(o.event.To, 2)]
+		if o.event.Provider != want {
+			t.Fatalf("%s went to %s, want %s", o.event.To, o.event.Provider, want)
+		}
+		count[want]++
+	}
+	if count["one"] < 20 || count["spare"] < 20 {
+		t.Error(count)
+	}
+}
+
 // A message that finds no usable provider waits without a place, and tries
 // again; what it may not do meanwhile is outlive its expiry.
 func TestNoUsableProviderWaits(t *testing.T) {

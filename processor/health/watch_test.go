@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -133,6 +134,20 @@ func TestWatch(t *testing.T) {
 	t.Logf("known %v after it was written", time.Since(said))
 	if got := share(w, "a/b", 0); got != route.ShareNone || !log.has("ajar") || !log.has("nobody") {
 		t.Errorf("%s", got)
+	}
+
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(w)
+	figures := map[string]float64{}
+	if got, err := reg.Gather(); err != nil || len(got) != 1 || got[0].GetName() != "weir_routing_share" {
+		t.Errorf("%v, %v", got, err)
+	} else {
+		for _, m := range got[0].GetMetric() {
+			figures[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	if figures["a/b"] != 0 || figures["c"] != 0.25 || len(figures) != 2 {
+		t.Errorf("%v", figures)
 	}
 
 	// What is not committed is not said.
