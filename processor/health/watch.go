@@ -49,6 +49,7 @@ func Watch(ctx context.Context, topic string, logger *slog.Logger, opts ...kgo.O
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a topic that was made anew is read anew
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(time.Second), kgo.KeepRetryableFetchErrors(),
+		kgo.KeepControlRecords(), // the last record is a transaction's marker, as a rule: to see that it was reached
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", topic, err)
@@ -66,7 +67,7 @@ func Watch(ctx context.Context, topic string, logger *slog.Logger, opts ...kgo.O
 		before := w.next
 		w.poll(ctx)
 		if err = ctx.Err(); err == nil && w.next == before {
-			// What is left may be markers and records that were compacted away.
+			// What is left may have been compacted away.
 			break
 		}
 	}
@@ -114,6 +115,9 @@ func (w *Watcher) poll(ctx context.Context) {
 	stepped := make(map[string]bool)
 	fetches.EachRecord(func(r *kgo.Record) {
 		w.next = r.Offset + 1
+		if r.Attrs.IsControl() {
+			return
+		}
 		h, err := decode(r)
 		if err != nil {
 			w.logger.Warn("a record of the providers' health is left out", "topic", w.topic, "offset", r.Offset, "error", err)

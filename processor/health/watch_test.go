@@ -113,14 +113,25 @@ func TestWatch(t *testing.T) {
 	create(t, cl)
 	now := schemas.MillisOf(time.Now())
 	down := schemas.Health{Provider: "a/b", Breaker: schemas.BreakerOpen, ProbeAt: now + 30_000, At: now}
-	say(t, cl, down)
+	lane := client(t, seeds, kgo.TransactionalID("a"))
+	if err := lane.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	say(t, lane, down)
+	if err := lane.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
 	log := &lines{}
+	began := time.Now()
 	w, err := health.Watch(t.Context(), topic, slog.New(slog.NewTextHandler(log, nil)), seeds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := share(w, "a/b", 0); got != route.ShareNone { // before Run
 		t.Errorf("what was there at the start: %s", got)
+	}
+	if took := time.Since(began); took > 900*time.Millisecond {
+		t.Errorf("took %v to see that a marker is the end", took)
 	}
 	run(t, w)
 

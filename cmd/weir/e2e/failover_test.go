@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -205,6 +207,12 @@ func failover(t *testing.T, brokers []string) {
 	refusing.shut()
 	hanging.hang()
 	flow(5*time.Second, never)
+	if out := s.weir("status"); !regexp.MustCompile(`(?m)^refusing +open, probed at [0-9:]+Z +[1-9]`).MatchString(out) {
+		t.Errorf("weir status does not say that a provider is out:\n%s", out)
+	} else {
+		_, out, _ = strings.Cut(out, "PROVIDER")
+		t.Log("PROVIDER" + out)
+	}
 	well := schemas.MillisOf(time.Now())
 	refusing.open(t)
 	hanging.well()
