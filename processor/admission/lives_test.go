@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/processor/status"
 	"github.com/weirhq/weir/schemas"
 )
@@ -26,6 +27,7 @@ type lives struct {
 	waiting []record // in delay topics
 	queue   []record // in dispatch topics
 	due     []record // in readmit
+	down    bool     // the only provider
 }
 
 // record is a record somewhere in Kafka.
@@ -112,7 +114,7 @@ func (l *lives) lane() {
 		l.saw(&schemas.Event{Kind: schemas.KindStatus, MessageID: id, Status: s})
 	}
 	if l.r.IntN(5) == 0 {
-		rec.env.Reason = schemas.ReadmitStale
+		rec.env.Reason = []string{schemas.ReadmitStale, schemas.ReadmitReroute}[l.r.IntN(2)]
 		l.due = append(l.due, rec)
 		return
 	}
@@ -209,7 +211,19 @@ func (l *lives) action() {
 	}
 }
 
+// health is what the provider's lane would say.
+func (l *lives) health() route.Health {
+	h := schemas.Health{Provider: "one", Breaker: schemas.BreakerClosed, At: l.now}
+	if l.down {
+		h.Breaker, h.ProbeAt = schemas.BreakerOpen, l.now+10_000
+	}
+	return route.Health{"one": route.Step(route.Standing{}, []schemas.Health{h}, l.now)}
+}
+
 func (l *lives) step() {
+	if l.r.IntN(20) == 0 {
+		l.down = !l.down
+	}
 	if l.r.IntN(12) == 0 {
 		l.restart()
 	}
@@ -241,9 +255,11 @@ func play(t *testing.T, seed uint64, steps int) map[schemas.Status]int {
 		policy = strings.Replace(policy, "on_refusal: defer", "on_refusal: reject", 1)
 	}
 	l.apply(2, policy)
+	l.p.env.routing = newRouting(l.health)
 	for range steps {
 		l.step()
 	}
+	l.down = false
 	for range 100_000 {
 		if len(l.waiting)+len(l.queue)+len(l.due) == 0 {
 			break
