@@ -220,8 +220,8 @@ var mutations = []mutation{
 		what:   "a new owner starts from its own clock, not from the log's",
 		harm:   "after a move to a machine that lags, a place seems younger than it is",
 		file:   "processor/admission/restore.go",
-		old:    "p.base.meta.T = max(p.base.meta.T, last[n])",
-		new:    "_ = last[n]",
+		old:    "m.T = max(m.T, p.floor)",
+		new:    "_ = p.floor",
 		checks: []check{admissionTests, faults},
 	},
 	{
@@ -247,8 +247,8 @@ var mutations = []mutation{
 		what:   "state is read up to the last stable offset",
 		harm:   "under an open transaction committed places are missed, and more than n pass",
 		file:   "processor/stream/restore.go",
-		old:    "ends, err := adm.ListEndOffsets(ctx, names...)",
-		new:    "ends, err := adm.ListCommittedOffsets(ctx, names...)",
+		old:    "r.adm.ListEndOffsets(ctx, names...)",
+		new:    "r.adm.ListCommittedOffsets(ctx, names...)",
 		checks: []check{streamTests, faults},
 	},
 	{
@@ -256,8 +256,8 @@ var mutations = []mutation{
 		what:   "a restore reads what was aborted too",
 		harm:   "messages are refused for places that nobody took",
 		file:   "processor/stream/restore.go",
-		old:    "kgo.FetchIsolationLevel(kgo.ReadCommitted()),",
-		new:    "kgo.FetchIsolationLevel(kgo.ReadUncommitted()),",
+		old:    "IsolationLevel: kgo.ReadCommitted(),",
+		new:    "IsolationLevel: kgo.ReadUncommitted(),",
 		checks: []check{streamTests, faults},
 	},
 	{
