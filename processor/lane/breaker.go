@@ -25,8 +25,11 @@ const (
 )
 
 // fails reports whether an outcome counts against a provider's health. Who
-// throttles or refuses answers, so he is well.
-func fails(k provider.Kind) bool { return k == provider.Transient || k == provider.Unknown }
+// throttles or refuses answers, so he is well; and a failure of the recipient
+// says nothing of him.
+func fails(o *provider.Outcome) bool {
+	return !o.OfRecipient && (o.Kind == provider.Transient || o.Kind == provider.Unknown)
+}
 
 var (
 	errFailed  = errors.New("failed")
@@ -92,7 +95,7 @@ func verdict(a answer) error {
 	switch {
 	case a.uncalled:
 		return errNotMade
-	case fails(a.outcome.Kind):
+	case fails(&a.outcome):
 		return errFailed
 	}
 	return nil

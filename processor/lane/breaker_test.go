@@ -10,10 +10,10 @@ import (
 )
 
 // TestBreaker tells stories of calls: a accepted, p permanent, t throttled,
-// x transient, u unknown, - a permit that was never used; a digit waits so many
+// x transient, u unknown, r and R the same but the recipient's own, - a permit that was never used; a digit waits so many
 // seconds before the next.
 func TestBreaker(t *testing.T) {
-	kinds := map[rune]provider.Kind{'a': provider.Accepted, 'p': provider.Permanent, 't': provider.Throttled, 'x': provider.Transient, 'u': provider.Unknown}
+	kinds := map[rune]provider.Kind{'a': provider.Accepted, 'p': provider.Permanent, 't': provider.Throttled, 'x': provider.Transient, 'u': provider.Unknown, 'r': provider.Transient, 'R': provider.Unknown}
 	repeat := func(s string, n int) (out string) {
 		for range n {
 			out += s
@@ -32,6 +32,8 @@ func TestBreaker(t *testing.T) {
 		{"a refusal is an answer", "xxxxpxxxx", closed},
 		{"throttling is an answer", "xxxxtxxxx", closed},
 		{"throttled for ever", repeat("t", 100), closed},
+		{"recipients that fail", repeat("rR", 50), closed},
+		{"a recipient's failure between a provider's", "xxxxrxxxx", closed},
 		{"never called", "xxxx" + repeat("-", 10), closed},
 		{"never called between failures", "xxxx-x", open},
 		{"half of nineteen", repeat("ax", 9) + "a", closed},
@@ -66,7 +68,7 @@ func TestBreaker(t *testing.T) {
 						done(verdict(answer{uncalled: true}))
 						continue
 					}
-					done(verdict(answer{outcome: provider.Outcome{Kind: kinds[r]}}))
+					done(verdict(answer{outcome: provider.Outcome{Kind: kinds[r], OfRecipient: r == 'r' || r == 'R'}}))
 				}
 				got := b.look()
 				if got != tt.want {

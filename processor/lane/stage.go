@@ -284,7 +284,7 @@ func (s *stage) land(got landed) {
 		return
 	}
 	if !got.answer.uncalled {
-		l.tally.add(schemas.MillisOf(s.now()), fails(got.answer.outcome.Kind))
+		l.tally.add(schemas.MillisOf(s.now()), fails(&got.answer.outcome))
 		l.told.ended = true
 	}
 	if o := got.answer.outcome; o.Kind == provider.Throttled {

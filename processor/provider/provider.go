@@ -46,7 +46,11 @@ type Outcome struct {
 	// MayBeReceived says that the recipient may have received it although the
 	// call failed. It decides whether the message's place is given back.
 	// Unknown implies it.
-	MayBeReceived     bool
+	MayBeReceived bool
+	// OfRecipient says that the failure is this recipient's and not the
+	// provider's: a handset that is off, a mailbox that is full. It says nothing
+	// against the provider's health.
+	OfRecipient       bool
 	ProviderMessageID string
 	Code              string        // snake_case, stable
 	Text              string        // for people

@@ -101,7 +101,7 @@ func (s *simulated) Send(ctx context.Context, c *provider.Call) provider.Outcome
 	plan := planFor(c.To, c.Attempt)
 	if plan.hang {
 		<-ctx.Done()
-		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout", Text: "simulated: no answer before the deadline"}
+		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, OfRecipient: true, Code: "timeout", Text: "simulated: no answer before the deadline"}
 	}
 	select {
 	case <-time.After(s.latency(c)):
@@ -109,6 +109,7 @@ func (s *simulated) Send(ctx context.Context, c *provider.Call) provider.Outcome
 		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout", Text: "simulated: no answer before the deadline"}
 	}
 	o := plan.outcome
+	o.OfRecipient = o.Kind != provider.Accepted // who is magic fails alone: the provider is well
 	if o.Kind == provider.Accepted {
 		o.ProviderMessageID = messageID(c.ID)
 	}
