@@ -48,7 +48,8 @@ type Envelope struct {
 	Error      string
 	LastError  string
 	RedriveOf  string
-	Timestamp  Millis // the producer's own
+	Timestamp  Millis // the producer's own, where it gives one
+	RequestKey string // the request's own record key: any bytes; empty is none, or the canonical recipient
 }
 
 // Each calls fn for every header that is set, in a fixed order.
@@ -86,6 +87,7 @@ func (e *Envelope) Each(fn func(key, value string)) {
 	text(HeaderLastError, e.LastError)
 	text(HeaderRedriveOf, e.RedriveOf)
 	text(HeaderTimestamp, e.Timestamp.String())
+	text(HeaderRequestKey, e.RequestKey)
 }
 
 // Set puts one header into e. Keys that are no part of an envelope are
@@ -133,11 +135,24 @@ func (e *Envelope) Set(key, value string) error {
 		e.RedriveOf = value
 	case HeaderTimestamp:
 		e.Timestamp, err = ParseMillis(value)
+	case HeaderRequestKey:
+		e.RequestKey = value
 	}
 	if err != nil {
 		return fmt.Errorf("header %s: %w", key, err)
 	}
 	return nil
+}
+
+// Redrives reports whether e, with Reason ReadmitRedrive, asks partition num of
+// n to send a message again. Weir's operators write such records, not its
+// stages, so what does not hold together is refused rather than believed: the id
+// is derived from the old one and from where its bytes stand (Origin), nothing
+// is held, and the record stands in its recipient's partition.
+func (e *Envelope) Redrives(num, n int32) bool {
+	return e.Reason == ReadmitRedrive && e.Key != "" && e.RedriveOf != "" &&
+		e.ID == RedriveID(e.RedriveOf, e.Origin, e.Key) && PartitionOf(e.Key, n) == num &&
+		e.Attempt == 0 && len(e.Place) == 0 && e.Taint == TaintNone
 }
 
 // String returns topic/partition/offset.

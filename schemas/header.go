@@ -12,6 +12,7 @@ const (
 	HeaderTimestamp   = "weir-timestamp"   // the producer's own time of the request, RFC 3339
 	HeaderError       = "weir-error"       // why it came here, for people
 	HeaderReason      = "weir-reason"      // why it came here, for code: Reason…
+	HeaderRequestKey  = "weir-request-key" // the request's own record key, where it is not the canonical recipient
 	HeaderOrigin      = "weir-origin"      // topic/partition/offset of the request
 	HeaderTraceParent = "traceparent"      // W3C trace context, passed on
 	HeaderKey         = "weir-key"         // canonical recipient; never canonicalised again

@@ -39,10 +39,12 @@ func KeyedID(now Millis, tenant, recipient, key string) string {
 	return uuidV8(h.Sum(nil), recipient)
 }
 
-// RedriveID returns the id of the message that sends old again for the nth time.
-func RedriveID(old string, n int, recipient string) string {
+// RedriveID returns the id of the message that sends old again, from a record
+// at src: a UUIDv8 that is the same at every try, so that a record is sent again
+// once however often it is asked for.
+func RedriveID(old string, src Source, recipient string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "weir redrive\x00%s\x00%d", old, n)
+	fmt.Fprintf(h, "weir redrive\x00%s\x00%s\x00%d\x00%d", old, src.Topic, src.Partition, src.Offset)
 	return uuidV8(h.Sum(nil), recipient)
 }
 

@@ -23,7 +23,7 @@ func TestIDs(t *testing.T) {
 		{"new", fresh, 7},
 		{"derived", DerivedID(Source{"weir.requests", 3, 4711}, testNow, to), 8},
 		{"keyed", KeyedID(testNow, "acme", to, "order-17"), 8},
-		{"redrive", RedriveID(someUUID, 1, to), 8},
+		{"redrive", RedriveID(someUUID, Source{"d", 1, 2}, to), 8},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,6 +60,7 @@ func TestDerivedIDsDifferByEverythingTheyAreDerivedFrom(t *testing.T) {
 	noon := Millis(testNow - testNow%Millis(day.Milliseconds())).Add(12 * time.Hour)
 	same := [][2]string{
 		{DerivedID(Source{"t", 1, 2}, 3, "a"), DerivedID(Source{"t", 1, 2}, 3, "a")},
+		{RedriveID("x", Source{"d", 1, 2}, "a"), RedriveID("x", Source{"d", 1, 2}, "a")},
 		{KeyedID(noon, "t", "a", "k"), KeyedID(noon.Add(12*time.Hour-time.Millisecond), "t", "a", "k")},
 	}
 	for _, p := range same {
@@ -73,7 +74,8 @@ func TestDerivedIDsDifferByEverythingTheyAreDerivedFrom(t *testing.T) {
 		DerivedID(Source{"t", 1, 3}, 3, "a"), DerivedID(Source{"t", 1, 2}, 4, "a"), DerivedID(Source{"t", 1, 2}, 3, "b"),
 		KeyedID(noon, "t", "a", "k"), KeyedID(noon.Add(12*time.Hour), "t", "a", "k"), KeyedID(noon, "u", "a", "k"),
 		KeyedID(noon, "t", "b", "k"), KeyedID(noon, "t", "a", "l"),
-		RedriveID("x", 1, "a"), RedriveID("x", 2, "a"), RedriveID("y", 1, "a"), RedriveID("x", 1, "b"),
+		RedriveID("x", Source{"d", 1, 2}, "a"), RedriveID("y", Source{"d", 1, 2}, "a"), RedriveID("x", Source{"e", 1, 2}, "a"),
+		RedriveID("x", Source{"d", 2, 2}, "a"), RedriveID("x", Source{"d", 1, 3}, "a"), RedriveID("x", Source{"d", 1, 2}, "b"),
 	} {
 		if twin, ok := seen[id]; ok {
 			t.Errorf("ids %d and %d are one", twin, i)

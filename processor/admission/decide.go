@@ -30,6 +30,7 @@ type input struct {
 	env      schemas.Envelope                // Weir's headers; empty on requests, where nobody is trusted
 	appended schemas.Millis
 	foreign  bool // on readmit, but not of Weir's making
+	key      []byte
 }
 
 // outcome is what one decision does: exactly one event, and what it sends on.
@@ -74,12 +75,21 @@ func (p *partition) decide(in *input) (outcome, error) {
 		case schemas.ReadmitGiveBack:
 			return p.giveBack(in), nil
 		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute:
+		case schemas.ReadmitRedrive:
+			if !in.env.Redrives(p.num, p.env.partitions) {
+				in.foreign = true
+				return p.foreign(in), nil
+			}
 		default:
 			return p.foreign(in), nil
 		}
 	}
 	m := p.read(in)
 	req, err := schemas.DecodeRequest(in.value, in.header)
+	if err != nil && in.readmit && in.env.Reason == schemas.ReadmitRedrive {
+		in.foreign = true // nobody could tell whether it was asked for before
+		return p.foreign(in), nil
+	}
 	if err != nil {
 		if bad, ok := errors.AsType[*schemas.RequestError](err); ok && bad.Partial != nil {
 			m.req = *bad.Partial
@@ -88,9 +98,15 @@ func (p *partition) decide(in *input) (outcome, error) {
 		return p.reject(m, err), nil
 	}
 	m.req = *req
+	if in.readmit && in.env.RedriveOf != "" && req.Action == schemas.ActionSend {
+		anew(&m.req)
+	}
 	m.describe(p.cur.pol)
 	var invalid error
-	if !in.readmit || in.env.Reason == schemas.ReadmitForward {
+	switch {
+	case in.readmit && in.env.Reason == schemas.ReadmitRedrive:
+		invalid = m.req.Validate(p.cur.meta.T)
+	case !in.readmit || in.env.Reason == schemas.ReadmitForward:
 		invalid = req.Validate(p.cur.meta.T)
 	}
 	if in.readmit {
@@ -116,6 +132,9 @@ func (p *partition) decide(in *input) (outcome, error) {
 			m.env.ID = schemas.DerivedID(in.source, in.appended, m.to.Key)
 		}
 		m.env.Key = m.to.Key
+		if k := string(in.key); k != m.to.Key {
+			m.env.RequestKey = k
+		}
 		if owner := schemas.PartitionOf(m.to.Key, p.env.partitions); owner != p.num {
 			return p.forward(m, owner), nil
 		}
@@ -132,7 +151,7 @@ func (p *partition) decide(in *input) (outcome, error) {
 	if req.Action != schemas.ActionSend {
 		return p.act(m), nil
 	}
-	if in.readmit && in.env.Reason != schemas.ReadmitForward {
+	if in.readmit && in.env.Reason != schemas.ReadmitForward && in.env.Reason != schemas.ReadmitRedrive {
 		if o, ended := p.returned(m); ended {
 			return o, nil
 		}
@@ -151,7 +170,13 @@ func (p *partition) read(in *input) *message {
 			ID:         schemas.DerivedID(in.source, in.appended, ""),
 			Origin:     in.source,
 			AcceptedAt: in.appended,
+			Timestamp:  in.env.Timestamp,
 		}
+	}
+	if in.readmit && in.env.Reason == schemas.ReadmitRedrive && !in.foreign {
+		// A new message, whose request this record is.
+		m.env.Origin, m.env.AcceptedAt = in.source, in.appended
+		m.env.Priority, m.env.Provider, m.env.ExpiresAt = "", "", 0
 	}
 	origin := m.env.Origin
 	m.event = schemas.Event{
@@ -165,6 +190,12 @@ func (p *partition) read(in *input) *message {
 		Source:     &origin,
 	}
 	return m
+}
+
+// anew takes out of a request what belonged to the message that first came of
+// it: what named that one, and when it was to be sent. Its bytes stay as they are.
+func anew(q *schemas.Request) {
+	q.ID, q.IdempotencyKey, q.SendAt, q.ExpiresAt = "", "", 0, 0
 }
 
 // describe fills in what the request and its class say.

@@ -117,6 +117,10 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 	if m.req.ID != "" && !weirMade(id, m.to.Key) {
 		keys = append(keys, newSeenKey('i', m.req.Tenant, m.to.Key, m.req.ID))
 	}
+	if m.input.env.Reason == schemas.ReadmitRedrive {
+		// Derived, so that asking again for the same record is seen.
+		keys = append(keys, newSeenKey('i', m.req.Tenant, m.to.Key, m.env.ID))
+	}
 	if len(keys) == 0 {
 		return outcome{}, false
 	}

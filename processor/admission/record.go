@@ -24,6 +24,7 @@ func readInput(r *kgo.Record, readmit bool) *input {
 		readmit:  readmit,
 		value:    r.Value,
 		appended: schemas.MillisOf(r.Timestamp),
+		key:      r.Key,
 		header: func(key string) (string, bool) {
 			for _, h := range r.Headers {
 				if strings.EqualFold(h.Key, key) && !isWeirHeader(h.Key) {
@@ -39,8 +40,27 @@ func readInput(r *kgo.Record, readmit bool) *input {
 				in.foreign = true
 			}
 		}
+		return in
 	}
+	in.env.Timestamp = producerTime(r)
 	return in
+}
+
+// producerTime is when a producer says that it made its request: the header
+// weir-timestamp, or CloudEvents' time. The topic's own timestamps are the
+// broker's. It is passed on and decides nothing, so anyone may give it, and one
+// that is no time is none.
+func producerTime(r *kgo.Record) schemas.Millis {
+	for _, name := range [...]string{schemas.HeaderTimestamp, "ce_time"} {
+		for _, h := range r.Headers {
+			if strings.EqualFold(h.Key, name) {
+				if t, err := schemas.ParseMillis(string(h.Value)); err == nil && t > 0 {
+					return t
+				}
+			}
+		}
+	}
+	return 0
 }
 
 // record makes the Kafka record of a send: the input's bytes and foreign

@@ -148,7 +148,7 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 	m, there := p.messages[p.key]
 	switch {
 	case p.e.Reason == "foreign_record":
-		if env != nil && req.Action == schemas.ActionSend && ours(env.Reason) {
+		if req.Action == schemas.ActionSend && p.ours(env) {
 			p.fault(KindUnanswered, "put aside as foreign, though it is a message that came back to be decided")
 		}
 	case p.cut:
@@ -161,12 +161,57 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 	}
 }
 
-// ours reports whether Weir gives the records of readmit such a reason.
-func ours(reason string) bool {
-	switch reason {
-	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute, schemas.ReadmitGiveBack, schemas.ReadmitRedrive:
+// ours reports whether a record of readmit is of Weir's making: by its reason,
+// and one that sends a message again by its whole envelope, since operators write
+// those.
+func (p *partition) ours(env *schemas.Envelope) bool {
+	if env == nil {
+		return false
+	}
+	switch env.Reason {
+	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute, schemas.ReadmitGiveBack:
 		return true
+	case schemas.ReadmitRedrive:
+		return env.Redrives(p.num, p.partitions)
 	default:
 		return false
+	}
+}
+
+// redriven judges the decision on a record that sends a message again: it is a
+// new message, whose request is that record, and which is decided once. Asked
+// for again within a day it changes nothing.
+func (p *partition) redriven(in *kgo.Record, env *schemas.Envelope) {
+	e := p.e
+	if env == nil || env.Reason != schemas.ReadmitRedrive || e.Decision.Verdict == schemas.VerdictNothing {
+		return
+	}
+	m, there := p.messages[p.key]
+	if e.Decision.Verdict == schemas.VerdictDuplicate {
+		switch {
+		case there && p.t-m.first < remembered:
+		case p.cut && p.t-p.begin < remembered:
+			p.cannotTell("redrives called repeated whose first decision may lie before the log")
+		default:
+			p.fault(KindUnanswered, "a redrive called repeated, and it was not decided before")
+		}
+		if e.Kind == schemas.KindStatus {
+			p.fault(KindOrder, "a repeated redrive has no status of its own")
+		}
+		return
+	}
+	p.counts.Redriven += p.one()
+	if there && p.t-m.first < unique {
+		p.fault(KindTwice, "one redrive decided twice: its message began at %s", m.first)
+	}
+	source := schemas.Source{Topic: in.Topic, Partition: in.Partition, Offset: in.Offset}
+	if e.Source == nil || *e.Source != source || e.AcceptedAt != schemas.MillisOf(in.Timestamp) {
+		p.fault(KindPhantom, "a redriven message's request is the record that asks for it, %s of %s", source, schemas.MillisOf(in.Timestamp))
+	}
+	if e.RedriveOf != env.RedriveOf {
+		p.fault(KindPhantom, "it says that it sends message %s again, and the record that it answers asks for %s", e.RedriveOf, env.RedriveOf)
+	}
+	if e.Decision.Verdict == schemas.VerdictMove || e.Attempt != 0 {
+		p.fault(KindOrder, "a redriven message begins with no attempt and no place")
 	}
 }

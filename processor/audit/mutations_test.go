@@ -16,7 +16,7 @@ import (
 //
 //	go test -tags mutations -run EveryCheckIsNeeded -v -timeout 30m ./processor/audit
 func TestEveryCheckIsNeeded(t *testing.T) {
-	const handmade = "Clean|EveryViolation|Lawful|Gone|Suppress|RememberedFor|Bucket|Tanks|Dens|Join|Places|Tall|Budget|Cancel|Since|History|Details"
+	const handmade = "Clean|EveryViolation|Lawful|Gone|Suppress|RememberedFor|Bucket|Tanks|Dens|Join|Places|Tall|Budget|Cancel|Since|History|Details|Redrives"
 	whole := make(map[string]string)
 	for _, m := range []struct{ name, file, old, new, run string }{
 		{"a gap in the sequence", "partition.go", "if d.Partition != p.num || d.Seq != p.seq+1 {", "if d.Partition != p.num {", ""},
@@ -98,6 +98,15 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 		{"a suppression kept", "causes.go", "!stands, req.Action == schemas.ActionUnsuppress && stands:", "!stands:", ""},
 		{"a cancel dropped", "causes.go", "case req.Action == schemas.ActionCancel && !early && !(there && m.state().End()):", "case false && early:", ""},
 		{"a message dropped", "causes.go", "case req.Action == schemas.ActionSend && !(there && m.state().End()):", "case false:", ""},
+		{"a redrive decided twice", "causes.go", "	if there && p.t-m.first < unique {\n", "	if false {\n", ""},
+		{"a redrive dropped as repeated", "causes.go", "		default:\n			p.fault(KindUnanswered, \"a redrive", "		case false:\n			p.fault(KindUnanswered, \"a redrive", ""},
+		{"a repeated redrive with an end", "causes.go", "		if e.Kind == schemas.KindStatus {\n			p.fault(KindOrder, \"a repeated", "		if false {\n			p.fault(KindOrder, \"a repeated", ""},
+		{"a redrive with another request", "causes.go", "if e.Source == nil || *e.Source != source || e.AcceptedAt", "if e.Source == nil || e.AcceptedAt", ""},
+		{"a redrive accepted at another time", "causes.go", "*e.Source != source || e.AcceptedAt != schemas.MillisOf(in.Timestamp) {", "*e.Source != source {", ""},
+		{"a redrive of another message", "causes.go", "if e.RedriveOf != env.RedriveOf {", "if false {", ""},
+		{"a redrive with an attempt", "causes.go", "if e.Decision.Verdict == schemas.VerdictMove || e.Attempt != 0 {", "if false {", ""},
+		{"a redrive that is none", "causes.go", "return env.Redrives(p.num, p.partitions)", "return true", ""},
+		{"a redrive's expiry by its bytes", "partition.go", "if env != nil && env.Reason == schemas.ReadmitRedrive { // whatever", "if false { // whatever", ""},
 		{"an outcome without permit", "lanes.go", "	default:\n		fault(KindPermit", "	case false:\n		fault(KindPermit", ""},
 		{"too many permits", "lanes.go", "if p.bound && s.most[k] > p.most {", "if false {", ""},
 		{"a torn dispatch record", "lanes.go", "if err != nil || t == 0 || id == \"\" {", "if false {", ""},

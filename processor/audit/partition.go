@@ -240,6 +240,7 @@ func (p *partition) decision() error {
 		return err
 	}
 	p.about(in, env)
+	p.redriven(in, env)
 	switch d.Verdict {
 	case schemas.VerdictMarker:
 		return p.marker()
@@ -313,7 +314,7 @@ func (p *partition) about(in *kgo.Record, env *schemas.Envelope) {
 	if in == nil || in.Topic != p.readmit || p.e.Decision.Verdict == schemas.VerdictGiveBack {
 		return
 	}
-	if env == nil || !ours(env.Reason) {
+	if !p.ours(env) {
 		if p.e.Decision.Verdict != schemas.VerdictNothing {
 			p.fault(KindPhantom, "the record that it answers is not of Weir's making")
 		}
@@ -565,6 +566,9 @@ func (p *partition) expiry(in *kgo.Record, env *schemas.Envelope) schemas.Millis
 		return 0
 	}
 	from := p.e.AcceptedAt
+	if env != nil && env.Reason == schemas.ReadmitRedrive { // whatever its bytes say
+		return from.Add(time.Duration(p.rules.policy.Class(p.e.Class).ExpiresAfter))
+	}
 	// Most requests name no time. Those that may, in plain JSON or in a form
 	// that cannot be searched, are read.
 	v := in.Value
