@@ -148,6 +148,15 @@ func (r *Reader) Read(ctx context.Context, ranges []Range, fn func(*kgo.Record) 
 	return reached, nil
 }
 
+// Span hands the committed records of one partition from one offset up to
+// another, which a caller knows to have been written, to fn in their order. It
+// returns where to go on; after an error of fn that says nothing.
+func (r *Reader) Span(ctx context.Context, p Partition, from, until int64, fn func(*kgo.Record) error) (int64, error) {
+	j := &job{Range: Range{Partition: p, From: from}, at: from, until: until, leader: -1}
+	err := r.read(ctx, j, make(chan struct{}, 1), fn)
+	return j.at, err
+}
+
 // Read is Reader.Read with a reader of its own and one call of fn at a time.
 func Read(ctx context.Context, cfg ReadConfig, ranges []Range, fn func(*kgo.Record) error) error {
 	if len(ranges) == 0 {
