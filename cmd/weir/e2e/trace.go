@@ -17,6 +17,7 @@ type Trace struct {
 	recipients int
 	hot        int
 	keyed      map[string][]schemas.Request // requests with a key, by recipient: some come again
+	calm       bool                         // no more addresses whose calls fail and are tried again
 }
 
 // NewTrace returns the trace of a seed over so many recipients.
@@ -51,7 +52,11 @@ func (t *Trace) Next() (q schemas.Request, key string) {
 	switch p := r.IntN(100); {
 	case p < 3:
 		q.Channel, q.Subject = schemas.ChannelEmail, "code"
-		q.To = fmt.Sprintf("%s@%c%d.example.com", magic[r.IntN(len(magic))], "aA"[r.IntN(2)], n%(t.recipients/20+1))
+		kind := magic[r.IntN(len(magic))]
+		if t.calm && kind != "permanent" {
+			kind = "delivered"
+		}
+		q.To = fmt.Sprintf("%s@%c%d.example.com", kind, "aA"[r.IntN(2)], n%(t.recipients/20+1))
 	case p < 13:
 		q.Class = "notice"
 	}
