@@ -36,8 +36,12 @@ var spellings = []string{
 }
 
 // magic are what the simulated provider does to an e-mail address; see
-// processor/provider/simulated.
-var magic = []string{"transient-1", "transient-2", "permanent", "permanent", "maybe", "undelivered", "delivered"}
+// processor/provider/simulated. Most second calls succeed: five failures in a row
+// open the provider's breaker, and this trace is not about breakers.
+var magic = []string{
+	"transient-1", "transient-1", "transient-1", "permanent", "permanent", "maybe", "undelivered",
+	"delivered", "delivered", "delivered", "delivered", "permanent", "delivered", "undelivered",
+}
 
 // Next returns the next request and the key that its producer gives the
 // record: the recipient as spelled; empty is none.
