@@ -170,7 +170,7 @@ func (r *runner) overlay(m mutation) (string, error) {
 }
 
 func (r *runner) test(ctx context.Context, c check, flags ...string) (string, error) {
-	args := append([]string{"test", "-count", "1", "-timeout", "5m", "-vet", "off"}, flags...)
+	args := append([]string{"test", "-count", "1", "-timeout", "10m", "-vet", "off", "-failfast"}, flags...)
 	if c.run != "" {
 		args = append(args, "-run", c.run)
 	}
