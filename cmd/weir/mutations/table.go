@@ -168,7 +168,7 @@ var mutations = []mutation{
 		harm:   "a producer's retry is a second message",
 		file:   "processor/admission/life.go",
 		old:    "old, ok := p.seen.find(k, p.cur.meta.T)",
-		new:    "old, ok := seenEntry{}, false",
+		new:    "old, ok := seenEntry{}, k == seenKey{}",
 		checks: []check{admissionTests},
 	},
 	{
