@@ -316,4 +316,3 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		t.Fatalf("%d records after %d cuts, want %d", len(got), cuts, len(want))
 	}
 }
-
