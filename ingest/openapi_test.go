@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -206,6 +207,10 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"Problem":    reflect.TypeFor[client.Problem](),
 		"FieldError": reflect.TypeFor[client.FieldError](),
 		"State":      reflect.TypeFor[state](),
+
+		"DeadLetter":  reflect.TypeFor[dlq.Entry](),
+		"DeadLetters": reflect.TypeFor[dlq.Page](),
+		"Redriven":    reflect.TypeFor[dlq.Summary](),
 	} {
 		schema := d.at("components", "schemas", name)
 		properties := d.in(schema, "properties")

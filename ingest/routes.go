@@ -19,6 +19,9 @@ func (s *Server) routes() *chi.Mux {
 	r.Post("/v1/messages", s.postMessage)
 	r.Get("/v1/messages/{id}", s.getMessage)
 
+	r.Get("/v1/dlq", s.getDLQ)
+	r.Post("/v1/dlq/redrive", s.postRedrive)
+
 	r.Get("/healthz", s.getHealth)
 	r.Get("/readyz", s.getReady)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))

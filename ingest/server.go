@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/topics"
 )
@@ -75,6 +76,7 @@ type Server struct {
 	grace      time.Duration
 
 	out      *producer
+	dlq      *dlq.Box
 	recent   *recent
 	tail     *tail
 	pulse    pulse
@@ -123,6 +125,11 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.out.cl.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
+	if s.dlq, err = dlq.Open(dlq.Config{Brokers: cfg.Brokers, Names: cfg.Names, Options: cfg.Options}); err != nil {
+		s.out.cl.Close()
+		s.tail.cl.Close()
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
 	s.pulse.ping = s.out.cl.Ping
 	s.http = &http.Server{
 		Handler:           s.routes(),
@@ -152,6 +159,7 @@ var ErrInFlight = errors.New("requests were still in flight and were cut off")
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.out.cl.Close()
 	defer s.tail.cl.Close()
+	defer s.dlq.Close()
 	local := loopback(ln.Addr())
 	if !local && !s.insecure {
 		ln.Close()

@@ -170,7 +170,8 @@ func (w *world) do(method, path, body string, headers ...string) reply {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	openDocument(w.t).check(w.t, method, path, resp, got)
+	route, _, _ := strings.Cut(path, "?")
+	openDocument(w.t).check(w.t, method, route, resp, got)
 	return reply{w.t, resp.StatusCode, resp.Header, got}
 }
 

@@ -46,7 +46,7 @@ type command struct {
 // commands lists them in the order of help.
 func commands() []command {
 	return []command{
-		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, sendCommand, tailCommand, statusCommand, auditCommand, ledgerCommand, configCommand, explainCommand, versionCommand,
+		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, sendCommand, tailCommand, statusCommand, dlqCommand, auditCommand, ledgerCommand, configCommand, explainCommand, versionCommand,
 	}
 }
 
@@ -147,6 +147,9 @@ func (c *call) parse(fs *flag.FlagSet) error {
 	}
 	return nil
 }
+
+// printLine prints one JSON value on a line: of a list, as it comes.
+func (c *call) printLine(v any) error { return json.NewEncoder(c.stdout).Encode(v) }
 
 func (c *call) printJSON(v any) error {
 	enc := json.NewEncoder(c.stdout)

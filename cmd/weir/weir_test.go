@@ -51,6 +51,13 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"run", "--slot", "first"}, "no number"},
 		{[]string{"run", "--admission-standby", "yes"}, "neither true nor false"},
 		{[]string{"dev", "--nope"}, "nope"},
+		{[]string{"dlq"}, "list, show or redrive"},
+		{[]string{"dlq", "list", "3/17"}, "takes no argument"},
+		{[]string{"dlq", "show"}, "one position or id"},
+		{[]string{"dlq", "redrive", "--rate", "fast"}, "no rate"},
+		{[]string{"dlq", "redrive", "--rate", "20000/s"}, "is the most"},
+		{[]string{"dlq", "redrive", "--resume", "--class", "x"}, "give none"},
+		{[]string{"dlq", "list", "--since", "yesterday"}, "neither a duration"},
 	} {
 		code, _, stderr := weir(t, c.args...)
 		if code != exitUsage || !strings.Contains(stderr, c.want) {

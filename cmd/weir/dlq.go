@@ -1,0 +1,307 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/processor/dlq"
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+var dlqCommand = command{
+	name:    "dlq",
+	args:    "list|show|redrive [POSITION|ID…] [--since 24h] [--until TIME] [--class C] [--provider P] [--reason R] [--tenant T] [flags]",
+	summary: "Look into the dead letter queue, and send what is in it again.",
+	details: `list     the newest first; recipients are masked
+show     one record by its position PARTITION/OFFSET or its message's id: headers, times and why; the body with --body
+redrive  sends again what the filters or the ids name, as new messages that are decided like any other: limits
+         count them, and redrive_of in their statuses names the message that they send again
+
+A redrive asks for at most --rate messages, and goes partition by partition, the oldest first, up to the ends that
+stood when it began. Progress is on stderr. One that broke off goes on with --resume: none is sent twice, none is left
+out. To run it again from its beginning is as safe for a day, for so long admission recognises what it was asked.
+It writes weir.readmit, which only Weir and its operators may (docs/dlq.md).`,
+	example: `weir dlq list --since 24h --reason permanent
+  weir dlq show 3/17 --body
+  weir dlq redrive --provider aliyun --since 2h --dry-run
+  weir dlq redrive --provider aliyun --since 2h --rate 50/s
+  weir dlq redrive --resume`,
+	run: func(ctx context.Context, c *call) error {
+		verb := c.verb("list", "show", "redrive")
+		words := c.leading(len(c.args))
+		fs := flag.NewFlagSet("dlq", flag.ContinueOnError)
+		var f dlq.Filter
+		for _, bound := range []struct {
+			name, usage string
+			into        *schemas.Millis
+		}{
+			{"since", "given up from here on: how long ago (90m, 7d) or a time in RFC 3339", &f.Since},
+			{"until", "and before this", &f.Until},
+		} {
+			fs.Func(bound.name, bound.usage, func(v string) error {
+				t, err := moment(v, time.Now())
+				*bound.into = schemas.MillisOf(t)
+				return err
+			})
+		}
+		fs.StringVar(&f.Class, "class", "", "only this class")
+		fs.StringVar(&f.Provider, "provider", "", "only what this provider had last")
+		fs.StringVar(&f.Reason, "reason", "", "only what was given up on for this: permanent, attempts_exhausted, …")
+		fs.StringVar(&f.Tenant, "tenant", "", "only this tenant's")
+		asJSON := fs.Bool("json", false, "print JSON")
+		limit := fs.Int("limit", 50, "list: how many at most; 0 is all")
+		oldest := fs.Bool("oldest", false, "list: the oldest first")
+		body := fs.Bool("body", false, "show: the bytes, and the recipient in full")
+		dryRun := fs.Bool("dry-run", false, "redrive: count, and send nothing")
+		resume := fs.Bool("resume", false, "redrive: go on with the one that broke off, with its filters")
+		rate := dlq.DefaultRate
+		fs.Func("rate", "redrive: at most so many: 100/s, 600/m (default 100/s)", func(v string) (err error) {
+			rate, err = perSecond(v)
+			return err
+		})
+		load := clientFlags(fs, c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		words = append(words, fs.Args()...)
+		switch {
+		case verb == "":
+			return usagef("say list, show or redrive")
+		case verb == "list" && len(words) > 0:
+			return usagef("list takes no argument; show does")
+		case verb == "show" && len(words) != 1:
+			return usagef("show takes one position or id")
+		case *limit < 0:
+			return usagef("--limit is 0 or more")
+		}
+		f.IDs = words
+		if *resume && (!f.Empty() || *dryRun) {
+			return usagef("--resume goes on with the filters that the redrive had: give none")
+		}
+		s, err := load()
+		if err != nil {
+			return err
+		}
+		box, err := dlq.Open(dlq.Config{Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}})
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+		switch verb {
+		case "show":
+			return c.showDead(ctx, box, words[0], *body, *asJSON)
+		case "redrive":
+			o := dlq.RedriveOptions{Rate: rate, DryRun: *dryRun, Keep: true}
+			return c.redrive(ctx, box, f, o, *resume, *asJSON)
+		}
+		return c.listDead(ctx, box, f, dlq.ListOptions{Oldest: *oldest, Limit: *limit}, *asJSON)
+	},
+}
+
+// perSecond reads a rate.
+func perSecond(v string) (float64, error) {
+	count, per, ok := strings.Cut(v, "/")
+	n, err := strconv.ParseFloat(count, 64)
+	unit := map[string]float64{"s": 1, "m": 60, "h": 3600}[per]
+	if !ok || err != nil || unit == 0 || !(n > 0) || n/unit > dlq.MaxRate {
+		return 0, fmt.Errorf("%q is no rate, such as 100/s, 600/m or 1000/h; %g/s is the most", v, dlq.MaxRate)
+	}
+	return n / unit, nil
+}
+
+// listDead prints entries page by page, so that all of them take no memory.
+func (c *call) listDead(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.ListOptions, asJSON bool) error {
+	left, all := o.Limit, o.Limit == 0
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	if !asJSON {
+		fmt.Fprintln(table, "POSITION\tAT\tREASON\tPROVIDER\tCLASS\tTO\tATTEMPTS\tBYTES\tID\t")
+	}
+	listed := 0
+	for all || left > 0 {
+		if o.Limit = 500; !all {
+			o.Limit = min(o.Limit, left)
+		}
+		page, err := box.List(ctx, f, o)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			if asJSON {
+				if err := c.printLine(e); err != nil {
+					return err
+				}
+				continue
+			}
+			note := ""
+			if e.Skip != "" {
+				note = "cannot be sent again: " + e.Skip
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Position, e.At.Time().Local().Format("01-02 15:04:05"), e.Reason, cmp.Or(e.Provider, "-"), e.Class, e.To, e.Attempt, e.Bytes, e.MessageID, note)
+		}
+		listed += len(page.Entries)
+		left -= len(page.Entries)
+		if !asJSON {
+			if err := table.Flush(); err != nil {
+				return err
+			}
+		}
+		if o.Cursor = page.Cursor; o.Cursor == "" {
+			break
+		}
+	}
+	switch {
+	case asJSON:
+	case listed == 0:
+		fmt.Fprintln(c.stdout, "Nothing matches.")
+	case o.Cursor != "":
+		fmt.Fprintf(c.stdout, "There are more: --limit 0 lists all.\n")
+	}
+	return nil
+}
+
+// shown is a record for programs.
+type shown struct {
+	dlq.Entry
+	NewID     string            `json:"new_id,omitempty"` // of the message that sends it again
+	Headers   map[string]string `json:"headers"`
+	Key       string            `json:"key"`
+	ValueSize int               `json:"value_size"`
+	Value     string            `json:"value,omitempty"`
+	Base64    bool              `json:"base64,omitempty"` // Value is, since the bytes are no text
+}
+
+func (c *call) showDead(ctx context.Context, box *dlq.Box, what string, body, asJSON bool) error {
+	r, err := box.Show(ctx, what)
+	if err != nil {
+		return err
+	}
+	// Without --body the recipient is masked wherever it stands.
+	plain := func(v string) string {
+		if key := r.Envelope.Key; !body && key != "" {
+			v = strings.ReplaceAll(v, key, recipient.Mask(key))
+		}
+		if !utf8.ValidString(v) {
+			return strconv.Quote(v)
+		}
+		return v
+	}
+	out := shown{Entry: r.Entry, Headers: make(map[string]string), ValueSize: len(r.Kafka.Value)}
+	if r.Skip == "" {
+		out.NewID = r.NewID()
+	}
+	var names []string
+	for _, h := range r.Kafka.Headers {
+		v := plain(string(h.Value))
+		if h.Key == schemas.HeaderRequestKey && !body {
+			v = fmt.Sprintf("(%d bytes)", len(h.Value))
+		}
+		if have, twice := out.Headers[h.Key]; twice {
+			v = have + ", " + v
+		} else {
+			names = append(names, h.Key)
+		}
+		out.Headers[h.Key] = v
+	}
+	if out.Key = plain(string(r.Kafka.Key)); r.Envelope.Key == "" && !body {
+		out.Key = fmt.Sprintf("(%d bytes)", len(r.Kafka.Key))
+	}
+	if body {
+		if out.Value = string(r.Kafka.Value); !utf8.ValidString(out.Value) {
+			out.Value, out.Base64 = base64.StdEncoding.EncodeToString(r.Kafka.Value), true
+		}
+		if r.Envelope.Key != "" {
+			out.To = r.Envelope.Key
+		}
+	}
+	if asJSON {
+		return c.printJSON(out)
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	at := func(m schemas.Millis) string {
+		if m == 0 {
+			return ""
+		}
+		return m.String()
+	}
+	for _, row := range [][2]string{
+		{"message", out.MessageID}, {"position", out.Position}, {"to", out.To}, {"tenant", out.Tenant}, {"channel", out.Channel}, {"class", out.Class},
+		{"template", out.Template}, {"provider", out.Provider}, {"reason", out.Reason}, {"error", plain(r.Envelope.Error)}, {"error code", out.ErrorCode},
+		{"attempts", strconv.Itoa(out.Attempt)}, {"made by its producer", at(out.Timestamp)}, {"accepted", at(out.AcceptedAt)}, {"given up", at(out.At)},
+		{"request", out.Origin}, {"sends again", out.RedriveOf}, {"redriven it is", out.NewID}, {"cannot be sent again", out.Skip},
+		{"key", out.Key}, {"bytes", strconv.Itoa(out.ValueSize)},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+		}
+	}
+	fmt.Fprintln(table, "headers\t")
+	for _, name := range names {
+		fmt.Fprintf(table, "  %s\t%s\n", name, out.Headers[name])
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if body {
+		fmt.Fprintf(c.stdout, "\n%s\n", out.Value)
+	} else {
+		fmt.Fprintln(c.stdout, "\nThe body is not shown: --body shows it.")
+	}
+	return nil
+}
+
+func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.RedriveOptions, resume, asJSON bool) error {
+	began := time.Now()
+	told := began
+	o.Progress = func(s dlq.Summary) {
+		if now := time.Now(); now.Sub(told) >= time.Second {
+			told = now
+			fmt.Fprintf(c.stderr, "%d redriven, %d skipped\n", s.Redriven, s.Matched-s.Redriven)
+		}
+	}
+	drive := func() (dlq.Summary, error) {
+		if resume {
+			return box.Resume(ctx, o)
+		}
+		return box.Redrive(ctx, f, o)
+	}
+	s, err := drive()
+	if s.Skipped == nil { // it did not begin
+		return err
+	}
+	if asJSON {
+		if err := c.printJSON(s); err != nil {
+			return err
+		}
+	} else {
+		did := "were asked for again"
+		if s.DryRun {
+			did = "would be sent again (dry run: nothing was written)"
+		}
+		fmt.Fprintf(c.stdout, "%d of %d %s, in %s.\n", s.Redriven, s.Matched, did, time.Since(began).Round(time.Millisecond))
+		for _, part := range []struct {
+			what   string
+			counts map[string]int64
+		}{{"redriven", s.ByReason}, {"skipped", s.Skipped}} {
+			for _, reason := range slices.Sorted(maps.Keys(part.counts)) {
+				fmt.Fprintf(c.stdout, "  %-8s  %8d  %s\n", part.what, part.counts[reason], reason)
+			}
+		}
+	}
+	if err != nil && !s.DryRun {
+		return fmt.Errorf("%w\nIt broke off. To go on: weir dlq redrive --resume", err)
+	}
+	return err
+}

@@ -1,0 +1,222 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/dlq"
+	"github.com/weirhq/weir/schemas"
+)
+
+const (
+	dlqTimeout   = 20 * time.Second // of a call, well within writeTimeout
+	dlqScan      = 100_000          // records that one page looks at
+	redriveFor   = 8 * time.Second  // of one call; less than a shutdown's grace
+	defaultPage  = 50
+	largestPage  = 500
+	mostRedriven = 60 // ids
+)
+
+// getDLQ lists what Weir gave up on of the caller's messages.
+func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
+	var wrong []client.FieldError
+	q := dlqQuery{tenant: tenantOf(r)}
+	limit, cursor, oldest := defaultPage, "", false
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		refuse(w, r, invalidRequest.problem("The query cannot be read."))
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		var err error
+		v := query.Get(name)
+		switch name {
+		case "limit":
+			if limit, err = strconv.Atoi(v); err != nil || limit < 1 || limit > largestPage {
+				err = errors.New("is a whole number from 1 to 500")
+			}
+		case "cursor":
+			cursor = v
+		case "order":
+			if oldest = v == "oldest"; !oldest && v != "newest" {
+				err = errors.New("is newest or oldest")
+			}
+		default:
+			err = q.set(name, v)
+		}
+		if err == nil && len(query[name]) > 1 {
+			err = errors.New("stands more than once")
+		}
+		if err != nil {
+			wrong = append(wrong, client.FieldError{Pointer: "", Code: "bad_parameter", Detail: "a parameter " + strconv.Quote(known(name)) + " " + err.Error()})
+		}
+	}
+	if p := q.problem(wrong); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), dlqTimeout)
+	defer cancel()
+	page, err := s.dlq.List(ctx, q.filter, dlq.ListOptions{Limit: limit, Cursor: cursor, Oldest: oldest, Scan: dlqScan})
+	if err != nil {
+		s.refuseDLQ(w, r, err, "/cursor")
+		return
+	}
+	answer(w, http.StatusOK, "application/json", page)
+}
+
+// postRedrive asks admission to send again what it is told, for as long as a
+// call may take; the cursor goes on.
+func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request) {
+	if p := wrongType(r.Header); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	body, p := readBody(w, r)
+	if p != nil {
+		refuse(w, r, p)
+		return
+	}
+	q := dlqQuery{tenant: tenantOf(r)}
+	o := dlq.RedriveOptions{Within: redriveFor}
+	fields := make(map[string]json.RawMessage)
+	if len(bytes.TrimSpace(body)) > 0 {
+		if err := json.Unmarshal(body, &fields); err != nil {
+			refuse(w, r, invalidRequest.problem("The body is one JSON object.", client.FieldError{Code: "not_object", Detail: "is no JSON object"}))
+			return
+		}
+	}
+	var wrong []client.FieldError
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		raw := fields[name]
+		if string(raw) == "null" {
+			continue
+		}
+		var err error
+		switch name {
+		case "dry_run":
+			if json.Unmarshal(raw, &o.DryRun) != nil {
+				err = errors.New("is true or false")
+			}
+		case "rate":
+			if json.Unmarshal(raw, &o.Rate) != nil || !(o.Rate > 0 && o.Rate <= dlq.MaxRate) {
+				err = errors.New("is a number of messages a second, above 0 and at most 10000")
+			}
+		case "cursor":
+			if json.Unmarshal(raw, &o.Cursor) != nil {
+				err = errors.New("is a text")
+			}
+		case "ids":
+			if json.Unmarshal(raw, &q.filter.IDs) != nil || len(q.filter.IDs) > mostRedriven {
+				err = errors.New("is a list of at most 60 ids")
+			}
+		default:
+			var v string
+			if json.Unmarshal(raw, &v) != nil {
+				err = errors.New("is a text")
+			} else {
+				err = q.set(name, v)
+			}
+		}
+		if err != nil {
+			code := "bad_value"
+			if errors.Is(err, errUnknownField) {
+				code = "unknown_field"
+			}
+			wrong = append(wrong, client.FieldError{Pointer: "/" + known(name), Code: code, Detail: err.Error()})
+		}
+	}
+	if p := q.problem(wrong); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), dlqTimeout)
+	defer cancel()
+	sum, err := s.dlq.Redrive(ctx, q.filter, o)
+	if err != nil {
+		s.refuseDLQ(w, r, err, "/cursor")
+		return
+	}
+	status := http.StatusAccepted
+	if o.DryRun {
+		status = http.StatusOK
+	}
+	answer(w, status, "application/json", sum)
+}
+
+// dlqQuery is a filter as it is read.
+type dlqQuery struct {
+	filter    dlq.Filter
+	tenant    string // whose records the caller may see
+	forbidden bool
+}
+
+var errUnknownField = errors.New("is unknown")
+
+func (q *dlqQuery) set(name, v string) error {
+	switch name {
+	case "since", "until":
+		t, err := schemas.ParseMillis(v)
+		if err != nil {
+			return errors.New("is no time of RFC 3339")
+		}
+		if name == "since" {
+			q.filter.Since = t
+		} else {
+			q.filter.Until = t
+		}
+	case "class":
+		q.filter.Class = v
+	case "provider":
+		q.filter.Provider = v
+	case "reason":
+		q.filter.Reason = v
+	case "tenant":
+		q.forbidden = v != "" && v != q.tenant
+	default:
+		return errUnknownField
+	}
+	return nil
+}
+
+// problem is what is wrong with the query, or nil; then it is the tenant's.
+func (q *dlqQuery) problem(wrong []client.FieldError) *client.Problem {
+	switch {
+	case len(wrong) > 0:
+		return invalidRequest.problem("errors lists what is wrong.", wrong[:min(len(wrong), 32)]...)
+	case q.forbidden:
+		return forbiddenTenant.problem("A request may name only its own tenant.",
+			client.FieldError{Pointer: "/tenant", Code: forbiddenTenant.code, Detail: "is not the caller's"})
+	}
+	q.filter.Tenant = q.tenant
+	return nil
+}
+
+// known is a field's name as a problem may show it: no text that came from
+// outside and is no name.
+func known(name string) string {
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && c != '_' {
+			return ""
+		}
+	}
+	return name[:min(len(name), 32)]
+}
+
+func (s *Server) refuseDLQ(w http.ResponseWriter, r *http.Request, err error, pointer string) {
+	if errors.Is(err, dlq.ErrCursor) {
+		refuse(w, r, invalidRequest.problem("The cursor belongs to other filters.", client.FieldError{Pointer: pointer, Code: "bad_cursor", Detail: "is none that was given for these filters"}))
+		return
+	}
+	s.logger.Warn("the DLQ cannot be read or redriven", "error", err)
+	refuse(w, r, after(kafkaUnavailable.problem("Ask again for the same: what was asked for before is recognised."), retryKafka))
+}

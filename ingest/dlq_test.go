@@ -1,0 +1,118 @@
+package ingest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/dlq"
+	"github.com/weirhq/weir/schemas"
+)
+
+// bury writes n records to the DLQ as admission and lanes do.
+func (w *world) bury(n int, tenant string) {
+	w.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic(w.names.DLQ()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer cl.Close()
+	for i := range n {
+		to := fmt.Sprintf("+861380000%04d", i)
+		id, err := schemas.NewID(to)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		env := schemas.Envelope{ID: id, Key: to, Tenant: tenant, Reason: []string{"permanent", "attempts_exhausted"}[i%2], Provider: "sim",
+			Attempt: 1, Origin: schemas.Source{Topic: w.names.Requests(), Offset: int64(i)}, AcceptedAt: 1_800_000_000_000}
+		r := &kgo.Record{Partition: schemas.PartitionOf(to, partitions), Key: []byte(to), Value: fmt.Appendf(nil, `{"channel":"sms","to":%q,"class":"verify","body":"secret %d"}`, to, i)}
+		env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		if err := cl.ProduceSync(w.t.Context(), r).FirstErr(); err != nil { // one by one: each has its time
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func TestDLQOverHTTP(t *testing.T) {
+	w := newWorld(t, settings{})
+	if got := read[dlq.Page](w.do("GET", "/v1/dlq", ""), http.StatusOK); len(got.Entries) != 0 || got.Cursor != "" {
+		t.Fatalf("an empty queue: %+v", got)
+	}
+	const n = 130
+	w.bury(n, "default")
+	w.bury(3, "other")
+
+	for _, order := range []string{"newest", "oldest"} {
+		seen, last, path := make(map[string]bool), schemas.Millis(0), "/v1/dlq?limit=40&order="+order
+		for cursor, pages := "", 0; ; pages++ {
+			r := w.do("GET", path+cursor, "")
+			if strings.Contains(string(r.body), "secret") || strings.Contains(string(r.body), "+861380") {
+				t.Fatalf("a body or a recipient in a list: %s", r.body)
+			}
+			page := read[dlq.Page](r, http.StatusOK)
+			for _, e := range page.Entries {
+				if seen[e.MessageID] || last != 0 && (order == "newest") == (e.At > last) && e.At != last {
+					t.Fatalf("%s: %s comes twice, or out of its order", order, e.MessageID)
+				}
+				seen[e.MessageID], last = true, e.At
+			}
+			if page.Cursor == "" {
+				break
+			}
+			if cursor = "&cursor=" + page.Cursor; pages > 10 {
+				t.Fatal("the pages do not end")
+			}
+		}
+		if len(seen) != n {
+			t.Fatalf("%s: %d of %d were listed: another tenant's never are", order, len(seen), n)
+		}
+	}
+	half := read[dlq.Page](w.do("GET", "/v1/dlq?limit=500&reason=permanent&provider=sim&class=verify", ""), http.StatusOK)
+	if len(half.Entries) != n/2 {
+		t.Fatalf("%d were given up on for good, want %d", len(half.Entries), n/2)
+	}
+	if none := read[dlq.Page](w.do("GET", "/v1/dlq?until=2020-01-01T00:00:00Z", ""), http.StatusOK); len(none.Entries) != 0 {
+		t.Fatalf("before there was anything: %+v", none)
+	}
+
+	first := read[dlq.Page](w.do("GET", "/v1/dlq?limit=1", ""), http.StatusOK)
+	for path, code := range map[string]string{
+		"/v1/dlq?limit=0": "invalid_request", "/v1/dlq?limit=501": "invalid_request", "/v1/dlq?since=yesterday": "invalid_request",
+		"/v1/dlq?classs=verify": "invalid_request", "/v1/dlq?order=best": "invalid_request", "/v1/dlq?limit=1&limit=2": "invalid_request",
+		"/v1/dlq?cursor=x": "invalid_request", "/v1/dlq?class=verify&cursor=" + first.Cursor: "invalid_request", "/v1/dlq?%zz": "invalid_request",
+	} {
+		w.do("GET", path, "").problem(http.StatusBadRequest, code)
+	}
+	w.do("GET", "/v1/dlq?tenant=other", "").problem(http.StatusForbidden, "forbidden_tenant")
+	for _, body := range []string{`[]`, `{"limit":3}`, `{"rate":0}`, `{"rate":"fast"}`, `{"dry_run":1}`, `{"since":"x"}`, `{"ids":"x"}`, `{"cursor":"x"}`} {
+		w.do("POST", "/v1/dlq/redrive", body).problem(http.StatusBadRequest, "invalid_request")
+	}
+	w.do("POST", "/v1/dlq/redrive", `{"tenant":"other"}`).problem(http.StatusForbidden, "forbidden_tenant")
+
+	asked := func() (n int64) {
+		ends, err := kadm.NewClient(w.cl).ListEndOffsets(t.Context(), w.names.Readmit())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+		return n
+	}
+	dry := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"reason":"permanent","dry_run":true}`), http.StatusOK)
+	if dry.Redriven != n/2 || !dry.DryRun || asked() != 0 {
+		t.Fatalf("a dry run: %+v, and %d records", dry, asked())
+	}
+	one := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"ids":["`+first.Entries[0].Position+`"]}`), http.StatusAccepted)
+	if one.Redriven != 1 || asked() != 1 {
+		t.Fatalf("one: %+v, and %d records", one, asked())
+	}
+	all := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"rate":5000}`), http.StatusAccepted)
+	if all.Redriven != n || all.ByReason["permanent"] != n/2 || all.Cursor != "" || asked() != n+1 {
+		t.Fatalf("all: %+v, and %d records", all, asked())
+	}
+	w.line.cut()
+	w.do("GET", "/v1/dlq", "").problem(http.StatusServiceUnavailable, "kafka_unavailable")
+}

@@ -1,0 +1,228 @@
+package dlq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/dlq"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+const partitions = 4
+
+type world struct {
+	t   *testing.T
+	cl  *kgo.Client
+	box *dlq.Box
+	n   topics.Names
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	w := &world{t: t}
+	if w.cl, err = kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(topics.MaxDLQMessageBytes)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.cl.Close)
+	adm := kadm.NewClient(w.cl)
+	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1}, nil))
+	if err == nil {
+		err = topics.Apply(t.Context(), adm, diff, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.box, err = dlq.Open(dlq.Config{Brokers: c.ListenAddrs(), Names: w.n}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.box.Close)
+	return w
+}
+
+func (w *world) bury(i int, value string, change func(*schemas.Envelope)) string {
+	w.t.Helper()
+	to := fmt.Sprintf("+861380000%04d", i)
+	id, err := schemas.NewID(to)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if value == "" {
+		value = fmt.Sprintf(`{"channel":"sms","to":%q,"body":"x"}`, to)
+	}
+	env := schemas.Envelope{ID: id, Key: to, Reason: "permanent", Attempt: 1}
+	if change != nil {
+		change(&env)
+	}
+	r := &kgo.Record{Topic: w.n.DLQ(), Partition: int32(i % partitions), Key: []byte(to), Value: []byte(value)}
+	env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+	if err := w.cl.ProduceSync(w.t.Context(), r).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+func (w *world) asked() (n int64) {
+	w.t.Helper()
+	ends, err := kadm.NewClient(w.cl).ListEndOffsets(w.t.Context(), w.n.Readmit())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n
+}
+
+// TestWhatCannotBeSentAgain is counted, by why.
+func TestWhatCannotBeSentAgain(t *testing.T) {
+	w := newWorld(t)
+	w.bury(0, "", nil)
+	w.bury(1, `hello`, nil)
+	w.bury(2, `{"action":"suppress","to":"+8613800000000"}`, nil)
+	w.bury(3, "", func(e *schemas.Envelope) { e.Key = "" })
+	w.bury(4, "", func(e *schemas.Envelope) { e.Reason = dlq.SkipForeign })
+	w.bury(5, `{"channel":"sms","to":"+8613800000000","body":"`+string(make([]byte, 300<<10))+`"}`, nil)
+	if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.n.DLQ(), Headers: []kgo.RecordHeader{{Key: schemas.HeaderAttempt, Value: []byte("many")}}}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{})
+	if err != nil || sum.Matched != 7 || sum.Redriven != 1 || w.asked() != 1 {
+		t.Fatalf("%+v, %v", sum, err)
+	}
+	for _, why := range []string{"not_json", dlq.SkipAction, dlq.SkipRecipient, dlq.SkipForeign, "too_large", dlq.SkipHeaders} {
+		if sum.Skipped[why] != 1 {
+			t.Errorf("%s: %d, want 1", why, sum.Skipped[why])
+		}
+	}
+}
+
+// TestResume: a redrive that broke off goes on where it was, with its filter, up
+// to its own ends.
+func TestResume(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.box.Resume(t.Context(), dlq.RedriveOptions{}); !errors.Is(err, dlq.ErrNothing) {
+		t.Fatalf("before any: %v", err)
+	}
+	const n = 200
+	for i := range n {
+		w.bury(i, "", func(e *schemas.Envelope) { e.Reason = []string{"permanent", "other"}[i/4%2] })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	o := dlq.RedriveOptions{Rate: 100, Keep: true, Progress: func(s dlq.Summary) {
+		if s.Redriven >= 30 {
+			cancel()
+		}
+	}}
+	first, err := w.box.Redrive(ctx, dlq.Filter{Reason: "permanent"}, o)
+	if !errors.Is(err, context.Canceled) || first.Redriven < 30 || first.Redriven >= n/2 || w.asked() != first.Redriven || first.Cursor == "" {
+		t.Fatalf("interrupted: %+v, %v, %d records", first, err, w.asked())
+	}
+	w.bury(1, "", nil) // after its ends
+	second, err := w.box.Resume(t.Context(), dlq.RedriveOptions{Rate: 5000})
+	if err != nil || first.Redriven+second.Redriven != n/2 || w.asked() != n/2 || second.Cursor != "" {
+		t.Fatalf("%+v, then %+v, %v, %d records", first, second, err, w.asked())
+	}
+	if _, err := w.box.Resume(t.Context(), dlq.RedriveOptions{}); !errors.Is(err, dlq.ErrNothing) {
+		t.Fatalf("after its end: %v", err)
+	}
+}
+
+func TestRateIsACap(t *testing.T) {
+	w := newWorld(t)
+	for i := range 60 {
+		w.bury(i, "", nil)
+	}
+	began := time.Now()
+	sum, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 50})
+	// 60 at 50 a second: the last no sooner than 59/50 s after the first, but for
+	// what is made up.
+	if took := time.Since(began); err != nil || sum.Redriven != 60 || took < 59*20*time.Millisecond-100*time.Millisecond {
+		t.Fatalf("%+v, %v, in %v", sum, err, took)
+	}
+	part, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 50, Within: 300 * time.Millisecond})
+	if err != nil || part.Redriven == 0 || part.Redriven > 20 || part.Cursor == "" {
+		t.Fatalf("a call of 300 ms: %+v, %v", part, err)
+	}
+	rest, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 5000, Cursor: part.Cursor})
+	if err != nil || part.Redriven+rest.Redriven != 60 || rest.Cursor != "" {
+		t.Fatalf("%+v, then %+v, %v", part, rest, err)
+	}
+	if _, err := w.box.Redrive(t.Context(), dlq.Filter{Class: "x"}, dlq.RedriveOptions{Cursor: part.Cursor}); !errors.Is(err, dlq.ErrCursor) {
+		t.Fatalf("a cursor of another filter: %v", err)
+	}
+}
+
+// TestListsOverManyChunks: order and completeness where one partition has most.
+func TestListsOverManyChunks(t *testing.T) {
+	w := newWorld(t)
+	var recs []*kgo.Record
+	const n = 3000
+	for i := range n {
+		p := int32(0)
+		if i%100 == 0 {
+			p = 1
+		}
+		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1, "k"), Key: "k", Reason: []string{"rare", "often"}[min(i%700, 1)]}
+		r := &kgo.Record{Topic: w.n.DLQ(), Partition: p, Value: []byte(`{"channel":"push","to":"k","body":"x"}`)}
+		env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		recs = append(recs, r)
+	}
+	if err := w.cl.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		filter dlq.Filter
+		scan   int
+		want   int
+	}{{"all", dlq.Filter{}, 0, n}, {"rare", dlq.Filter{Reason: "rare"}, 0, 5}, {"rare, in small steps", dlq.Filter{Reason: "rare"}, 1, 5}} {
+		for _, oldest := range []bool{false, true} {
+			seen := make(map[string]bool)
+			pages := 0
+			for o := (dlq.ListOptions{Oldest: oldest, Limit: 400, Scan: c.scan}); ; pages++ {
+				page, err := w.box.List(t.Context(), c.filter, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range page.Entries {
+					if seen[e.MessageID] {
+						t.Fatalf("%s: %s twice", c.name, e.Position)
+					}
+					seen[e.MessageID] = true
+				}
+				if o.Cursor = page.Cursor; o.Cursor == "" {
+					break
+				}
+				if pages > 100 {
+					t.Fatalf("%s: no end", c.name)
+				}
+			}
+			if len(seen) != c.want || c.scan > 0 && pages == 0 {
+				t.Errorf("%s, oldest %v: %d entries in %d pages, want %d", c.name, oldest, len(seen), pages+1, c.want)
+			}
+		}
+	}
+	r, err := w.box.Show(t.Context(), "0/17")
+	if err != nil || r.Position != "0/17" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if byID, err := w.box.Show(t.Context(), r.MessageID); err != nil || byID.Position != "0/17" {
+		t.Fatalf("by its id: %+v, %v", byID, err)
+	}
+	for _, what := range []string{"0/99999", "77/1", "nobody"} {
+		if _, err := w.box.Show(t.Context(), what); !errors.Is(err, dlq.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
