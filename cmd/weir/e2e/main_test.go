@@ -113,7 +113,7 @@ func (s *site) try(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	words := 1
-	if args[0] == "topics" || args[0] == "ledger" {
+	if args[0] == "topics" || args[0] == "ledger" || args[0] == "dlq" {
 		words = 2
 	}
 	all := append(append(append([]string{}, args[:words]...), s.flags()...), args[words:]...)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,6 +17,7 @@ type callee struct {
 	*httptest.Server
 	arrivals chan string   // ids, as they come, if anyone waits for them
 	hold     time.Duration // how long each call takes
+	refuses  atomic.Bool   // every call, for good
 
 	mu    sync.Mutex
 	calls map[string]int // by Idempotency-Key
@@ -30,6 +32,10 @@ func newCallee(t *testing.T) *callee {
 		var body struct{ ID string }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.ID != id || id == "" {
 			http.Error(w, "bad call", http.StatusBadRequest)
+			return
+		}
+		if c.refuses.Load() {
+			http.Error(w, "no", http.StatusBadRequest)
 			return
 		}
 		c.mu.Lock()

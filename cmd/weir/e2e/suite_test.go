@@ -5,6 +5,7 @@ import "testing"
 // suite is what holds on every broker. Each test has a prefix of its own.
 func suite(t *testing.T, brokers []string, sc scale) {
 	t.Run("lives", func(t *testing.T) { livesOfMessages(t, brokers) })
+	t.Run("dead letters", func(t *testing.T) { deadLetters(t, brokers) })
 	t.Run("bad input", func(t *testing.T) { badInput(t, brokers) })
 	t.Run("bad state", func(t *testing.T) { badState(t, brokers) })
 	t.Run("shutdown", func(t *testing.T) { shutdown(t, brokers, sc) })
