@@ -195,9 +195,6 @@ func (p *partition) redriven(in *kgo.Record, env *schemas.Envelope) {
 		default:
 			p.fault(KindUnanswered, "a redrive called repeated, and it was not decided before")
 		}
-		if e.Kind == schemas.KindStatus {
-			p.fault(KindOrder, "a repeated redrive has no status of its own")
-		}
 		return
 	}
 	p.counts.Redriven += p.one()

@@ -100,7 +100,6 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 		{"a message dropped", "causes.go", "case req.Action == schemas.ActionSend && !(there && m.state().End()):", "case false:", ""},
 		{"a redrive decided twice", "causes.go", "	if there && p.t-m.first < unique {\n", "	if false {\n", ""},
 		{"a redrive dropped as repeated", "causes.go", "		default:\n			p.fault(KindUnanswered, \"a redrive", "		case false:\n			p.fault(KindUnanswered, \"a redrive", ""},
-		{"a repeated redrive with an end", "causes.go", "		if e.Kind == schemas.KindStatus {\n			p.fault(KindOrder, \"a repeated", "		if false {\n			p.fault(KindOrder, \"a repeated", ""},
 		{"a redrive with another request", "causes.go", "if e.Source == nil || *e.Source != source || e.AcceptedAt", "if e.Source == nil || e.AcceptedAt", ""},
 		{"a redrive accepted at another time", "causes.go", "*e.Source != source || e.AcceptedAt != schemas.MillisOf(in.Timestamp) {", "*e.Source != source {", ""},
 		{"a redrive of another message", "causes.go", "if e.RedriveOf != env.RedriveOf {", "if false {", ""},

@@ -45,7 +45,7 @@ func Open(cfg Config) (*Box, error) {
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-dlq"),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerBatchMaxBytes(topics.MaxMessageBytes), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(16<<20), kgo.RecordDeliveryTimeout(10 * time.Second),
+		kgo.ProducerBatchMaxBytes(topics.MaxMessageBytes), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(16 << 20), kgo.RecordDeliveryTimeout(10 * time.Second),
 	}, cfg.Options...)...)
 	if err != nil {
 		reader.Close()
@@ -183,6 +183,24 @@ func (c *cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// clip takes out of a cursor what has left the topic by age; what was never in
+// it makes it no cursor.
+func (b *Box) clip(ctx context.Context, c *cursor) error {
+	there, err := b.spans(ctx, &Filter{})
+	if err != nil {
+		return err
+	}
+	for i := range c.Spans {
+		s := &c.Spans[i]
+		k := slices.IndexFunc(there, func(t span) bool { return t.Partition == s.Partition })
+		if k < 0 || s.From < 0 || s.To > there[k].To {
+			return ErrCursor
+		}
+		s.From = max(s.From, there[k].From)
+	}
+	return nil
+}
+
 // resume reads a cursor back.
 func (b *Box) resume(ctx context.Context, text string, f *Filter, oldest bool) (*cursor, error) {
 	if text == "" {
@@ -199,5 +217,5 @@ func (b *Box) resume(ctx context.Context, text string, f *Filter, oldest bool) (
 	if c.Oldest != oldest || string(asked) != string(given) {
 		return nil, ErrCursor
 	}
-	return c, nil
+	return c, b.clip(ctx, c)
 }

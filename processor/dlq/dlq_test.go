@@ -2,6 +2,7 @@ package dlq_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"testing"
@@ -160,6 +161,19 @@ func TestRateIsACap(t *testing.T) {
 	}
 	if _, err := w.box.Redrive(t.Context(), dlq.Filter{Class: "x"}, dlq.RedriveOptions{Cursor: part.Cursor}); !errors.Is(err, dlq.ErrCursor) {
 		t.Fatalf("a cursor of another filter: %v", err)
+	}
+	for _, forged := range []string{"x", `{"o":true,"q":{},"s":[{"p":99,"f":0,"t":1}]}`, `{"o":true,"q":{},"s":[{"p":0,"f":0,"t":1000}]}`, `{"o":true,"q":{},"s":[{"p":0,"f":-5,"t":1}]}`} {
+		if _, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Cursor: base64.RawURLEncoding.EncodeToString([]byte(forged))}); !errors.Is(err, dlq.ErrCursor) {
+			t.Errorf("cursor %s: %v", forged, err)
+		}
+	}
+	// What has left by age meanwhile is not asked for.
+	if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{w.n.DLQ(): {0: {Topic: w.n.DLQ(), At: 5}}}); err != nil {
+		t.Fatal(err)
+	}
+	whole := `{"o":true,"q":{},"s":[{"p":0,"f":0,"t":15}]}`
+	if aged, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 5000, Cursor: base64.RawURLEncoding.EncodeToString([]byte(whole))}); err != nil || aged.Redriven != 10 {
+		t.Errorf("after 5 of 15 left: %+v, %v", aged, err)
 	}
 }
 
