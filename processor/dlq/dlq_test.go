@@ -184,16 +184,18 @@ func TestListsOverManyChunks(t *testing.T) {
 	const n = 3000
 	for i := range n {
 		p := int32(0)
-		if i%100 == 0 {
+		if i >= n-100 { // later than all of the other partition
 			p = 1
 		}
-		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1, "k"), Key: "k", Reason: []string{"rare", "often"}[min(i%700, 1)]}
+		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1, "k"), Key: "k", Reason: []string{"rare", "often"}[min(i%740, 1)]}
 		r := &kgo.Record{Topic: w.n.DLQ(), Partition: p, Value: []byte(`{"channel":"push","to":"k","body":"x"}`)}
 		env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
 		recs = append(recs, r)
 	}
-	if err := w.cl.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
-		t.Fatal(err)
+	for _, batch := range [][]*kgo.Record{recs[:n-100], recs[n-100:]} {
+		if err := w.cl.ProduceSync(t.Context(), batch...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
 		name   string
@@ -203,7 +205,7 @@ func TestListsOverManyChunks(t *testing.T) {
 	}{{"all", dlq.Filter{}, 0, n}, {"rare", dlq.Filter{Reason: "rare"}, 0, 5}, {"rare, in small steps", dlq.Filter{Reason: "rare"}, 1, 5}} {
 		for _, oldest := range []bool{false, true} {
 			seen := make(map[string]bool)
-			pages := 0
+			pages, last := 0, schemas.Millis(0)
 			for o := (dlq.ListOptions{Oldest: oldest, Limit: 400, Scan: c.scan}); ; pages++ {
 				page, err := w.box.List(t.Context(), c.filter, o)
 				if err != nil {
@@ -213,6 +215,10 @@ func TestListsOverManyChunks(t *testing.T) {
 					if seen[e.MessageID] {
 						t.Fatalf("%s: %s twice", c.name, e.Position)
 					}
+					if last != 0 && e.At != last && oldest != (e.At > last) {
+						t.Fatalf("%s, oldest %v: %s out of its order", c.name, oldest, e.Position)
+					}
+					last = e.At
 					seen[e.MessageID] = true
 				}
 				if o.Cursor = page.Cursor; o.Cursor == "" {
