@@ -121,53 +121,42 @@ func perSecond(v string) (float64, error) {
 	return n / unit, nil
 }
 
-// listDead prints entries page by page, so that all of them take no memory.
+// listDead prints entries as they come, so that all of them take no memory.
 func (c *call) listDead(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.ListOptions, asJSON bool) error {
-	left, all := o.Limit, o.Limit == 0
+	const lines = 500 // that columns are laid out over
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	if !asJSON {
 		fmt.Fprintln(table, "POSITION\tAT\tREASON\tPROVIDER\tCLASS\tTO\tATTEMPTS\tBYTES\tID\t")
 	}
 	listed := 0
-	for all || left > 0 {
-		if o.Limit = 500; !all {
-			o.Limit = min(o.Limit, left)
+	more, err := box.Each(ctx, f, o, func(e *dlq.Entry) error {
+		if listed++; asJSON {
+			return c.printLine(e)
 		}
-		page, err := box.List(ctx, f, o)
-		if err != nil {
-			return err
+		note := ""
+		if e.Skip != "" {
+			note = "cannot be sent again: " + e.Skip
 		}
-		for i := range page.Entries {
-			e := &page.Entries[i]
-			if asJSON {
-				if err := c.printLine(e); err != nil {
-					return err
-				}
-				continue
-			}
-			note := ""
-			if e.Skip != "" {
-				note = "cannot be sent again: " + e.Skip
-			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Position, e.At.Time().Local().Format("01-02 15:04:05"), e.Reason, cmp.Or(e.Provider, "-"), e.Class, e.To, e.Attempt, e.Bytes, e.MessageID, note)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Position, e.At.Time().Local().Format("01-02 15:04:05"), e.Reason, cmp.Or(e.Provider, "-"), e.Class, e.To, e.Attempt, e.Bytes, e.MessageID, note)
+		if listed%lines == 0 {
+			return table.Flush()
 		}
-		listed += len(page.Entries)
-		left -= len(page.Entries)
-		if !asJSON {
-			if err := table.Flush(); err != nil {
-				return err
-			}
-		}
-		if o.Cursor = page.Cursor; o.Cursor == "" {
-			break
-		}
-	}
+		return nil
+	})
 	switch {
+	case err != nil:
+		return err
 	case asJSON:
+		return nil
 	case listed == 0:
 		fmt.Fprintln(c.stdout, "Nothing matches.")
-	case o.Cursor != "":
-		fmt.Fprintf(c.stdout, "There are more: --limit 0 lists all.\n")
+		return nil
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintln(c.stdout, "There are more: --limit 0 lists all.")
 	}
 	return nil
 }

@@ -181,13 +181,13 @@ func TestRateIsACap(t *testing.T) {
 func TestListsOverManyChunks(t *testing.T) {
 	w := newWorld(t)
 	var recs []*kgo.Record
-	const n = 3000
+	const n = 12000
 	for i := range n {
 		p := int32(0)
 		if i >= n-100 { // later than all of the other partition
 			p = 1
 		}
-		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1, "k"), Key: "k", Reason: []string{"rare", "often"}[min(i%740, 1)]}
+		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1, "k"), Key: "k", Reason: []string{"rare", "often"}[min(i%2980, 1)]}
 		r := &kgo.Record{Topic: w.n.DLQ(), Partition: p, Value: []byte(`{"channel":"push","to":"k","body":"x"}`)}
 		env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
 		recs = append(recs, r)
@@ -206,7 +206,7 @@ func TestListsOverManyChunks(t *testing.T) {
 		for _, oldest := range []bool{false, true} {
 			seen := make(map[string]bool)
 			pages, last := 0, schemas.Millis(0)
-			for o := (dlq.ListOptions{Oldest: oldest, Limit: 400, Scan: c.scan}); ; pages++ {
+			for o := (dlq.ListOptions{Oldest: oldest, Limit: 1000, Scan: c.scan}); ; pages++ {
 				page, err := w.box.List(t.Context(), c.filter, o)
 				if err != nil {
 					t.Fatal(err)

@@ -1,6 +1,8 @@
 // Package dlq reads weir.dlq, the messages that Weir gave up on, and sends them
 // again. It reads with a plain client up to the ends that stood when it was
-// called, joins no group, and holds a few megabytes whatever the topic holds.
+// called, joins no group, and holds some megabytes whatever the topic holds: a
+// chunk of one partition to redrive, and some thousand entries without their
+// bytes of each to list.
 //
 // To send a message again is to ask admission, through weir.readmit, for a new
 // one of the same bytes (schemas.ReadmitRedrive): with an id derived from the

@@ -22,14 +22,21 @@ type Page struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// listChunk is how many offsets of a partition are read at a time, backwards.
-const listChunk = 256
+// listChunk is how many offsets of a partition are read at a time, backwards:
+// a page needs few, and who goes on gets twice as many each time, up to
+// listChunks.
+const (
+	listChunk  = 256
+	listChunks = 4096
+)
 
 // walker goes through one partition. Its entries have no bytes.
 type walker struct {
 	span
 	buf []Entry // what was read and matches, in the order of the walk
 	at  []int64 // and where it stands
+
+	step int64 // offsets to read next; 0 is listChunk
 }
 
 // List returns entries by the broker's time, over all partitions.
@@ -41,23 +48,45 @@ func (b *Box) List(ctx context.Context, f Filter, o ListOptions) (*Page, error) 
 	if err != nil {
 		return nil, err
 	}
+	page := &Page{Entries: []Entry{}}
+	more, err := b.walk(ctx, c, o, func(e *Entry) error {
+		page.Entries = append(page.Entries, *e)
+		return nil
+	})
+	if err == nil && more {
+		page.Cursor = c.String()
+	}
+	return page, err
+}
+
+// Each hands entries to fn one by one, as List orders them: at most o.Limit, and
+// all of them where that is 0. It tells whether there are more.
+func (b *Box) Each(ctx context.Context, f Filter, o ListOptions, fn func(*Entry) error) (more bool, err error) {
+	c, err := b.resume(ctx, o.Cursor, &f, o.Oldest)
+	if err != nil {
+		return false, err
+	}
+	return b.walk(ctx, c, o, fn)
+}
+
+// walk merges the partitions by time, and moves the cursor on.
+func (b *Box) walk(ctx context.Context, c *cursor, o ListOptions, fn func(*Entry) error) (more bool, err error) {
 	walkers := make([]walker, len(c.Spans))
 	for i := range c.Spans {
 		walkers[i].span = c.Spans[i]
 	}
-	page := &Page{Entries: []Entry{}}
 	if o.Scan > 0 { // enough to have every partition's head
 		o.Scan = max(o.Scan, 2*listChunk*len(walkers))
 	}
 	looked := 0
-	for len(page.Entries) < o.Limit {
+	for done := 0; o.Limit == 0 || done < o.Limit; done++ {
 		best := -1
 		for i := range walkers {
 			w := &walkers[i]
 			for len(w.buf) == 0 && w.From < w.To && (o.Scan == 0 || looked < o.Scan) {
-				n, err := b.load(ctx, w, &f, o.Oldest)
+				n, err := b.load(ctx, w, &c.Filter, o.Oldest)
 				if err != nil {
-					return nil, err
+					return false, err
 				}
 				looked += n
 			}
@@ -72,19 +101,17 @@ func (b *Box) List(ctx context.Context, f Filter, o ListOptions) (*Page, error) 
 			break
 		}
 		w := &walkers[best]
-		page.Entries = append(page.Entries, w.buf[0])
+		if err := fn(&w.buf[0]); err != nil {
+			return false, err
+		}
 		w.buf, w.at = w.buf[1:], w.at[1:]
 	}
-	more := false
 	for i := range walkers {
 		w := &walkers[i]
 		c.Spans[i] = w.left(o.Oldest)
 		more = more || c.Spans[i].From < c.Spans[i].To
 	}
-	if more {
-		page.Cursor = c.String()
-	}
-	return page, nil
+	return more, nil
 }
 
 // before reports whether a comes before b in a list.
@@ -122,10 +149,11 @@ func (w *walker) left(oldest bool) span {
 // load reads the next part of a partition and returns how many records it held.
 func (b *Box) load(ctx context.Context, w *walker, f *Filter, oldest bool) (int, error) {
 	from, to := w.From, w.To
+	w.step = max(w.step, listChunk)
 	if oldest {
-		to = min(to, from+listChunk)
+		to = min(to, from+w.step)
 	} else {
-		from = max(from, to-listChunk)
+		from = max(from, to-w.step)
 	}
 	n := 0
 	for at := from; at < to; {
@@ -140,6 +168,7 @@ func (b *Box) load(ctx context.Context, w *walker, f *Filter, oldest bool) (int,
 		}
 		at = next
 	}
+	w.step = min(2*w.step, listChunks)
 	if oldest {
 		w.From = to
 		return n, nil
