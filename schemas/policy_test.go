@@ -188,3 +188,27 @@ func TestPositions(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAnswersAreNoSecrets: what settings.map of type http names are words of
+// a provider's answers, which may sound like secrets.
+func TestAnswersAreNoSecrets(t *testing.T) {
+	const text = `providers:
+  - name: a
+    type: http
+    channels: [sms]
+    settings: {url: "http://x", map: {409: accepted, 2xx: {field: code, values: {0: accepted, true: accepted, invalid_token: transient}}}}
+`
+	d, err := ParsePolicy("p.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := d.Policy.Providers[0].Settings["map"].(map[string]any)["2xx"].(map[string]any)["values"].(map[string]any)
+	for _, k := range []string{"0", "true", "invalid_token"} {
+		if values[k] == nil {
+			t.Errorf("%q is lost: %v", k, values)
+		}
+	}
+	if _, err := ParsePolicy("p.yaml", []byte(strings.Replace(text, "map:", "headers: {X-Token: abc}, map:", 1))); err == nil {
+		t.Error("a secret in plain text is taken")
+	}
+}

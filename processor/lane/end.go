@@ -21,6 +21,7 @@ func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Mill
 	e.ProviderMessageID, e.ErrorCode, e.Error = o.ProviderMessageID, o.Code, o.Text
 	switch v.status {
 	case schemas.StatusRetrying:
+		v.wait = within(v.wait, it.env.ExpiresAt, t)
 		e.RetryAt = t.Add(v.wait)
 		s.retry(tx, it, v, e.RetryAt, o.Code)
 	case schemas.StatusFailed, schemas.StatusUnknown:

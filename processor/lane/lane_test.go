@@ -107,6 +107,25 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestARetryComesBackAtTheExpiry and no later, whatever a provider asks for.
+func TestARetryComesBackAtTheExpiry(t *testing.T) {
+	r := newRig(t, oneProvider(nil))
+	r.fake.respond = always(provider.Outcome{Kind: provider.Throttled, RetryAfter: time.Hour, Code: "http_429", Text: "no"})
+	r.run(r.config("a"))
+	var expires schemas.Millis
+	r.dispatch(message{id: "m", change: func(e *schemas.Envelope) {
+		expires = e.DecidedAt.Add(4 * time.Minute)
+		e.ExpiresAt = expires
+	}})
+	if e := r.statuses("m", schemas.StatusSending, schemas.StatusRetrying)[1]; e.RetryAt != expires {
+		t.Errorf("it comes back at %s and expires at %s", e.RetryAt, expires)
+	}
+	recs := r.read(r.names.Delay("30s")) // the longest hop that is not too long
+	if len(recs) != 1 || r.envelope(recs[0]).DueAt != expires {
+		t.Errorf("%d records wait", len(recs))
+	}
+}
+
 // TestGivenUp: what ends unsent leaves its bytes in the DLQ and gives its place
 // back, unless it may have been received.
 func TestGivenUp(t *testing.T) {

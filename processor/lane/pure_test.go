@@ -1,9 +1,12 @@
 package lane
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/weirhq/weir/processor/provider"
@@ -147,6 +150,88 @@ func TestSettle(t *testing.T) {
 		if got := settle(tt.o, tt.class, tt.attempt, tt.taint); got != tt.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", tt.name, got, tt.want)
 		}
+	}
+}
+
+func TestNoWaitBeyondTheExpiry(t *testing.T) {
+	const now = schemas.Millis(1_000_000)
+	for _, tt := range []struct {
+		name    string
+		wait    time.Duration
+		expires schemas.Millis
+		want    time.Duration
+	}{
+		{"no expiry", time.Hour, 0, time.Hour},
+		{"an expiry far away", time.Minute, now.Add(time.Hour), time.Minute},
+		{"an expiry before it would come back", time.Hour, now.Add(4 * time.Minute), 4 * time.Minute},
+		{"expired meanwhile", time.Hour, now.Add(-time.Second), 0},
+	} {
+		if got := within(tt.wait, tt.expires, now); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestWhatWeirDoesNext holds the second table of docs/outcomes.md to the code.
+func TestWhatWeirDoesNext(t *testing.T) {
+	b, err := os.ReadFile("../../docs/outcomes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(b), "## What Weir does next")
+	text, _, _ = strings.Cut(text, "\n##")
+	var got [][]string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "|---") {
+			cells := strings.Split(line, "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			got = append(got, cells[1:len(cells)-1])
+		}
+	}
+	want := [][]string{{"outcome", "received?", "now", "breaker", "after the last retry", "in the DLQ", "its place then"}}
+	for _, k := range provider.Kinds {
+		for _, maybe := range []bool{false, true} {
+			holds := []schemas.OnUnknown{schemas.UnknownResend}
+			switch {
+			case k == provider.Accepted && maybe, k == provider.Unknown && !maybe:
+				continue
+			case k == provider.Unknown:
+				holds = append(holds, schemas.UnknownHold)
+			}
+			for _, h := range holds {
+				o := provider.Outcome{Kind: k, MayBeReceived: maybe}
+				class := schemas.Class{OnUnknown: h}
+				now, last := settle(o, class, 1, schemas.TaintNone), settle(o, class, 99, schemas.TaintNone)
+				r := []string{string(k), "no", string(now.status), "success", "", "no", "stands"}
+				if maybe {
+					r[1] = "perhaps"
+				}
+				if k == provider.Accepted {
+					r[1] = ""
+				}
+				if k == provider.Unknown {
+					r[0] += ", `on_unknown: " + string(h) + "`"
+				}
+				if fails(&o) {
+					r[3] = "failure"
+				}
+				if last.status != now.status {
+					r[4] = string(last.status)
+				}
+				if last.deadLetter {
+					r[5] = "yes"
+				}
+				if last.giveBack {
+					r[6] = "given back"
+				}
+				want = append(want, r)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/outcomes.md is not what the lane does (-code +page):\n%s", diff)
 	}
 }
 

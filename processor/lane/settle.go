@@ -56,6 +56,16 @@ func settle(o provider.Outcome, class schemas.Class, attempt int, taint schemas.
 	return settlement{status: schemas.StatusRetrying, reason: string(o.Kind), wait: wait, taint: taint}
 }
 
+// within cuts a wait short at a message's expiry (0: it has none). There it
+// comes back, and admission ends it: neither a class's longest wait nor what a
+// provider asks for makes anyone wait for an end that is certain.
+func within(wait time.Duration, expires, t schemas.Millis) time.Duration {
+	if expires == 0 {
+		return wait
+	}
+	return min(wait, max(expires.Sub(t), 0))
+}
+
 // end closes a message that was not sent.
 func end(s schemas.Status, reason string, taint schemas.Taint) settlement {
 	if taint == schemas.TaintUnknown {

@@ -2,36 +2,34 @@ package http
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/retry"
 )
 
-// The table of answers. What the operator maps comes first, the exact status
-// before its class:
+// kindOf returns what a status means without a map:
 //
 //	2xx          accepted
-//	429          throttled, not received
-//	503          transient, not received
-//	other 5xx    transient, perhaps received
-//	4xx          permanent
-//	1xx, 3xx     transient, perhaps received: redirects are not followed, and a
-//	             302 or 303 to a POST often means that it was done
-
-// kindOf returns what a status means without a map.
+//	408, 425     transient: by RFC 9110 and RFC 8470 the request was not taken;
+//	             servers send 408 also to a connection that they find idle
+//	429          throttled
+//	other 4xx    permanent
+//	5xx          transient
+//	1xx, 3xx     transient: redirects are not followed
 func kindOf(status int) provider.Kind {
 	switch {
 	case status >= 200 && status <= 299:
 		return provider.Accepted
 	case status == http.StatusTooManyRequests:
 		return provider.Throttled
+	case status == http.StatusRequestTimeout, status == http.StatusTooEarly:
+		return provider.Transient
 	case status >= 400 && status <= 499:
 		return provider.Permanent
 	}
@@ -39,7 +37,8 @@ func kindOf(status int) provider.Kind {
 }
 
 // mayBeReceived says whether a call that failed with this status may have
-// reached the recipient.
+// reached the recipient. 4xx and 503 say that the request was not taken. A 302
+// or 303 to a POST often means that it was done.
 func mayBeReceived(status int) bool {
 	return status < 400 || status >= 500 && status != http.StatusServiceUnavailable
 }
@@ -56,44 +55,49 @@ var codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$|^-?[0-9]{1,6}$
 
 const maxID = 256 // bytes of a provider's message id
 
-// decide maps an answer to its outcome. body may be cut short, or garbage: then
-// it says nothing.
-func (m statusMap) decide(status int, header http.Header, body []byte, now time.Time) provider.Outcome {
-	kind, ok := m[strconv.Itoa(status)]
-	if !ok {
-		kind, ok = m[fmt.Sprintf("%dxx", status/100)]
-	}
-	if !ok {
-		kind = kindOf(status)
-	}
+// decide maps an answer to its outcome. An empty body, or one that is not JSON,
+// says nothing. sent reports whether a code repeats what was sent; it then
+// stays out of the outcome.
+func (m statusMap) decide(status int, header http.Header, body []byte, now time.Time, sent func(code string) bool) provider.Outcome {
+	r, value := m.lookup(status, body)
 	var a answer
 	_ = json.Unmarshal(body, &a) // garbage says nothing
-	o := provider.Outcome{Kind: kind}
-	if kind == provider.Accepted {
-		if id := scalar(a.ID); len(id) <= maxID {
+	o := provider.Outcome{Kind: r.kind}
+	if r.kind == provider.Accepted {
+		if id := scalar(a.ID); len(id) <= maxID && printable(id) {
 			o.ProviderMessageID = id
 		}
 		return o
 	}
+	o.OfRecipient = r.ofRecipient
 	o.Code = "http_" + strconv.Itoa(status)
 	o.Text = "the provider answered " + strconv.Itoa(status)
 	if t := http.StatusText(status); t != "" {
 		o.Text += " " + t
 	}
-	if c := scalar(a.Code); codeForm.MatchString(c) {
-		o.Text += ", code " + c
+	if value == "" {
+		value = scalar(a.Code)
 	}
-	switch kind {
+	if codeForm.MatchString(value) && !sent(value) {
+		o.Text += ", code " + value
+	}
+	switch r.kind {
 	case provider.Unknown:
 		o.MayBeReceived = true
-	case provider.Transient, provider.Throttled:
-		o.MayBeReceived = mayBeReceived(status)
-		o.RetryAfter, _ = retry.After(header.Get("Retry-After"), now)
-	case provider.Permanent:
-		o.MayBeReceived = mayBeReceived(status)
+	case provider.Throttled:
+		o.MayBeReceived = r.received(false) // "not now" is a refusal, under whichever status
+	case provider.Transient, provider.Permanent:
+		o.MayBeReceived = r.received(mayBeReceived(status))
 	case provider.Accepted:
 	}
+	if r.kind == provider.Transient || r.kind == provider.Throttled {
+		o.RetryAfter, _ = retry.After(header.Get("Retry-After"), now)
+	}
 	return o
+}
+
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) })
 }
 
 // scalar returns a JSON string or number as text, and nothing for the rest.
@@ -107,31 +111,4 @@ func scalar(raw json.RawMessage) string {
 		return n.String()
 	}
 	return ""
-}
-
-// statusMap overrides what statuses mean: by a status (409) or a class (5xx).
-type statusMap map[string]provider.Kind
-
-var statusForm = regexp.MustCompile(`^[1-5]([0-9][0-9]|xx)$`)
-
-func readMap(v any) (statusMap, error) {
-	if v == nil {
-		return nil, nil
-	}
-	in, ok := v.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("settings.map must be a mapping from status to outcome, such as {409: accepted}")
-	}
-	out := make(statusMap)
-	for _, k := range slices.Sorted(maps.Keys(in)) {
-		text, _ := in[k].(string)
-		if !statusForm.MatchString(k) {
-			return nil, fmt.Errorf("settings.map: %q is no status: write a number such as 409, or a class such as 5xx", k)
-		}
-		if !slices.Contains(provider.Kinds, provider.Kind(text)) {
-			return nil, fmt.Errorf("settings.map.%s must be one of accepted, throttled, transient, permanent, unknown", k)
-		}
-		out[k] = provider.Kind(text)
-	}
-	return out, nil
 }
