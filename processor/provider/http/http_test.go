@@ -70,7 +70,7 @@ func TestRequestAsDocumented(t *testing.T) {
 	}, got.Body); diff != "" || got.Decoded != nil {
 		t.Error(got.Decoded, diff)
 	}
-	if got.Method != "POST" || got.Header.Get("Idempotency-Key") != call.ID || got.Header.Get("Authorization") != "Bearer s3cret" || got.Header.Get("Content-Type") != "application/json" {
+	if got.Method != "POST" || got.Header.Get("Idempotency-Key") != call.ID || got.Header.Get("Authorization") != "Bearer s3cret" || got.Header.Get("Content-Type") != "application/json" || got.Header.Get("Accept-Encoding") != "" {
 		t.Errorf("%s %v", got.Method, got.Header)
 	}
 }
