@@ -261,7 +261,7 @@ type note struct {
 const maxNote = 4096
 
 // ErrFilter means that there are too many ids for progress to be kept.
-var ErrFilter = errors.New("too many ids to keep how far the redrive is: name at most 60, or run it again from its beginning if it breaks off")
+var ErrFilter = errors.New("too many ids to keep how far the redrive is: name at most 60 at a time")
 
 func (b *Box) keep(ctx context.Context, c *cursor) error {
 	all := make(kadm.Offsets)
