@@ -55,8 +55,9 @@ race: ## unit tests under the race detector
 # The first line is on workers and brokers, each scenario on a Kafka of its own:
 # one line on each, all the rest in bin/chaos.log. WEIR_SEED repeats requests and
 # faults, WEIR_CHAOS_SCALE=2 makes the runs twice as long.
-chaos: ## long runs: workers and brokers killed, paused and restarted, clocks set wrong, on Apache Kafka
+chaos: ## long runs: the code broken on purpose, thousands of fault schedules, and on Apache Kafka workers and brokers killed, clocks set wrong
 	mkdir -p bin
+	$(GO) run ./cmd/weir/mutations
 	WEIR_CHAOS=1 $(GO) test -timeout 60m -count 1 -v -run TestFaults ./cmd/weir/faultsim
 	$(GO) test -tags e2e -timeout 90m -count 1 -v -run TestChaos ./cmd/weir/e2e 2>&1 | tee bin/chaos.log | grep --line-buffered -E 'CHAOS|WEIR_SEED|^panic|^FAIL|--- FAIL'
 	$(GO) test -tags e2e -timeout 20m -count 1 -p 1 ./deploy/local/...

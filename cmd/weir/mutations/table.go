@@ -191,12 +191,12 @@ var mutations = []mutation{
 	},
 	{
 		name:   "headers-trusted",
-		what:   "Weir's own headers are trusted on the topic that anyone writes",
+		what:   "a request with headers is trusted like a record of weir.readmit",
 		harm:   "a producer names its own place, attempt or expiry",
-		file:   "processor/admission/decide.go",
-		old:    "\tif !in.readmit {\n\t\tm.env = schemas.Envelope{",
-		new:    "\tif !in.readmit && in.env.ID == \"\" {\n\t\tm.env = schemas.Envelope{",
-		checks: []check{admissionTests},
+		file:   "processor/admission/stage.go",
+		old:    "readmit := r.Topic == s.env.names.Readmit()",
+		new:    "readmit := r.Topic == s.env.names.Readmit() || len(r.Headers) > 0",
+		checks: []check{admissionTests, faults},
 	},
 	{
 		name:   "clock-unchecked",
@@ -268,7 +268,7 @@ var mutations = []mutation{
 		file:   "processor/admission/restore.go",
 		old:    "return nil, stream.Fatal(err)\n\t\t}\n\t\tif p.base.meta.Seq == 0 {",
 		new:    "s.cfg.Logger.Warn(\"state and group disagree\", \"error\", err)\n\t\t}\n\t\tif p.base.meta.Seq == 0 {",
-		checks: []check{admissionTests, faults},
+		checks: []check{admissionTests, {pkg: "cmd/weir/e2e", run: "TestEmbedded/bad_state"}},
 	},
 	{
 		name:   "called-before-commit",
