@@ -109,6 +109,13 @@ type system struct {
 // run runs the roles until ctx ends or one of them fails; then it ends them in
 // the order of stopSteps. What it opens it closes, in reverse.
 func (s *system) run(ctx context.Context) (err error) {
+	started := false
+	defer func() {
+		if !started && ctx.Err() != nil && errors.Is(err, context.Canceled) { // nothing is unfinished
+			s.logger.Info("shutdown: told to end before all had started", "why", context.Cause(ctx), "while", err)
+			err = nil
+		}
+	}()
 	c, err := connect(ctx, s.settings)
 	if err != nil {
 		return err
@@ -230,6 +237,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		}
 		rs.start(ctx, "ingest", func(ctx context.Context) error { return srv.Serve(ctx, s.listener) })
 	}
+	started = true
 	if s.ready != nil {
 		s.ready()
 	}
