@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http/httptrace"
 	"sync"
@@ -22,7 +21,6 @@ type wire struct {
 	mu     sync.Mutex // held while it writes
 	handed bool       // some of the request
 	failed bool       // a write of the request did: its end was not handed over
-	sealed bool       // nothing more is to be
 }
 
 // begin forgets the request before.
@@ -32,30 +30,23 @@ func (w *wire) begin() {
 	w.handed, w.failed = false, false
 }
 
-var errSealed = errors.New("the call is over")
-
 func (w *wire) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.sealed {
-		w.failed = true
-		return 0, errSealed
-	}
 	n, err := w.Conn.Write(b)
 	w.handed = w.handed || n > 0
 	w.failed = w.failed || err != nil
 	return n, err
 }
 
-// seal closes the connection, which ends a write that is under way, and
-// reports whether the whole request may have been handed over. From then on it
-// cannot be. The raw connection is closed: TLS would first say farewell to a
-// peer that may not be reading.
+// seal closes the connection, which ends a write that is under way and fails
+// every later one, and reports whether the whole request may have been handed
+// over. The raw connection is closed: TLS would first say farewell to a peer
+// that may not be reading.
 func (w *wire) seal() (whole bool) {
 	w.raw.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sealed = true
 	return w.handed && !w.failed
 }
 

@@ -3,6 +3,7 @@ package http
 import (
 	"io"
 	"net"
+	"net/http/httptrace"
 	"testing"
 	"testing/synctest"
 )
@@ -44,5 +45,25 @@ func TestAWireKnowsWhatWasHandedOver(t *testing.T) {
 				far.Close()
 			})
 		})
+	}
+}
+
+// TestACallOnAKeptConnection is not judged by what the call before wrote.
+func TestACallOnAKeptConnection(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	var p progress
+	if !p.notWritten() {
+		t.Error("written without a connection")
+	}
+	w := &wire{Conn: near, raw: near, handed: true}
+	p.trace().GotConn(httptrace.GotConnInfo{Conn: w})
+	if !p.notWritten() {
+		t.Error("written, although nothing was handed over")
+	}
+	// Where TLS lies above the wire nobody can tell.
+	p.wire.Store(nil)
+	if p.notWritten() {
+		t.Error("surely not written, on a connection that cannot tell")
 	}
 }
