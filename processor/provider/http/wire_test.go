@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"strconv"
@@ -166,6 +168,39 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	wg.Wait()
 	if c, r := connections.Load(), requests.Load(); c > 2*callers || r != callers*each {
 		t.Errorf("%d requests on %d connections from %d callers", r, c, callers)
+	}
+}
+
+// TestHTTP2IsNotSpoken, also to a server that offers it; and a connection under
+// TLS is used again.
+func TestHTTP2IsNotSpoken(t *testing.T) {
+	var protos, remotes sync.Map
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protos.Store(r.Proto, true)
+		remotes.Store(r.RemoteAddr, true)
+		fmt.Fprint(w, `{"id": "x"}`)
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	p := openAt(t, srv.URL, nil)
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	httpprovider.Trust(p, roots)
+	for range 5 {
+		if o := send(t, p, ample); o.Kind != provider.Accepted || o.ProviderMessageID != "x" {
+			t.Fatalf("%+v", o)
+		}
+	}
+	keys := func(m *sync.Map) (out []any) {
+		m.Range(func(k, _ any) bool { out = append(out, k); return true })
+		return out
+	}
+	if got := keys(&protos); len(got) != 1 || got[0] != "HTTP/1.1" {
+		t.Errorf("it spoke %v", got)
+	}
+	if got := keys(&remotes); len(got) != 1 {
+		t.Errorf("5 calls on %d connections", len(got))
 	}
 }
 
