@@ -25,7 +25,7 @@ type Result struct {
 	// here, and gives up the one it held there.
 	Observed []schemas.Evidence
 	// Remaining has every window of every limit that applies, after the
-	// decision. A refused message's own old places are not counted in it.
+	// decision; DecideInto leaves it out. A refused message's own old places are not counted in it.
 	Remaining []Remaining
 }
 
@@ -59,13 +59,19 @@ type plan struct {
 // drawn from a bucket: there every attempt draws.
 func (t *Table) Decide(r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) Result {
 	var res Result
-	t.DecideInto(&res, r, s, old, now)
+	t.decide(&res, r, s, old, now, true)
+	runtime.KeepAlive(t)
 	return res
 }
 
-// DecideInto is Decide into a result whose slices are used again.
+// DecideInto is Decide without what remains, into a result whose slices are
+// used again: for many decisions of which nobody asks that. Peek tells it.
 func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) {
-	defer runtime.KeepAlive(t)
+	t.decide(res, r, s, old, now, false)
+	runtime.KeepAlive(t)
+}
+
+func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis, remaining bool) {
 	res.reset()
 	now = t.advance(now)
 	t.use(r)
@@ -86,7 +92,13 @@ func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Char
 		}
 	}
 	for i := range t.plans {
-		t.evaluate(res, &t.plans[i], now)
+		p := &t.plans[i]
+		if !t.passes(p, now) {
+			t.evaluate(res, p, now)
+		}
+		if remaining {
+			t.remaining(res, p, now)
+		}
 	}
 	if len(res.Refused) > 0 {
 		if len(old) > 0 {
@@ -104,17 +116,20 @@ func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Char
 		t.mark = -1
 		t.keepFrom(mark)
 	}
-	left := res.Remaining // one for each window, in their order
+	left := res.Remaining // one for each window, in their order; or none
 	for i := range t.plans {
 		p := &t.plans[i]
-		if p.skip {
-			left = left[len(p.windows):]
+		if !p.skip {
+			t.place(p, now, now)
+			res.Charges = append(res.Charges, schemas.Charge{Limit: p.l.name, Scope: p.scope, T: now, Cost: p.cost})
+		}
+		if !remaining {
 			continue
 		}
-		t.place(p, now, now)
-		res.Charges = append(res.Charges, schemas.Charge{Limit: p.l.name, Scope: p.scope, T: now, Cost: p.cost})
 		for j := range p.windows {
-			left[j].take(&p.windows[j], p.cost, now)
+			if !p.skip {
+				left[j].take(&p.windows[j], p.cost, now)
+			}
 		}
 		left = left[len(p.windows):]
 	}
@@ -163,8 +178,7 @@ func (t *Table) Peek(r *Rules, s *Subject, now schemas.Millis) []Remaining {
 	t.planFor(r, s)
 	var res Result
 	for i := range t.plans {
-		t.plans[i].cost = 0
-		t.evaluate(&res, &t.plans[i], now)
+		t.remaining(&res, &t.plans[i], now)
 	}
 	return res.Remaining
 }
@@ -230,65 +244,126 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 			}
 		}
 	}
-	q.sum()
-	// Three rounds, each of looks that do not wait for each other: the page's
-	// number, where the slot should be, and where it is.
-	for _, key := range q.keys {
-		if sh := t.shardOf(key); sh.n > 0 {
-			prefetch(unsafe.Pointer(&sh.pages[sh.home(key)/pageSlots]))
+	// Each key is looked at four times, so far apart that no look waits for the
+	// one before: when it is made, for the page's number, where the slot should be,
+	// and where it is.
+	const near, far = 8, 24
+	for i := range len(q.asks) + far {
+		if i%2 == 0 {
+			q.sumTwo(i)
 		}
-	}
-	for _, key := range q.keys {
-		if sh := t.shardOf(key); sh.n > 0 {
-			at := sh.home(key)
-			prefetch(unsafe.Pointer(t.at(sh, at)))
-			prefetch(unsafe.Pointer(t.at(sh, min(at+1, sh.size()-1))))
+		if i < len(q.keys) {
+			if sh := t.shardOf(q.keys[i]); sh.n > 0 {
+				prefetch(unsafe.Pointer(&sh.pages[sh.home(q.keys[i])/pageSlots]))
+			}
 		}
-	}
-	for i, key := range q.keys {
-		_, q.asks[i].at = t.locate(key)
+		if j := i - near; j >= 0 && j < len(q.keys) {
+			if sh := t.shardOf(q.keys[j]); sh.n > 0 {
+				at := sh.home(q.keys[j])
+				prefetch(unsafe.Pointer(t.at(sh, at)))
+				prefetch(unsafe.Pointer(t.at(sh, min(at+1, sh.size()-1))))
+			}
+		}
+		if j := i - far; j >= 0 && j < len(q.keys) {
+			_, q.asks[j].at = t.locate(q.keys[j])
+		}
 	}
 }
 
 // never is a retry-at that no other exceeds.
 const never = schemas.Millis(math.MaxInt64)
 
-// evaluate adds what p's windows say to res.
+// passes reports whether every window of p has room for it. It is what almost
+// every decision asks, and nothing else: of a rolling window, one look at one
+// place.
+func (t *Table) passes(p *plan, now schemas.Millis) bool {
+	s, at := t.again(p.key, p.at)
+	p.at = at
+	if s == nil || s.flags&flagWeighted != 0 {
+		return t.roomy(s, p, now)
+	}
+	ring, origin := t.ring(s), s.origin()
+	for i := range p.windows {
+		w := &p.windows[i]
+		if w.calendar || w.bucket() {
+			if count, _, _ := t.count(s, p.l, w, now); p.cost > w.n-count {
+				return false
+			}
+			continue
+		}
+		if p.cost > w.n {
+			return false
+		}
+		// So many places ago: had they all left, there would be room.
+		if k := len(ring) - int(w.n-p.cost+1); k >= 0 && origin+schemas.Millis(ring[k]) > w.opens(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// roomy is passes for slots whose places are to be added up.
+func (t *Table) roomy(s *slot, p *plan, now schemas.Millis) bool {
+	for i := range p.windows {
+		if count, _, _ := t.count(s, p.l, &p.windows[i], now); p.cost > p.windows[i].n-count {
+			return false
+		}
+	}
+	return true
+}
+
+// count returns what window w of limit l counts in s, which may be nil: of a
+// rolling window also the index of the first place that it counts, of a bucket
+// its level in parts.
+func (t *Table) count(s *slot, l *rule, w *window, now schemas.Millis) (count int64, first int, level int64) {
+	switch {
+	case w.bucket():
+		level = w.n * w.parts
+		if s != nil {
+			level = w.level(t.tokens(s), l.changed, now)
+		}
+		count = w.n - level/w.parts
+	case s == nil:
+	case w.calendar:
+		if c, ok := s.counter(int(w.unit)); ok && s.origin()+schemas.Millis(s.w[c]) >= t.from(l, int(w.unit), now) {
+			count = int64(s.w[c+1])
+		}
+	default:
+		first = t.after(s, w.opens(now))
+		count = t.sum(s, first)
+	}
+	return count, first, level
+}
+
+// remaining adds what is left in p's windows to res.
+func (t *Table) remaining(res *Result, p *plan, now schemas.Millis) {
+	s, at := t.again(p.key, p.at)
+	p.at = at
+	for i := range p.windows {
+		w := &p.windows[i]
+		count, first, level := t.count(s, p.l, w, now)
+		m := Remaining{Limit: p.l.name, Window: w.text, N: w.n, Left: max(w.n-count, 0)}
+		switch {
+		case w.bucket():
+			if left := level / w.parts; left < w.n {
+				m.Reset = now + w.wait((left+1)*w.parts-level)
+			}
+		case w.calendar:
+			m.Reset = t.period(p.l, int(w.unit), now).end
+		case count > 0:
+			m.Reset = t.nth(s, first, 1) + w.length
+		}
+		res.Remaining = append(res.Remaining, m)
+	}
+}
+
+// evaluate adds the windows of p that are full to res.
 func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 	s, at := t.again(p.key, p.at)
 	p.at = at
 	for i := range p.windows {
 		w := &p.windows[i]
-		var count, short int64 // short is of a bucket: the parts that are missing
-		var first int          // the oldest place that a rolling window counts
-		res.Remaining = append(res.Remaining, Remaining{Limit: p.l.name, Window: w.text, N: w.n})
-		m := &res.Remaining[len(res.Remaining)-1]
-		switch {
-		case w.bucket():
-			level := w.n * w.parts
-			if s != nil {
-				level = w.level(t.tokens(s), p.l.changed, now)
-			}
-			left := level / w.parts
-			count, short = w.n-left, p.cost*w.parts-level
-			if left < w.n {
-				m.Reset = now + w.wait((left+1)*w.parts-level)
-			}
-		case w.calendar:
-			m.Reset = t.period(p.l, int(w.unit), now).end
-			if s == nil {
-				break
-			}
-			if c, ok := s.counter(int(w.unit)); ok && s.origin()+schemas.Millis(s.w[c]) >= t.from(p.l, int(w.unit), now) {
-				count = int64(s.w[c+1])
-			}
-		case s != nil:
-			first = t.after(s, w.opens(now))
-			if count = t.sum(s, first); count > 0 {
-				m.Reset = t.nth(s, first, 1) + w.length
-			}
-		}
-		m.Left = max(w.n-count, 0)
+		count, first, level := t.count(s, p.l, w, now)
 		if p.cost <= w.n-count {
 			continue
 		}
@@ -309,9 +384,9 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 		switch {
 		case p.cost > w.n:
 		case w.calendar:
-			retry = m.Reset
+			retry = t.period(p.l, int(w.unit), now).end
 		case w.bucket():
-			retry = now + w.wait(short)
+			retry = now + w.wait(p.cost*w.parts-level)
 		default:
 			// So much must leave; a place leaves a window's length after it was taken.
 			retry = t.nth(s, first, p.cost+count-w.n) + w.length
@@ -331,6 +406,9 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 	}
 	s.limit = l.hash
 	unseen := t.unseen(l, now)
+	if l.rolls && cost == 1 && s.push(at, unseen, now) {
+		return
+	}
 	t.dropOldest(s, t.after(s, unseen))
 	ringed := at > unseen // else only a counter may see it
 	var bucket tokens
@@ -426,6 +504,7 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 }
 
 func (res *Result) reset() {
-	*res = Result{Charges: res.Charges[:0], Returned: res.Returned[:0], Missing: res.Missing[:0],
-		Refused: res.Refused[:0], Observed: res.Observed[:0], Remaining: res.Remaining[:0]}
+	res.OK, res.RetryAt = false, 0
+	res.Charges, res.Returned, res.Missing = res.Charges[:0], res.Returned[:0], res.Missing[:0]
+	res.Refused, res.Observed, res.Remaining = res.Refused[:0], res.Observed[:0], res.Remaining[:0]
 }

@@ -55,17 +55,17 @@ func (q *keyQueue) add(l *rule, s *Subject) {
 	q.asks = append(q.asks, ask{l: l, size: len(b), at: nowhere, plain: l.alone && string(b[len(l.prefix):]) == s.Recipient})
 }
 
-// sum makes the keys of all that was added.
-func (q *keyQueue) sum() {
-	n := len(q.blocks)
-	if n%2 == 1 {
+// sumTwo makes the keys of what was added as i and after it, if anything was.
+func (q *keyQueue) sumTwo(i int) {
+	if i >= len(q.asks) {
+		return
+	}
+	if i+1 == len(q.blocks) {
 		q.blocks = append(q.blocks, [64]byte{})
 	}
-	for i := 0; i < n; i += 2 {
-		q.keys = append(q.keys, [2]uint64{}, [2]uint64{})
-		sumPair((*[2][2]uint64)(q.keys[i:]), (*[2][64]byte)(q.blocks[i:]))
-	}
-	q.keys = q.keys[:n]
+	q.keys = append(q.keys, [2]uint64{}, [2]uint64{})
+	sumPair((*[2][2]uint64)(q.keys[i:]), (*[2][64]byte)(q.blocks[i:]))
+	q.keys = q.keys[:min(i+2, len(q.asks))]
 }
 
 // plain returns the key of a subject in a limit per recipient alone, and where

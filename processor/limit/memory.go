@@ -8,9 +8,10 @@ import "unsafe"
 // that shard alone, and the garbage collector neither looks at slots nor counts
 // them; the price is that somebody must close a memory.
 type memory struct {
-	chunks []mapping
-	next   uint32   // pages handed out so far
-	free   []uint32 // pages given back, all zero
+	chunks []*chunk
+	raw    []mapping // of chunks
+	next   uint32    // pages handed out so far
+	free   []uint32  // pages given back, all zero
 }
 
 // mapping is a chunk and what is needed to return it.
@@ -30,7 +31,7 @@ type (
 	chunk [chunkPages]page
 )
 
-func (m *memory) page(n uint32) *page { return &m.chunks[n/chunkPages].chunk[n%chunkPages] }
+func (m *memory) page(n uint32) *page { return &m.chunks[n/chunkPages][n%chunkPages] }
 
 // slot returns the slot that probe found at this place.
 func (m *memory) slot(at uint32) *slot { return &m.page(at / pageSlots)[at%pageSlots] }
@@ -43,7 +44,8 @@ func (m *memory) take() uint32 {
 		return p
 	}
 	if m.next%chunkPages == 0 {
-		m.chunks = append(m.chunks, mapChunk(len(m.chunks) > 0))
+		c := mapChunk(len(m.chunks) > 0)
+		m.chunks, m.raw = append(m.chunks, c.chunk), append(m.raw, c)
 	}
 	m.next++
 	return m.next - 1
@@ -60,7 +62,7 @@ func (m *memory) release(pages []uint32) {
 // close returns everything to the system. It may be called twice; any page is
 // gone after it.
 func (m *memory) close() {
-	for _, c := range m.chunks {
+	for _, c := range m.raw {
 		c.unmap()
 	}
 	*m = memory{}

@@ -44,6 +44,7 @@ type rule struct {
 	hash      uint32
 	index     int
 	match     schemas.Match
+	all       bool // it applies to every message: nothing to match, nobody exempt
 	dims      []dimension
 	exempt    map[string]struct{}
 	windows   []window
@@ -59,6 +60,7 @@ type rule struct {
 	buckets  []window
 	changed  schemas.Millis // when the numbers of a bucket last changed
 	units    uint8          // calendar units, a bit each
+	rolls    bool           // it has rolling windows only
 	named    uint8          // those of them whose places are kept: n is at most maxNamed
 	calSince [unitCount]schemas.Millis
 }
@@ -152,7 +154,13 @@ func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
 		}
 		c.exempt[to] = struct{}{}
 	}
+	c.rolls = c.units == 0 && len(c.buckets) == 0
+	c.all = c.exempt == nil && matchesAll(&c.match)
 	return c, nil
+}
+
+func matchesAll(m *schemas.Match) bool {
+	return len(m.Class)+len(m.Channel)+len(m.Tenant)+len(m.Template)+len(m.Provider)+len(m.Country)+len(m.Prefix)+len(m.Metadata) == 0
 }
 
 func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.Millis) ([]window, error) {
@@ -225,6 +233,9 @@ func (c *rule) text(b []byte, s *Subject) []byte {
 
 // applies reports whether a message takes places in the limit.
 func (c *rule) applies(s *Subject) bool {
+	if c.all {
+		return true
+	}
 	m := &c.match
 	if !has(m.Class, s.Class) || !has(m.Channel, s.Channel) || !has(m.Tenant, s.Tenant) ||
 		!has(m.Template, s.Template) || !has(m.Provider, s.Provider) || !has(m.Country, s.Country) {

@@ -221,6 +221,27 @@ func (t *Table) dropAt(s *slot, i int) {
 	s.setPlaces(s.places() - 1)
 }
 
+// push is the usual case of place, in a slot that has only places of cost 1 and
+// room for one more: those up to unseen leave, and at is the latest. False is
+// any other case, and nothing happened.
+func (s *slot) push(at, unseen, now schemas.Millis) bool {
+	n := int(s.size)
+	if n > inlineWords || s.flags&(flagUnits|flagBucket|flagWeighted) != 0 || !s.fits(now+1) || at <= unseen {
+		return false
+	}
+	place, k := uint32(at-s.origin()), 0
+	for k < n && s.origin()+schemas.Millis(s.w[k]) <= unseen {
+		k++
+	}
+	if n-k == inlineWords || n > k && s.w[n-1] > place {
+		return false
+	}
+	copy(s.w[:], s.w[k:n])
+	s.w[n-k] = place
+	s.size = uint8(n - k + 1)
+	return true
+}
+
 // insert adds a place after every one that is not later. The caller has made
 // sure that it fits.
 func (t *Table) insert(s *slot, at schemas.Millis, cost uint32) {

@@ -358,6 +358,9 @@ func (t *Table) from(l *rule, unit int, now schemas.Millis) schemas.Millis {
 // has a later since.
 func (t *Table) unseen(l *rule, now schemas.Millis) schemas.Millis {
 	at := rolledOut(l, now)
+	if l.named == 0 {
+		return at
+	}
 	for u := range unitCount {
 		if l.named&(1<<u) != 0 {
 			at = min(at, t.from(l, u, now)-1)
