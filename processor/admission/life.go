@@ -48,7 +48,8 @@ func (p *partition) first(m *message) outcome {
 	case err != nil:
 		return p.reject(m, err)
 	}
-	r := p.table.Decide(p.cur.rules, m.subject(), nil, p.cur.meta.T)
+	var r limit.Result
+	p.table.DecideInto(&r, p.cur.rules, m.subject(), nil, p.cur.meta.T)
 	if !r.OK {
 		if due, ok := p.deferral(&r); ok {
 			return p.parkRefused(m, &r, schemas.ReadmitDue, due)
@@ -91,7 +92,8 @@ func (p *partition) again(m *message) outcome {
 		m.event.Error = err.Error()
 		return p.endAgain(m, schemas.StatusRejected, schemas.VerdictReject, reasonOf(err))
 	}
-	r := p.table.Decide(p.cur.rules, m.subject(), m.env.Place, p.cur.meta.T)
+	var r limit.Result
+	p.table.DecideInto(&r, p.cur.rules, m.subject(), m.env.Place, p.cur.meta.T)
 	if !r.OK {
 		due := r.RetryAt
 		if due == 0 { // never: it ends at its expiry

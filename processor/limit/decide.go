@@ -247,7 +247,7 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 	// Each key is looked at four times, so far apart that no look waits for the
 	// one before: when it is made, for the page's number, where the slot should be,
 	// and where it is.
-	const near, far = 8, 24
+	const near, far = 16, 48
 	for i := range len(q.asks) + far {
 		if i%2 == 0 {
 			q.sumTwo(i)
@@ -259,9 +259,7 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 		}
 		if j := i - near; j >= 0 && j < len(q.keys) {
 			if sh := t.shardOf(q.keys[j]); sh.n > 0 {
-				at := sh.home(q.keys[j])
-				prefetch(unsafe.Pointer(t.at(sh, at)))
-				prefetch(unsafe.Pointer(t.at(sh, min(at+1, sh.size()-1))))
+				prefetchSlots(unsafe.Pointer(t.at(sh, sh.home(q.keys[j]))))
 			}
 		}
 		if j := i - far; j >= 0 && j < len(q.keys) {

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -599,5 +602,42 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	step()
 	if n := testing.AllocsPerRun(1000, step); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestDecideIntoLeavesOutOnlyWhatRemains runs the same decisions both ways.
+func TestDecideIntoLeavesOutOnlyWhatRemains(t *testing.T) {
+	watch := perRecipient(t, "watch", "1/90s")
+	watch.Mode = schemas.ModeObserve
+	r := rulesOf(t, perRecipient(t, "a", "2/60s", "5/calendar-day"), perRecipient(t, "b", "3/1h", "bucket 2 refill 1/m"), watch)
+	full, brief := NewTable(), NewTable()
+	defer full.Close()
+	defer brief.Close()
+	rng := rand.New(rand.NewPCG(5, 5))
+	var got Result
+	var held []schemas.Charge
+	now, refused := schemas.Millis(1_790_000_000_000), 0
+	for range 4000 {
+		now += schemas.Millis(rng.IntN(3000))
+		s := Subject{Recipient: fmt.Sprintf("+1500555%04d", rng.IntN(40))}
+		var old []schemas.Charge
+		if len(held) > 0 && held[0].Scope == s.Recipient {
+			old = held
+		}
+		want := full.Decide(r, &s, old, now)
+		brief.DecideInto(&got, r, &s, old, now)
+		if got.Remaining != nil || len(want.Remaining) != 5 {
+			t.Fatalf("remaining: %v and %v", want.Remaining, got.Remaining)
+		}
+		want.Remaining = nil
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s (-Decide +DecideInto):\n%s", s.Recipient, diff)
+		}
+		if held = want.Charges; !want.OK {
+			refused++
+		}
+	}
+	if refused == 0 || refused == 4000 {
+		t.Errorf("%d refused: the test sees one side only", refused)
 	}
 }

@@ -13,6 +13,12 @@ func sumPair(keys *[2][2]uint64, blocks *[2][64]byte)
 //go:noescape
 func prefetch(p unsafe.Pointer)
 
+// prefetchSlots asks for the slot at p and the next three, without waiting for
+// them: what is there is read as nothing, so they may lie beyond any memory.
+//
+//go:noescape
+func prefetchSlots(p unsafe.Pointer)
+
 //go:noescape
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 

@@ -96,6 +96,15 @@ TEXT ·prefetch(SB), NOSPLIT, $0-8
 	PREFETCHT0 (AX)
 	RET
 
+// func prefetchSlots(p unsafe.Pointer)
+TEXT ·prefetchSlots(SB), NOSPLIT, $0-8
+	MOVQ       p+0(FP), AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	PREFETCHT0 128(AX)
+	PREFETCHT0 192(AX)
+	RET
+
 DATA flip<>+0(SB)/8, $0x0405060700010203
 DATA flip<>+8(SB)/8, $0x0c0d0e0f08090a0b
 GLOBL flip<>(SB), NOPTR|RODATA, $16

@@ -26,8 +26,8 @@ func TestKeysByTwo(t *testing.T) {
 				q.add(l, &subjects[i])
 			}
 			for i := 0; i < len(q.asks); i += 2 {
-		q.sumTwo(i)
-	}
+				q.sumTwo(i)
+			}
 			for i := range q.keys {
 				if text := q.blocks[i][:q.asks[i].size]; q.keys[i] != hashKey(text) {
 					t.Fatalf("%q, %d of %d: %x, want %x", text, i, len(q.keys), q.keys[i], hashKey(text))

@@ -9,7 +9,7 @@ import "unsafe"
 // them; the price is that somebody must close a memory.
 type memory struct {
 	chunks []*chunk
-	raw    []mapping // of chunks
+	raw    []mapping // the same, to return them
 	next   uint32    // pages handed out so far
 	free   []uint32  // pages given back, all zero
 }
