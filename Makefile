@@ -58,6 +58,7 @@ race: ## unit tests under the race detector
 chaos: ## long runs: the code broken on purpose, thousands of fault schedules, and on Apache Kafka workers and brokers killed, clocks set wrong
 	mkdir -p bin
 	$(GO) run ./cmd/weir/mutations
+	$(GO) test -tags mutations -timeout 60m -count 1 -run EveryCheckIsNeeded ./processor/audit
 	WEIR_CHAOS=1 $(GO) test -timeout 60m -count 1 -v -run TestFaults ./cmd/weir/faultsim
 	$(GO) test -tags e2e -timeout 90m -count 1 -v -run TestChaos ./cmd/weir/e2e 2>&1 | tee bin/chaos.log | grep --line-buffered -E 'CHAOS|WEIR_SEED|^panic|^FAIL|--- FAIL'
 	$(GO) test -tags e2e -timeout 20m -count 1 -p 1 ./deploy/local/...
