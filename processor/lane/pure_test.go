@@ -172,6 +172,17 @@ func TestNoWaitBeyondTheExpiry(t *testing.T) {
 	}
 }
 
+func TestSilenceAfterThrottled(t *testing.T) {
+	for told, want := range map[time.Duration]time.Duration{
+		-time.Second: time.Second, 0: time.Second, 700 * time.Millisecond: 700 * time.Millisecond,
+		time.Minute: time.Minute, time.Hour: time.Minute, 365 * 24 * time.Hour: time.Minute,
+	} {
+		if got := silence(told); got != want {
+			t.Errorf("told %s: %s, want %s", told, got, want)
+		}
+	}
+}
+
 // TestWhatWeirDoesNext holds the second table of docs/outcomes.md to the code.
 func TestWhatWeirDoesNext(t *testing.T) {
 	b, err := os.ReadFile("../../docs/outcomes.md")

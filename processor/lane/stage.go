@@ -288,11 +288,7 @@ func (s *stage) land(got landed) {
 		l.told.ended = true
 	}
 	if o := got.answer.outcome; o.Kind == provider.Throttled {
-		hold := min(o.RetryAfter, maxHold)
-		if hold <= 0 {
-			hold = defaultHold
-		}
-		l.hold = max(l.hold, schemas.MillisOf(s.now()).Add(hold))
+		l.hold = max(l.hold, schemas.MillisOf(s.now()).Add(silence(o.RetryAfter)))
 	}
 	it := l.queues[s.index[got.key.topic]].find(got.key.offset)
 	if it == nil || it.state != calling || it.key != got.key {

@@ -30,7 +30,7 @@ import (
 // makes pass.
 const (
 	ample = 10 * time.Second
-	short = 150 * time.Millisecond
+	short = 500 * time.Millisecond
 )
 
 // row is a line of the first table of docs/outcomes.md.
@@ -103,12 +103,13 @@ func TestTheTableOfOutcomes(t *testing.T) {
 	rows := documented(t)
 	tried := make(map[string]bool)
 	for _, tt := range behaviours {
+		tried[tt.what] = true
 		t.Run(tt.what+tt.sub, func(t *testing.T) {
+			t.Parallel() // most of it is waiting for deadlines
 			want, ok := rows[tt.what]
 			if !ok {
 				t.Fatal("docs/outcomes.md has no such row")
 			}
-			tried[tt.what] = true
 			began := time.Now()
 			o := tt.play(t)
 			if class := hundreds.FindStringSubmatch(want.code); class != nil && strings.HasPrefix(o.Code, "http_"+class[1]) {
@@ -129,7 +130,7 @@ func TestTheTableOfOutcomes(t *testing.T) {
 		})
 	}
 	for what := range rows {
-		if !tried[what] && !t.Failed() {
+		if !tried[what] {
 			t.Errorf("nothing makes a provider do this: %s", what)
 		}
 	}
