@@ -82,10 +82,14 @@ func (s *stage) callable(tx *stream.Tx, l *lanePart, i int, q *queue, windows []
 		case it.bad != nil:
 			s.endUncalled(tx, l, it, outcomeContent, t)
 		case it.env.DecidedAt != 0 && t.Sub(it.env.DecidedAt) > time.Duration(s.rev.Policy.Class(it.event.Class).StaleAfter):
-			// As long as enough have come back, more would only grow stale
-			// again where they wait.
-			if i != again && l.queues[again].waits() >= max(againAtLeast, s.provider.Concurrency) {
-				return false
+			// As long as enough are on their way back, or have come back, more
+			// would only grow stale again where they wait.
+			if i != again {
+				expected, concurrency := l.returns.expected(t), int(part(int64(s.provider.Concurrency), l.lanes, l.num))
+				if enoughBack(l.queues[again].waits(), expected, concurrency, l.able.look(t), time.Duration(s.rev.Policy.Class(it.event.Class).StaleAfter), l.returns.took) {
+					l.wakeAt(t.Add(staleAgain))
+					return false
+				}
 			}
 			if at := l.back.next(windows, t); at > t {
 				l.wakeAt(at)
@@ -96,6 +100,7 @@ func (s *stage) callable(tx *stream.Tx, l *lanePart, i int, q *queue, windows []
 				s.tx.back = make(map[*lanePart]int)
 			}
 			s.tx.back[l]++
+			l.returns.add(it.env.ID, t)
 			s.endUncalled(tx, l, it, outcomeStale, t)
 		default:
 			return true
@@ -118,6 +123,7 @@ func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, n
 	it.call.Attempt = it.attempt
 	l.pace.add(t)
 	l.even.add(t)
+	l.able.add(l.last, 1)
 	l.slot++
 	e := it.event
 	e.Status, e.At, e.Attempt = schemas.StatusSending, t, it.attempt

@@ -147,6 +147,7 @@ func (s *stage) undo(tx transaction) {
 	}
 	for _, e := range tx.ended {
 		if e.item.key.permit == 0 {
+			e.lane.returns.undo(e.item.env.ID)
 			e.lane.queues[s.index[e.item.key.topic]].requeue(e.item)
 			e.lane.wakeAt(e.lane.last)
 			continue

@@ -26,7 +26,7 @@ const (
 	afterAbort    = 50 * time.Millisecond
 	idleWait      = 500 * time.Millisecond // how late a change of the policy is seen at most
 	stoppingWait  = 20 * time.Millisecond
-	againAtLeast  = 64 // stale ones go back while fewer than this, or than concurrency, wait on again
+	staleAgain    = 100 * time.Millisecond // how soon a lane looks again whether more of what is stale may go back
 	clockMistrust = 2 * time.Second
 )
 
@@ -37,6 +37,8 @@ type lanePart struct {
 	queues   [queues]*queue
 	pace     pace // of calls
 	back     pace // of stale ones given back: the same windows, counted apart, so that they cost no call its turn
+	able     ability
+	returns  returns // of stale ones
 	last     schemas.Millis
 	slot     uint64 // permits so far
 	quiet    schemas.Millis
@@ -232,6 +234,9 @@ func (s *stage) take(r *kgo.Record) error {
 	}
 	if !q.push(it) {
 		return nil // read again after an abort
+	}
+	if i == again {
+		l.returns.arrive(it.env.ID, schemas.MillisOf(s.now()))
 	}
 	m, ok := q.marks[r.Offset]
 	if !ok {
