@@ -8,13 +8,15 @@
 //	trail.go      reads weir.status as it grows, and hands it to the oracle
 //	trace.go      requests made from a seed, in many spellings
 //	produce.go    producers as other clients partition
+//	lanes.go      reads a lane's journal, and says what its pace would have allowed
 //	process.go    weir as a process: start, kill, pause, stop
 //
 // The tests are one suite for two brokers: the embedded one in every go test,
 // and Apache Kafka (deploy/local) behind the build tag e2e. TestChaos, which is
 // what make chaos runs, has scenarios on clusters of its own: workers killed,
 // paused and restarted, brokers killed, clocks set wrong, each under the same
-// load and judged in the same way (load_test.go).
+// load and judged in the same way (load_test.go). TestChaosLanes has what lanes promise
+// in numbers, against a provider's server that writes every call down.
 //
 // What it does not do: judge ClickHouse's rows (processor/sink does), or measure
 // throughput (bench does).

@@ -1,0 +1,65 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/deploy/local/localtest"
+)
+
+// TestApacheLanes is what lanes promise in numbers, in short.
+func TestApacheLanes(t *testing.T) {
+	brokers := localtest.ForTest(t)
+	t.Run("pace", func(t *testing.T) {
+		t.Log("LANES " + lanePace(t, brokers, 1, 1, "20/1s, 100/10s", 4*time.Second))
+	})
+	t.Run("kills", func(t *testing.T) { t.Log("LANES " + laneKills(t, brokers, 2_000, 2, 90*time.Second)) })
+	t.Run("priorities", func(t *testing.T) {
+		t.Log("LANES " + lanePriorities(t, brokers, 20_000, 20, "1/10ms"))
+	})
+}
+
+// TestChaosLanes is the same in full: five kills and two moves under a pace, 20
+// kills while 50,000 messages are under way, urgent ones before a long backlog,
+// and what one lane does. WEIR_CHAOS_MESSAGES is how many messages the kills have.
+func TestChaosLanes(t *testing.T) {
+	brokers := localtest.ForTest(t)
+	messages := 50_000
+	if given := os.Getenv("WEIR_CHAOS_MESSAGES"); given != "" {
+		var err error
+		if messages, err = strconv.Atoi(given); err != nil || messages < 1000 {
+			t.Fatalf("WEIR_CHAOS_MESSAGES=%q is not a number from 1000", given)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T) string
+	}{
+		{"pace", func(t *testing.T) string {
+			return lanePace(t, brokers, 5, 2, "20/1s, 300/20s, 800/60s", 9*time.Second)
+		}},
+		{"kills", func(t *testing.T) string { return laneKills(t, brokers, messages, 20, 10*time.Minute) }},
+		{"priorities", func(t *testing.T) string { return lanePriorities(t, brokers, 200_000, 60, "1/10ms") }},
+		{"throughput", func(t *testing.T) string {
+			line, rate := laneThroughput(t, brokers, 40_000)
+			if rate < 2000 {
+				t.Errorf("%.0f calls/s, want 2,000", rate)
+			}
+			return line
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			line := c.run(t)
+			verdict := "ok"
+			if t.Failed() {
+				verdict = "FAILED"
+			}
+			fmt.Printf("CHAOS %-6s lanes, %s: %s\n", verdict, c.name, line)
+		})
+	}
+}

@@ -1,0 +1,599 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// arrival is one call as the provider's server saw it.
+type arrival struct {
+	at      time.Time
+	key     string // Idempotency-Key
+	to      string
+	attempt int
+}
+
+// ear is a provider's server on loopback that writes down every call as it
+// arrives, and answers after a while.
+type ear struct {
+	*httptest.Server
+	mu    sync.Mutex
+	heard []arrival
+	bad   int
+}
+
+func newEar(t *testing.T, least, most time.Duration) *ear {
+	e := &ear{}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := arrival{at: time.Now(), key: r.Header.Get("Idempotency-Key")}
+		var body struct {
+			ID, To  string
+			Attempt int
+		}
+		err := json.NewDecoder(r.Body).Decode(&body)
+		a.to, a.attempt = body.To, body.Attempt
+		e.mu.Lock()
+		e.heard = append(e.heard, a)
+		if err != nil || body.ID != a.key || a.key == "" || a.attempt < 1 {
+			e.bad++
+		}
+		e.mu.Unlock()
+		if most > 0 {
+			<-time.After(least + rand.N(most-least+1))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"id":"ear-%s"}`, a.key)
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *ear) record(t *testing.T) []arrival {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.bad > 0 {
+		t.Errorf("%d calls arrived without an id, an attempt, or the id as Idempotency-Key", e.bad)
+	}
+	return slices.Clone(e.heard)
+}
+
+func (e *ear) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.heard)
+}
+
+// byMessage is how often each message arrived.
+func byMessage(heard []arrival) map[string]int {
+	out := make(map[string]int)
+	for _, a := range heard {
+		out[a.key]++
+	}
+	return out
+}
+
+// backlog produces n requests to different recipients, with classes in turn.
+func (s *site) backlog(from, n int, classes ...string) []Offset {
+	s.t.Helper()
+	p, err := NewProducer(s.brokers, s.names, Murmur2)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := from; i < from+n; i++ {
+		q := schemas.Request{Channel: schemas.ChannelSMS, To: fmt.Sprintf("+86139%08d", i), Class: classes[i%len(classes)], Body: "x"}
+		p.Send(s.t.Context(), &q, q.To)
+	}
+	at, err := p.Close(s.t.Context())
+	if err != nil || len(at) != n {
+		s.t.Fatalf("%d of %d requests acknowledged: %v", len(at), n, err)
+	}
+	return at
+}
+
+func (s *site) permits(provider string) []*Permit {
+	s.t.Helper()
+	got, err := Permits(s.t.Context(), s.brokers, s.names, provider)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+// crew are workers that take turns as owners of lanes.
+type crew struct {
+	*site
+	workers []*Process
+}
+
+var restored = regexp.MustCompile(`lanes restored.* provider=(\S+)`)
+
+// restores is how often each worker has taken a provider's lane up, that the
+// log says.
+func (c *crew) restores(provider string) []int {
+	out := make([]int, len(c.workers))
+	for i, w := range c.workers {
+		if w == nil {
+			continue
+		}
+		for _, m := range restored.FindAllStringSubmatch(w.Output(), -1) {
+			if m[1] == provider {
+				out[i]++
+			}
+		}
+	}
+	return out
+}
+
+// owner waits until some worker has taken up the lane since before, and returns
+// its slot.
+func (c *crew) owner(provider string, before []int, within time.Duration) int {
+	c.t.Helper()
+	at := -1
+	if !poll(c.t, within, func() bool {
+		for i, n := range c.restores(provider) {
+			if n > before[i] {
+				at = i
+				return true
+			}
+		}
+		return false
+	}) {
+		c.t.Fatalf("nobody took up the lane of %s within %v", provider, within)
+	}
+	return at
+}
+
+const lanePacePolicy = `
+classes:
+  - {name: bulk, priority: bulk, stale_after: 24h, retries: [1s, 1s, 1s, 1s]}
+providers:
+  - {name: ear, type: http, channels: [sms], timeout: 5s, concurrency: 64, pace: [%s], settings: {url: %q}}
+tenants:
+  - {name: default, default_region: CN}
+`
+
+// lanePace lets a lane with a long backlog lose its owner again and again: by
+// kill -9, and in good order. No window of the pace may ever hold more permits
+// than it says, whoever gave them, and between the takeovers the pace is used.
+func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, each time.Duration) string {
+	windows := make([]schemas.Window, 0, 3)
+	for text := range strings.SplitSeq(pace, ",") {
+		w, err := schemas.ParseWindow(strings.TrimSpace(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		windows = append(windows, w)
+	}
+	e := newEar(t, 2*time.Millisecond, 30*time.Millisecond)
+	c := &crew{site: newSite(t, brokers, "pace", fmt.Sprintf(lanePacePolicy, pace, e.URL)), workers: make([]*Process, 2)}
+	c.backlog(0, int(windows[0].N)*int((time.Duration(kills+moves+2)*(each+15*time.Second))/windows[0].Length), "bulk")
+	for i := range c.workers {
+		c.workers[i] = c.run(i, roles)
+	}
+	owner := c.owner("ear", make([]int, 2), 30*time.Second)
+	if !poll(t, 30*time.Second, func() bool { return e.count() > 0 }) {
+		t.Fatal("no call arrives")
+	}
+	var faults []schemas.Millis
+	kinds := make([]string, 0, kills+moves)
+	for i := range kills + moves {
+		kind := "kill"
+		if moves > 0 && (i%3 == 1 || i >= kills+moves-1) && strings.Count(strings.Join(kinds, ""), "move") < moves {
+			kind = "move"
+		}
+		<-time.After(each)
+		// Only while the lane calls: in a pause of the pace nothing would be shown.
+		at := e.count()
+		poll(t, 30*time.Second, func() bool { return e.count() > at })
+		before := c.restores("ear")
+		faults, kinds = append(faults, schemas.MillisOf(time.Now())), append(kinds, kind)
+		if kind == "kill" {
+			c.workers[owner].Kill()
+		} else if err := c.workers[owner].Stop(stopsWithin); err != nil {
+			t.Error(err)
+		}
+		was := owner
+		owner = c.owner("ear", before, 60*time.Second)
+		at = e.count()
+		poll(t, 30*time.Second, func() bool { return e.count() > at })
+		c.workers[was] = c.run(was, roles)
+	}
+	<-time.After(each)
+	last := schemas.MillisOf(time.Now().Add(-500 * time.Millisecond))
+	c.stop(c.workers...)
+
+	permits := c.permits("ear")
+	times := sortedTimes(permits)
+	for _, w := range windows {
+		if got := densest(times, w.Length); int64(got) > w.N {
+			t.Errorf("%d permits in a window of %v: the pace is %d", got, w.Length, w.N)
+		}
+	}
+	var outages []outage
+	var lengths [2][]string
+	for i, from := range faults {
+		next, _ := slices.BinarySearch(times, from+1)
+		if kinds[i] == "move" { // it still permits while its place is asked for; what counts is the widest gap
+			at := next
+			for ; next < len(times) && times[next].Sub(from) < 20*time.Second; next++ {
+				if times[next]-times[next-1] > times[at]-times[at-1] {
+					at = next
+				}
+			}
+			next, from = at, times[at-1]
+		}
+		if next >= len(times) {
+			t.Fatalf("no permit after fault %d", i)
+		}
+		outages = append(outages, outage{from, times[next]})
+		k := map[string]int{"kill": 0, "move": 1}[kinds[i]]
+		lengths[k] = append(lengths[k], fmt.Sprintf("%.1f", times[next].Sub(from).Seconds()))
+	}
+	made := 0
+	for _, at := range times {
+		if at <= last {
+			made++
+		}
+	}
+	could := ideal(windows, times[0], last, outages)
+	used := 100 * float64(made) / float64(could)
+	heard := e.record(t)
+	slices.SortFunc(heard, func(a, b arrival) int { return a.at.Compare(b.at) })
+	arrivals := make([]schemas.Millis, len(heard))
+	for i, a := range heard {
+		arrivals[i] = schemas.MillisOf(a.at)
+	}
+	var dense []string
+	for _, w := range windows {
+		dense = append(dense, fmt.Sprintf("%v: %d permits, %d arrivals, of %d", w.Length, densest(times, w.Length), densest(arrivals, w.Length), w.N))
+	}
+	inDoubt := 0
+	for _, p := range permits {
+		if p.Code == "in_doubt" {
+			inDoubt++
+		}
+	}
+	if used < 98 {
+		t.Errorf("%.1f %% of the pace was used", used)
+	}
+	return fmt.Sprintf("pace [%s], %d kill -9 and %d moves of the owner: densest windows %s; %d permits (%d in doubt), %d arrivals; %.1f %% of the pace used, takeovers aside: %s s after a kill, %s s in a move",
+		pace, kills, moves, strings.Join(dense, "; "), len(permits), inDoubt, len(arrivals), used, strings.Join(lengths[0], " "), strings.Join(lengths[1], " "))
+}
+
+// stopsWithin is longer than the bounds of the steps of a shutdown together.
+const stopsWithin = 26 * time.Second
+
+const laneKillsPolicy = `
+limits:
+  - {name: ten, per: [recipient], allow: [10/1h]}
+classes:
+  - {name: hold, on_unknown: hold, stale_after: 24h, retries: [1s, 1s, 1s, 1s, 1s, 1s]}
+  - {name: resend, on_unknown: resend, stale_after: 24h, retries: [1s, 1s, 1s, 1s, 1s, 1s]}
+providers:%s
+tenants:
+  - {name: default, default_region: CN}
+`
+
+// laneKills kills workers at random moments while messages of the classes hold
+// and resend are under way. Each must end once; what holds is never called
+// twice; what is resent, only after a permit whose outcome nobody knows, and
+// under the same key.
+func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duration) string {
+	chance := rand.New(rand.NewPCG(seedOf(t), 3))
+	ears := map[string]*ear{}
+	var providers strings.Builder
+	for i := range 4 { // lanes, so that most kills hit one that calls
+		name := fmt.Sprint("ear", i)
+		ears[name] = newEar(t, 20*time.Millisecond, 50*time.Millisecond)
+		fmt.Fprintf(&providers, "\n  - {name: %s, type: http, channels: [sms], timeout: 5s, concurrency: 256, pace: [%d/1s], settings: {url: %q}}", name, max(n/4/(5*max(kills, 1)), 10), ears[name].URL)
+	}
+	c := &crew{site: newSite(t, brokers, "kills", fmt.Sprintf(laneKillsPolicy, providers.String())), workers: make([]*Process, 3)}
+	var mu sync.Mutex
+	class := map[string]string{}
+	trail := c.follow(func(r Record) {
+		if r.Event.Class != "" {
+			mu.Lock()
+			class[r.Event.MessageID] = r.Event.Class
+			mu.Unlock()
+		}
+	})
+	for i := range c.workers {
+		c.workers[i] = c.run(i, roles)
+	}
+	requests := c.backlog(0, n, "hold", "resend")
+	heard := func() (sum int) {
+		for _, e := range ears {
+			sum += e.count()
+		}
+		return sum
+	}
+	began := time.Now()
+	var under []string
+	for range kills {
+		<-time.After(4*time.Second + time.Duration(chance.Int64N(int64(4*time.Second))))
+		// Random moments while calls are under way: between two takeovers a kill
+		// would show nothing.
+		at := heard()
+		poll(t, 30*time.Second, func() bool { return heard() > at })
+		<-time.After(time.Duration(chance.Int64N(int64(300 * time.Millisecond))))
+		slot := chance.IntN(len(c.workers))
+		c.workers[slot].Kill()
+		under = append(under, fmt.Sprint(heard()))
+		c.workers[slot] = c.run(slot, roles)
+	}
+	killed := time.Since(began)
+	c.settle(trail, requests, within-killed)
+	took := time.Since(began)
+	c.stop(c.workers...)
+
+	calls := map[string]map[string]int{}
+	keys := map[string]map[string]bool{} // by recipient: every arrival's key, at any provider
+	arrivals, repeats, times := 0, 0, map[string][]int{}
+	for name, e := range ears {
+		all := e.record(t)
+		calls[name] = byMessage(all)
+		arrivals += len(all)
+		for _, a := range all {
+			if keys[a.to] == nil {
+				keys[a.to] = map[string]bool{}
+			}
+			keys[a.to][a.key] = true
+			if slices.Contains(times[a.key], a.attempt) {
+				t.Errorf("attempt %d of %s arrived twice", a.attempt, a.key)
+			}
+			times[a.key] = append(times[a.key], a.attempt)
+		}
+	}
+	for to, k := range keys {
+		if len(k) != 1 {
+			t.Errorf("a message to %s arrived under %d keys", to[:6], len(k))
+		}
+	}
+	type story struct {
+		permits int
+		known   []string // outcomes of permits after which it was permitted again
+		inDoubt int
+	}
+	stories := map[string]*story{}
+	permits, inDoubt, open := 0, 0, 0
+	var all []*Permit
+	for name := range ears {
+		all = append(all, c.permits(name)...)
+	}
+	// One message's permits at several providers are in the order of attempts.
+	slices.SortStableFunc(all, func(a, b *Permit) int { return a.Attempt - b.Attempt })
+	last := map[string]*Permit{}
+	for _, p := range all {
+		permits++
+		s := stories[p.ID]
+		if s == nil {
+			s = &story{}
+			stories[p.ID] = s
+		}
+		if before := last[p.ID]; before != nil && before.Outcome != "unknown" && before.Outcome != "expired_permit" {
+			s.known = append(s.known, before.Outcome+" "+before.Code)
+		}
+		last[p.ID] = p
+		s.permits++
+		switch {
+		case p.Outcome == "":
+			open++
+		case p.Code == "in_doubt":
+			inDoubt++
+			s.inDoubt++
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	ends := map[string]int{}
+	o, report := c.judge(requests, calls)
+	for _, at := range requests {
+		id, end, ok := o.Ended(at)
+		if !ok {
+			continue // the report has it
+		}
+		ends[class[id]+" "+string(end)]++
+	}
+	twice := 0
+	for id, got := range times {
+		s := stories[id]
+		switch {
+		case s == nil || len(got) > s.permits:
+			t.Errorf("%s arrived %d times, with fewer permits", id, len(got))
+		case len(got) < 2:
+		case class[id] == "hold":
+			twice++
+			t.Errorf("%s, of class hold, arrived %d times", id, len(got))
+		default:
+			repeats += len(got) - 1
+			if len(s.known) > 0 || s.inDoubt == 0 {
+				t.Errorf("%s arrived %d times, and the journal knows what came of a call before: %v", id, len(got), s.known)
+			}
+		}
+	}
+	if !report.OK() {
+		t.Errorf("the log does not hold what it promises: %s", report)
+	}
+	if open > 0 {
+		t.Errorf("%d permits have no outcome after all has ended", open)
+	}
+	if kills > 4 && (inDoubt == 0 || repeats == 0) {
+		t.Errorf("%d in doubt, %d repeats: the kills hit nothing", inDoubt, repeats)
+	}
+	out, err := c.try("audit")
+	if err != nil || !strings.Contains(strings.ToLower(out), "proven") {
+		t.Errorf("the audit: %v\n%s", err, out)
+	}
+	return fmt.Sprintf("%d messages, %d kill -9 of workers at random moments (after %s calls): lost %d; hold called twice %d; %d calls in doubt, %d repeats of resend, each after one in doubt and under the same key; %d permits, %d arrivals, ends %v; audit proven; %.0f s",
+		n, kills, strings.Join(under, " "), report.Faults[FaultLost], twice, inDoubt, repeats, permits, arrivals, ends, took.Seconds())
+}
+
+const lanePriorityPolicy = `
+classes:
+  - {name: mail, priority: bulk, stale_after: 24h}
+  - {name: code, priority: urgent, stale_after: 24h}
+providers:
+  - {name: ear, type: http, channels: [sms], timeout: 5s, concurrency: 64, pace: [%s], settings: {url: %q}}
+tenants:
+  - {name: default, default_region: CN}
+`
+
+// lanePriorities fills the bulk queue and then sends urgent messages one by one:
+// how many others are called between an urgent message's record and its permit?
+// Then urgent ones without end: bulk keeps one permit of ten.
+func lanePriorities(t *testing.T, brokers []string, n, urgent int, pace string) string {
+	e := newEar(t, 2*time.Millisecond, 10*time.Millisecond)
+	s := newSite(t, brokers, "prio", fmt.Sprintf(lanePriorityPolicy, pace, e.URL))
+	s.backlog(0, n, "mail")
+	admission := s.run(1, "admission,delay")
+	bulkTopic, urgentTopic := s.names.Dispatch("ear", topics.QueueBulk), s.names.Dispatch("ear", topics.QueueUrgent)
+	count := func(topic string) int {
+		at, err := Committed(t.Context(), brokers, topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(at)
+	}
+	if !poll(t, 60*time.Second, func() bool { return count(bulkTopic) == n }) {
+		t.Fatalf("the bulk queue has %d of %d", count(bulkTopic), n)
+	}
+	worker := s.run(0, "lanes")
+	if !poll(t, 30*time.Second, func() bool { return e.count() > 120 }) {
+		t.Fatal("no call arrives")
+	}
+	for i := range urgent {
+		s.backlog(50_000_000+i, 1, "code")
+		<-time.After(time.Duration(50+rand.IntN(150)) * time.Millisecond)
+	}
+	if !poll(t, 20*time.Second, func() bool { return count(urgentTopic) == urgent }) {
+		t.Fatal("the urgent ones are not dispatched")
+	}
+	single := s.appended(urgentTopic)
+	// A flood of urgent ones: more than the lane calls meanwhile.
+	const flood = 1500
+	s.backlog(60_000_000, flood, "code")
+	if !poll(t, 20*time.Second, func() bool { return count(urgentTopic) == urgent+flood }) {
+		t.Fatal("the flood is not dispatched")
+	}
+	flooded := schemas.MillisOf(time.Now())
+	at := e.count()
+	if !poll(t, 20*time.Second, func() bool { return e.count() > at+700 }) {
+		t.Errorf("%d calls in 20 s of the flood", e.count()-at)
+	}
+	until := schemas.MillisOf(time.Now())
+	s.stop(worker, admission)
+
+	permits := s.permits("ear")
+	var between []int
+	var waits []time.Duration
+	bulk, all := 0, 0
+	for i, p := range permits {
+		if p.Queue == urgentTopic {
+			if came, ok := single[p.At]; ok {
+				others := 0
+				for j := i - 1; j >= 0 && permits[j].T > came; j-- {
+					others++
+				}
+				between, waits = append(between, others), append(waits, p.T.Sub(came))
+			}
+		}
+		if p.T > flooded && p.T < until {
+			all++
+			if p.Queue == bulkTopic {
+				bulk++
+			}
+		}
+	}
+	if len(between) != urgent {
+		t.Fatalf("%d of %d urgent messages have a permit", len(between), urgent)
+	}
+	slices.Sort(between)
+	slices.Sort(waits)
+	share := float64(bulk) / float64(max(all, 1))
+	if share < 0.095 || share > 0.25 {
+		t.Errorf("bulk had %d of %d permits while urgent ones waited", bulk, all)
+	}
+	if most := between[len(between)*9/10]; most > 1 {
+		t.Errorf("%d others were called between an urgent message and its permit: %v", most, between)
+	}
+	return fmt.Sprintf("%d bulk messages wait, pace [%s]: between the record of an urgent one and its permit p50 %d, p90 %d, at most %d other permits (%d messages; wait p50 %v, at most %v); with urgent ones without end bulk has %d of %d permits, %.1f %%",
+		n, pace, between[len(between)/2], between[len(between)*9/10], between[len(between)-1], len(between), waits[len(waits)/2], waits[len(waits)-1], bulk, all, 100*share)
+}
+
+// appended returns when each record of a topic of one partition was written, by
+// the broker's clock.
+func (s *site) appended(topic string) map[int64]schemas.Millis {
+	s.t.Helper()
+	out := make(map[int64]schemas.Millis)
+	if err := readCommitted(s.t.Context(), s.brokers, topic, func(r *kgo.Record) error {
+		out[r.Offset] = schemas.MillisOf(r.Timestamp)
+		return nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+const laneThroughputPolicy = `
+classes:
+  - {name: notice, stale_after: 24h}
+providers:
+  - {name: far, type: simulated, channels: [sms], timeout: 5s, concurrency: 512, settings: {latency: 200ms-200ms}}
+tenants:
+  - {name: default, default_region: CN}
+`
+
+// laneThroughput is what one lane of a real worker does with a provider of 200
+// ms at concurrency 512, and what memory it takes.
+func laneThroughput(t *testing.T, brokers []string, n int) (string, float64) {
+	s := newSite(t, brokers, "through", laneThroughputPolicy)
+	s.backlog(0, n, "notice")
+	admission := s.run(1, "admission")
+	topic := s.names.Dispatch("far", topics.QueueNormal)
+	if !poll(t, 60*time.Second, func() bool {
+		at, err := Committed(t.Context(), brokers, topic)
+		return err == nil && len(at) == n
+	}) {
+		t.Fatal("not all are admitted")
+	}
+	s.stop(admission)
+	worker := s.run(0, "lanes")
+	if !poll(t, 60*time.Second, func() bool { permits, open := s.journal("far"); return permits == n && open == 0 }) {
+		t.Fatal("not all are called")
+	}
+	peak := peakMemory(t, worker.PID())
+	s.stop(worker)
+	times := sortedTimes(s.permits("far"))
+	rate := float64(n-1) / times[n-1].Sub(times[0]).Seconds()
+	return fmt.Sprintf("%d calls of 200 ms at concurrency 512: %.0f calls/s from one lane of a worker; its memory at most %.0f MB (VmHWM)", n, rate, float64(peak)/1024), rate
+}
+
+// peakMemory is the most memory that a process has had, in KiB.
+func peakMemory(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Log(err)
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "VmHWM:")
+	n, _ := strconv.Atoi(strings.Fields(rest)[0])
+	return n
+}
