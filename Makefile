@@ -82,11 +82,12 @@ lint: ## formatting, vet, staticcheck, exhaustive switches, tidy modules
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-bench: ## admission, restore and takeover on Apache Kafka, each beside something else
+bench: ## admission, restore, takeover and delays on Apache Kafka
 	$(GO) run ./bench/admission
 	$(GO) run ./bench/restore
 	$(GO) run ./bench/restore -takeover kill
 	$(GO) run ./bench/restore -takeover term
+	$(GO) run ./bench/delay
 
 clean: ## remove what was built (not .weir, which has data)
 	rm -rf bin

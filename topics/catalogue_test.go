@@ -1,6 +1,8 @@
 package topics
 
 import (
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,26 +176,61 @@ func TestTierFor(t *testing.T) {
 		}
 	}
 	for remaining, want := range map[time.Duration]string{
-		-time.Hour: "1s", 0: "1s", 999 * time.Millisecond: "1s", time.Second: "1s", 4999 * time.Millisecond: "1s",
-		5 * time.Second: "5s", 29 * time.Second: "5s", 30 * time.Second: "30s", 5*time.Minute - 1: "30s", 5 * time.Minute: "5m",
+		-time.Hour: "1s", 0: "1s", 999 * time.Millisecond: "1s", time.Second: "1s", 4 * time.Second: "1s", 4001 * time.Millisecond: "5s",
+		5 * time.Second: "5s", 29 * time.Second: "5s", 29001 * time.Millisecond: "30s", 30 * time.Second: "30s", 5*time.Minute - 1: "5m", 5 * time.Minute: "5m",
 		59 * time.Minute: "5m", time.Hour: "1h", 6 * time.Hour: "6h", 24 * time.Hour: "1d", 31 * 24 * time.Hour: "1d",
 	} {
 		if got := TierFor(remaining).Name; got != want {
 			t.Errorf("TierFor(%s) = %s, want %s", remaining, got, want)
 		}
 	}
-	// Every wait ends in few hops, never early and less than a second late.
-	for _, wait := range []time.Duration{1, 7 * time.Second, 61*time.Minute + 3*time.Second + 7, 24*time.Hour - 1, 31*24*time.Hour - 1} {
-		left, hops := wait, 0
-		for ; left > 0; hops++ {
-			left -= TierFor(left).Wait
+}
+
+// hops plays a wait of which each hop takes longer than its tier, and returns
+// how many it takes and how late it ends.
+func hops(wait, longer time.Duration) (n int, late time.Duration) {
+	for left := wait; ; {
+		took := TierFor(left).Wait + longer
+		left -= took
+		n++
+		if left <= 0 {
+			return n, -left
 		}
-		if left <= -time.Second {
-			t.Errorf("%s: %s late", wait, -left)
+	}
+}
+
+// TestHopsOfAWait: never early, less than a second late but for what the hops
+// took longer, and as many as docs/delay.md says.
+func TestHopsOfAWait(t *testing.T) {
+	const longer = 30 * time.Millisecond
+	for wait := 100 * time.Millisecond; wait <= 26*time.Hour; wait += 1700 * time.Millisecond {
+		// Of all that hops take longer, only what no later hop makes up for counts: the last's.
+		if n, late := hops(wait, longer); late >= Tiers[0].Wait+longer {
+			t.Fatalf("a wait of %s ends %s late, after %d hops", wait, late, n)
 		}
-		if hops > 80 {
-			t.Errorf("%s: %d hops", wait, hops)
+	}
+	page, err := os.ReadFile("../docs/delay.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, m := range regexp.MustCompile(`(?m)^\| (up to )?(\d+)(s|m|h|d) \| (\d+) \|`).FindAllStringSubmatch(string(page), -1) {
+		rows++
+		count, _ := strconv.Atoi(m[2])
+		wait := time.Duration(count) * map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[3]]
+		got, _ := hops(wait, longer)
+		if m[1] != "" {
+			for w := time.Second; w <= wait; w += time.Second / 2 {
+				n, _ := hops(w, longer)
+				got = max(got, n)
+			}
 		}
+		if strconv.Itoa(got) != m[4] {
+			t.Errorf("docs/delay.md says %q: it is %d", m[0], got)
+		}
+	}
+	if rows < 10 {
+		t.Errorf("docs/delay.md has %d rows of waits", rows)
 	}
 }
 

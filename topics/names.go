@@ -59,13 +59,15 @@ var Tiers = []Tier{
 }
 
 // TierFor returns the tier for the next hop of a record that must not return
-// for remaining: the longest that does not overshoot. Below the shortest tier
-// it is the shortest, so a record is never early and late by less than that
-// tier's wait. A wait that a tier has is one hop of that tier.
+// for remaining: the longest that makes it late by less than the shortest tier
+// would at worst. So a record is never early, late by less than the shortest
+// tier's wait, and a hop that took a little longer than its tier does not turn
+// the rest into many short ones. A wait that a tier has is one hop of that tier.
+// docs/delay.md has how many hops a wait takes.
 func TierFor(remaining time.Duration) Tier {
 	best := Tiers[0]
 	for _, t := range Tiers[1:] {
-		if t.Wait <= remaining {
+		if t.Wait < remaining+Tiers[0].Wait {
 			best = t
 		}
 	}

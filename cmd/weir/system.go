@@ -218,7 +218,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	if has("delay") {
 		rs.start(ctx, "delay", func(ctx context.Context) error {
-			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Logger: s.logger})
+			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Logger: s.logger, Metrics: registry})
 		})
 	}
 	if has("sink") && s.settings.ClickHouse != "" {

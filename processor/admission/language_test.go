@@ -103,7 +103,7 @@ func TestCostThatNeverFits(t *testing.T) {
 	}
 	first := b.want(b.request("%s", body(2)), "queued admit +1 > dispatch.one.normal")
 	b.apply(3, limitsPolicy(strings.Replace(limit, "%s", "1", 1)))
-	parked := b.want(b.back(schemas.ReadmitRetry, first.send[0], body(2), func(e *schemas.Envelope) { e.Attempt = 1 }), "deferred defer limited > delay.30s")
+	parked := b.want(b.back(schemas.ReadmitRetry, first.send[0], body(2), func(e *schemas.Envelope) { e.Attempt = 1 }), "deferred defer limited > delay.5m")
 	if env := parked.send[0].env; env.DueAt != env.ExpiresAt || len(env.Place) != 1 {
 		t.Errorf("parked as %+v", env)
 	}

@@ -3,7 +3,10 @@
 // of a partition is always the next one due, and one timer a partition is all
 // the state there is: a partition whose head must wait is paused. Longer waits
 // are hops through several tiers, chosen by weir-due-at; they cost one write a
-// hop and no memory.
+// hop and no memory. docs/delay.md says how late what returns can be, and how
+// many writes a wait costs.
+//
+// Nothing returns before it is due by the broker's clock: see keepTime.
 //
 // It never looks at what waits, and decides nothing: whatever is due goes back
 // to the topic that its header names.
@@ -13,8 +16,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/stream"
@@ -30,6 +35,7 @@ type Config struct {
 	DelayPartitions int32 // of each delay topic
 	Now             func() time.Time
 	Logger          *slog.Logger
+	Metrics         prometheus.Registerer // nil: not counted
 }
 
 // Group is the consumer group of the delay stage under a prefix.
@@ -42,6 +48,12 @@ const fetchBytes = 256 << 10
 // fetchWait bounds how long a resumed partition waits for the fetch that was
 // under way without it, and so how late a record can be for that.
 const fetchWait = 50 * time.Millisecond
+
+// holdFor is how much longer than its tier a record may be held at the head of its
+// partition when that spares it another hop, and so how late it makes what is
+// behind it. A clock that is a little ahead where the record was written would
+// otherwise cost a write and a second.
+const holdFor = 50 * time.Millisecond
 
 // commitEvery bounds a transaction while a backlog is returned.
 const commitEvery = 100 * time.Millisecond
@@ -62,8 +74,16 @@ func Run(ctx context.Context, cfg Config) error {
 	cfg.Stream.FetchMaxPartitionBytes = fetchBytes
 	cfg.Stream.FetchMaxWait = fetchWait
 	cfg.Stream.Logger = cfg.Logger
+	m, at := newMetrics(cfg.Metrics), new(places)
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if cfg.Metrics != nil {
+		counting.Go(func() { m.count(ctx, cfg, at) })
+	}
 	if err := stream.Run(ctx, cfg.Stream, nil, func(f stream.Fetching) stream.Stage {
-		return &stage{cfg: cfg, fetching: f, queues: make(map[stream.Partition]*queue)}
+		return newStage(cfg, f, m, at)
 	}); err != nil {
 		return fmt.Errorf("delay: %w", err)
 	}
@@ -72,64 +92,98 @@ func Run(ctx context.Context, cfg Config) error {
 
 // queue is one partition of one tier: what was read of it and waits.
 type queue struct {
-	wait    time.Duration
-	records []*kgo.Record // in append order, so the first is the next due
-	next    int64         // offset to read next
-	base    int64         // committed: everything below has returned
-	done    int64         // everything below returns with the open transaction
-	paused  bool
+	wait   time.Duration
+	held   []held // in append order, so the first is the next due
+	next   int64  // offset to read next
+	base   int64  // committed: everything below has returned
+	done   int64  // everything below returns with the open transaction
+	paused bool
+	empty  schemas.Millis // since when nothing is held; 0 when something is
 }
 
-// due returns when the head returns.
-func (q *queue) due() time.Time { return q.records[0].Timestamp.Add(q.wait) }
+// held is a record that waits.
+type held struct {
+	rec *kgo.Record
+	due schemas.Millis // of this hop
+	key string
+	end schemas.Millis // when it is to return
+	err error          // it does not say where to
+}
 
 type stage struct {
 	cfg      Config
 	fetching stream.Fetching
+	metrics  *metrics
+	places   *places
 	queues   map[stream.Partition]*queue
+	clock    *clock
+	known    bool                                // whether the clock was compared
+	checked  schemas.Millis                      // when it was last, by itself
+	wrote    map[stream.Partition]schemas.Millis // in the open transaction: the latest release by the clock
+	placed   schemas.Millis                      // when places were last handed over
+}
+
+func newStage(cfg Config, f stream.Fetching, m *metrics, at *places) *stage {
+	return &stage{cfg: cfg, fetching: f, metrics: m, places: at, clock: newClock(cfg.Now),
+		queues: make(map[stream.Partition]*queue), wrote: make(map[stream.Partition]schemas.Millis)}
 }
 
 // Assign begins anew: nothing but the group's offsets is state here.
 func (s *stage) Assign(_ context.Context, committed map[stream.Partition]stream.Position) (map[stream.Partition]int64, error) {
-	clear(s.queues)
+	s.clear()
 	for tp, pos := range committed {
 		tier, ok := s.cfg.Names.TierOf(tp.Topic)
 		if !ok {
 			return nil, fmt.Errorf("%s is no delay topic", tp.Topic)
 		}
-		s.queues[tp] = &queue{wait: tier.Wait, next: pos.Offset, base: pos.Offset, done: pos.Offset}
+		s.queues[tp] = &queue{wait: tier.Wait, next: pos.Offset, base: pos.Offset, done: pos.Offset, empty: s.clock.now()}
 		s.fetching.Resume(tp)
 	}
 	return nil, nil
 }
 
-func (s *stage) Revoke() { clear(s.queues) }
+func (s *stage) Revoke() { s.clear() }
+
+// clear forgets all that is held, and takes the machine's clock as it is now: it
+// may have been put right meanwhile.
+func (s *stage) clear() {
+	clear(s.queues)
+	s.places.set(nil)
+	s.clock, s.known, s.placed = newClock(s.cfg.Now), false, 0
+	s.metrics.moved.Set(0)
+	s.metrics.lag.Set(0)
+}
 
 // Wait lasts until the next head is due.
 func (s *stage) Wait() time.Duration {
 	wait := time.Second
-	now := s.cfg.Now()
+	now := s.clock.now()
 	for _, q := range s.queues {
-		if len(q.records) > 0 {
-			wait = min(wait, q.due().Sub(now))
+		if len(q.held) > 0 {
+			wait = min(wait, q.held[0].due.Add(margin).Sub(now))
 		}
 	}
 	return max(wait, 0)
 }
 
 // Step returns whatever is due.
-func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+	clear(s.wrote)
+	late := time.Duration(0)
 	for began := time.Now(); ; polled = tx.More() {
 		s.take(polled)
-		if err := s.release(tx); err != nil {
+		l, err := s.release(tx)
+		if err != nil {
 			return err
 		}
-		if len(polled) == 0 || time.Since(began) > commitEvery {
+		late = max(late, l)
+		if len(polled) == 0 || !s.known || time.Since(began) > commitEvery {
 			break
 		}
 	}
+	s.metrics.lag.Set(late.Seconds())
 	for tp, q := range s.queues {
-		switch waiting := len(q.records) > 0; {
+		switch waiting := len(q.held) > 0; {
 		case waiting && !q.paused:
 			s.fetching.Pause(tp)
 			q.paused = true
@@ -138,7 +192,22 @@ func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) err
 			q.paused = false
 		}
 	}
-	return nil
+	s.place()
+	return s.keepTime(ctx, tx)
+}
+
+// place hands over where the stage stands, once a second.
+func (s *stage) place() {
+	now := s.clock.now()
+	if s.placed != 0 && s.placed <= now && now.Sub(s.placed) < time.Second {
+		return
+	}
+	s.placed = now
+	at := make(map[stream.Partition]place, len(s.queues))
+	for tp, q := range s.queues {
+		at[tp] = place{at: max(q.done, 0), empty: q.empty}
+	}
+	s.places.set(at)
 }
 
 // take queues what was read. After an abort the client reads again what it
@@ -152,60 +221,86 @@ func (s *stage) take(polled []*kgo.Record) {
 		if q.base < 0 {
 			q.base, q.done = r.Offset, r.Offset
 		}
-		q.records = append(q.records, r)
-		q.next = r.Offset + 1
+		env, err := s.envelope(r)
+		due := dueOf(schemas.MillisOf(r.Timestamp), q.wait, env.DueAt)
+		q.held = append(q.held, held{rec: r, due: due, key: env.Key, end: env.DueAt, err: err})
+		q.next, q.empty = r.Offset+1, 0
 	}
 }
 
-// release sends every record whose time has come.
-func (s *stage) release(tx *stream.Tx) error {
-	now := s.cfg.Now()
+// dueOf returns when a hop ends that began with the append to a tier: after the
+// tier's wait, or at the time that the record itself is due if that is just
+// after.
+func dueOf(appended schemas.Millis, wait time.Duration, due schemas.Millis) schemas.Millis {
+	end := appended.Add(wait)
+	if due > end && due <= end.Add(holdFor) {
+		return due
+	}
+	return end
+}
+
+// release sends every record whose time has come, and returns by how much the
+// latest of them is late. While the clock was never compared it sends one.
+func (s *stage) release(tx *stream.Tx) (late time.Duration, err error) {
+	now := s.clock.now()
 	for tp, q := range s.queues {
 		n := 0
-		for ; n < len(q.records); n++ {
-			r := q.records[n]
-			if now.Before(r.Timestamp.Add(q.wait)) {
+		for ; n < len(q.held) && (s.known || len(s.wrote) == 0); n++ {
+			h := &q.held[n]
+			if now < h.due.Add(margin) {
 				break
 			}
-			out, err := s.onward(r, schemas.MillisOf(now))
-			if err != nil {
-				return stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))
+			if h.err != nil {
+				return 0, stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", tp.Topic, tp.Partition, h.rec.Offset, h.err))
 			}
+			late = max(late, now.Sub(h.due))
+			out := s.onward(h, now)
+			s.wrote[stream.Partition{Topic: out.Topic, Partition: out.Partition}] = now
 			tx.Produce(out)
-			q.done = r.Offset + 1
+			q.done = h.rec.Offset + 1
 		}
-		if n > 0 {
-			q.records = append(q.records[:0], q.records[n:]...)
-			tx.Stand(tp, stream.Position{Offset: q.done})
+		if n == 0 {
+			continue
 		}
+		rest := copy(q.held, q.held[n:])
+		clear(q.held[rest:]) // or their batches stay in memory
+		q.held = q.held[:rest]
+		if rest == 0 {
+			q.empty = now
+		}
+		tx.Stand(tp, stream.Position{Offset: q.done})
 	}
-	return nil
+	return late, nil
 }
 
-// onward makes the record's next hop, or sends it back where it came from.
-// It is never early: while any of its time is left it takes another hop.
-func (s *stage) onward(r *kgo.Record, now schemas.Millis) (*kgo.Record, error) {
-	var env schemas.Envelope
+// envelope reads of a record's headers when and where to it returns.
+func (s *stage) envelope(r *kgo.Record) (env schemas.Envelope, err error) {
 	for _, h := range r.Headers {
 		switch h.Key {
 		case schemas.HeaderReturn, schemas.HeaderDueAt, schemas.HeaderKey:
 			if err := env.Set(h.Key, string(h.Value)); err != nil {
-				return nil, err
+				return env, err
 			}
 		}
 	}
 	if env.Return != s.cfg.Names.Readmit() {
-		return nil, fmt.Errorf("returns to %q, which is no topic that takes what waited", env.Return)
+		return env, fmt.Errorf("returns to %q, which is no topic that takes what waited", env.Return)
 	}
-	out := &kgo.Record{Key: r.Key, Value: r.Value, Headers: r.Headers}
-	if left := env.DueAt.Sub(now); left > 0 {
+	return env, nil
+}
+
+// onward makes the record's next hop, or sends it back where it came from.
+// It is never early: while any of its time is left it takes another hop.
+func (s *stage) onward(h *held, now schemas.Millis) *kgo.Record {
+	out := &kgo.Record{Key: h.rec.Key, Value: h.rec.Value, Headers: h.rec.Headers}
+	if left := h.end.Sub(now); left > -margin {
 		out.Topic = s.cfg.Names.Delay(topics.TierFor(left).Name)
-		out.Partition = schemas.PartitionOf(env.Key, s.cfg.DelayPartitions)
-		return out, nil
+		out.Partition = schemas.PartitionOf(h.key, s.cfg.DelayPartitions)
+		return out
 	}
-	out.Topic = env.Return
-	out.Partition = schemas.PartitionOf(env.Key, s.cfg.Partitions)
-	return out, nil
+	out.Topic = s.cfg.Names.Readmit()
+	out.Partition = schemas.PartitionOf(h.key, s.cfg.Partitions)
+	return out
 }
 
 // Ended keeps what returned, or goes back to what the group has committed.
@@ -219,7 +314,7 @@ func (s *stage) Ended(committed bool) {
 		if q.base >= 0 {
 			back[tp] = q.base
 		}
-		q.records, q.next, q.done = nil, q.base, q.base
+		q.held, q.next, q.done, q.empty = nil, q.base, q.base, s.clock.now()
 		if q.paused {
 			s.fetching.Resume(tp)
 			q.paused = false

@@ -1,0 +1,132 @@
+// Command delay measures how late the delay stage returns what waits, and how
+// much memory it takes while much waits, on Apache Kafka.
+//
+//	go run ./bench/delay                starts Apache Kafka (deploy/local)
+//	KAFKA_BROKERS=host:9092 go run ./bench/delay
+//
+// The stage is the real one, in a process of its own. Lateness is the broker's
+// append time on weir.readmit less the time due: for what waits one tier, that
+// tier's wait after the broker's append time; for what was asked for a time of
+// its own (send_at, retry-at), that time. Beside it stands when a reader of
+// committed records in this process had it, which is what admission sees.
+//
+// Memory: the process's peak (VmHWM) and its live heap, with a million records
+// in the 5m tier and beside it with none.
+//
+// What it does not measure: several brokers, a network, lanes or admission at
+// work on the same machine.
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/local"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/delay:", err)
+		os.Exit(1)
+	}
+}
+
+// load is what is measured.
+type load struct {
+	rate       int
+	span       time.Duration
+	waiting    int
+	partitions int
+	size       int
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	if spec := getenv(asWorker); spec != "" {
+		return worker(ctx, strings.Split(getenv("KAFKA_BROKERS"), ","), spec, stderr)
+	}
+	var l load
+	fs := flag.NewFlagSet("delay", flag.ContinueOnError)
+	fs.IntVar(&l.rate, "rate", 10_000, "records a second")
+	fs.DurationVar(&l.span, "for", 30*time.Second, "how long they are written")
+	fs.IntVar(&l.waiting, "waiting", 1_000_000, "records that wait while memory is measured")
+	fs.IntVar(&l.partitions, "partitions", 8, "partitions N, and of each tier")
+	fs.IntVar(&l.size, "size", 250, "bytes of a record's value")
+	only := fs.String("only", "5s,1s,scattered,memory", "what to measure")
+	out := fs.String("out", "", "also write the tables to this file, as Markdown")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	defer closeKafka()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
+	var text strings.Builder
+	fmt.Fprintf(&text, "# The delay stage: lateness and memory\n\n%s, %d cores, %s/%s, %s\n\n    %s\n\n%s. Values of %d bytes, %d partitions.\n",
+		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
+		strings.Join(append([]string{"go run ./bench/delay"}, args...), " "), what, l.size, l.partitions)
+	wanted := strings.Split(*only, ",")
+	var rows []row
+	for _, s := range scenarios {
+		if !slices.Contains(wanted, s.name) {
+			continue
+		}
+		r, err := b.lateness(ctx, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintln(stderr, r)
+		rows = append(rows, r)
+	}
+	if len(rows) > 0 {
+		text.WriteString(latenessTable(l, rows))
+	}
+	if slices.Contains(wanted, "memory") {
+		table, err := b.memory(ctx)
+		if err != nil {
+			return fmt.Errorf("memory: %w", err)
+		}
+		text.WriteString(table)
+	}
+	fmt.Fprint(stdout, text.String())
+	if *out != "" {
+		return os.WriteFile(*out, []byte(text.String()), 0o644)
+	}
+	return nil
+}
+
+func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
+	if given := getenv("KAFKA_BROKERS"); given != "" {
+		return strings.Split(given, ","), cmp.Or(getenv("KAFKA_NAME"), "The cluster of KAFKA_BROKERS"), func() {}, nil
+	}
+	lib, err := local.Ensure(ctx, "", stderr)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+}

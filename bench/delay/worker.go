@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/topics"
+)
+
+// asWorker is the environment variable that makes this program the delay
+// stage: prefix and partitions.
+const asWorker = "WEIR_BENCH_DELAY_WORKER"
+
+// worker runs the stage until the process is told to end, and then says what
+// its heap holds.
+func worker(ctx context.Context, brokers []string, spec string, stderr io.Writer) error {
+	prefix, parts, _ := strings.Cut(spec, ",")
+	n, err := strconv.ParseInt(parts, 10, 32)
+	if err != nil {
+		return err
+	}
+	go heap(ctx, stderr)
+	return delay.Run(ctx, delay.Config{
+		Stream:     stream.Config{Brokers: brokers, TransactionalID: prefix + "delay.0", SessionTimeout: 6 * time.Second},
+		Names:      topics.Names{Prefix: prefix},
+		Partitions: int32(n), DelayPartitions: int32(n),
+		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
+	})
+}
+
+// heap says once a second how much of the heap is live.
+func heap(ctx context.Context, stderr io.Writer) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fmt.Fprintf(stderr, "heap=%d cpu=%d\n", m.HeapInuse, cpu().Milliseconds())
+		}
+	}
+}
+
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// process is a worker process.
+type process struct {
+	cmd  *exec.Cmd
+	read chan struct{}
+	heap int64         // the largest that it said, bytes
+	cpu  time.Duration // the last that it said
+}
+
+var saysHeap = regexp.MustCompile(`^heap=(\d+) cpu=(\d+)$`)
+
+func (w *world) start(ctx context.Context) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.CommandContext(ctx, self), read: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(w.brokers, ","), fmt.Sprintf("%s=%s,%d", asWorker, w.names.Prefix, w.partitions))
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			m := saysHeap.FindStringSubmatch(lines.Text())
+			if m == nil {
+				fmt.Fprintln(w.log, "worker:", lines.Text())
+				continue
+			}
+			bytes, _ := strconv.ParseInt(m[1], 10, 64) // digits
+			ms, _ := strconv.ParseInt(m[2], 10, 64)
+			p.heap, p.cpu = max(p.heap, bytes), time.Duration(ms)*time.Millisecond
+		}
+	}()
+	return p, nil
+}
+
+// end ends the worker in good order and returns its peak of resident memory.
+func (p *process) end() (peak int64, err error) {
+	peak, err = p.peak()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	<-p.read
+	if werr := p.cmd.Wait(); werr != nil && err == nil {
+		err = fmt.Errorf("worker: %w", werr)
+	}
+	return peak, err
+}
+
+// peak reads VmHWM, in bytes.
+func (p *process) peak() (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no VmHWM of process %d", p.cmd.Process.Pid)
+}

@@ -1,0 +1,216 @@
+package delay_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/embedded/broker"
+	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// world is a broker with Weir's topics, which stamps every append.
+type world struct {
+	t     *testing.T
+	names topics.Names
+	addrs []string
+	cl    *kgo.Client // reads readmit
+	adm   *kadm.Client
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if err := broker.StampAppendTime(c); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, addrs: c.ListenAddrs()}
+	w.cl, err = kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ConsumeTopics(w.names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.cl.Close)
+	w.adm = kadm.NewClient(w.cl)
+	diff, err := topics.Plan(t.Context(), w.adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := topics.Apply(t.Context(), w.adm, diff, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// put lets n messages wait in a tier. due is when each is to return.
+func (w *world) put(first, n int, tier string, due time.Time, size int) {
+	w.t.Helper()
+	var recs []*kgo.Record
+	for i := first; i < first+n; i++ {
+		key := fmt.Sprintf("+861%010d", i)
+		env := schemas.Envelope{ID: key, Key: key, Reason: schemas.ReadmitRetry, DueAt: schemas.MillisOf(due), Return: w.names.Readmit()}
+		rec := &kgo.Record{Topic: w.names.Delay(tier), Partition: schemas.PartitionOf(key, partitions), Key: []byte(key), Value: make([]byte, size)}
+		_, _ = rand.Read(rec.Value) // nothing to compress
+		env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		recs = append(recs, rec)
+	}
+	if err := w.cl.ProduceSync(w.t.Context(), recs...).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// start runs the stage until the test ends, or end is called.
+func (w *world) start(change func(*delay.Config)) (end func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	cfg := delay.Config{
+		Stream:     stream.Config{Brokers: w.addrs, TransactionalID: "delay-0", SessionTimeout: 6 * time.Second},
+		Partitions: partitions, DelayPartitions: partitions,
+	}
+	change(&cfg)
+	done := make(chan error, 1)
+	go func() { done <- delay.Run(ctx, cfg) }()
+	ended := false
+	end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	}
+	w.t.Cleanup(end)
+	return end
+}
+
+// returned reads n records that came back, by their keys: when they were appended.
+func (w *world) returned(n int) map[string]schemas.Millis {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
+	defer cancel()
+	got := make(map[string]schemas.Millis)
+	for len(got) < n {
+		fetches := w.cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			w.t.Fatalf("%d of %d returned", len(got), n)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if _, twice := got[string(r.Key)]; twice {
+				w.t.Errorf("%s came back twice", r.Key)
+			}
+			got[string(r.Key)] = schemas.MillisOf(r.Timestamp)
+		})
+	}
+	return got
+}
+
+// appended reads the tier's records back: when each was appended.
+func (w *world) appended(tier string, n int) map[string]schemas.Millis {
+	w.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.ConsumeTopics(w.names.Delay(tier)), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	got := make(map[string]schemas.Millis)
+	for len(got) < n && ctx.Err() == nil {
+		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			if _, again := got[string(r.Key)]; !again {
+				got[string(r.Key)] = schemas.MillisOf(r.Timestamp)
+			}
+		})
+	}
+	return got
+}
+
+// TestNeverEarlyByTheBrokersClock: the stage's clock is wrong from the start, and
+// steps while it works; what returns is appended a tier's time after its append
+// all the same, and not much later.
+func TestNeverEarlyByTheBrokersClock(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		off, then   time.Duration
+		late, later time.Duration // at most, before and after the step
+	}{
+		{"right", 0, 0, time.Second, time.Second},
+		{"a little ahead", 40 * time.Millisecond, 40 * time.Millisecond, time.Second, time.Second},
+		{"ahead, then more", 700 * time.Millisecond, 5 * time.Second, time.Second, time.Second},
+		{"behind, then ahead", -600 * time.Millisecond, 900 * time.Millisecond, 1700 * time.Millisecond, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var off atomic.Int64
+			off.Store(int64(tt.off))
+			w.start(func(c *delay.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+			})
+			const n = 200
+			check := func(first int, atMost time.Duration) {
+				t.Helper()
+				for b := range 10 { // of different ages
+					w.put(first+b*n/10, n/10, "1s", time.Now().Add(time.Second), 50)
+				}
+				back, put := w.returned(n), w.appended("1s", first+n)
+				early, late := time.Duration(0), time.Duration(0)
+				for key, at := range back {
+					took := at.Sub(put[key])
+					early, late = max(early, time.Second-took), max(late, took-time.Second)
+				}
+				if early > 0 {
+					t.Errorf("up to %v early", early)
+				}
+				if late > atMost {
+					t.Errorf("up to %v late", late)
+				}
+				t.Logf("up to %v late", late)
+			}
+			check(0, tt.late)
+			off.Store(int64(tt.then))
+			check(n, tt.later)
+		})
+	}
+}
+
+// fetched counts the records that a client fetched.
+type fetched struct{ n atomic.Int64 }
+
+func (f *fetched) OnFetchRecordBuffered(*kgo.Record) { f.n.Add(1) }
+
+// TestReadsNoFurtherThanItsHeads: of what waits, no more is read than what one
+// fetch of each partition brings, however often others come and go meanwhile.
+func TestReadsNoFurtherThanItsHeads(t *testing.T) {
+	w := newWorld(t)
+	const waiting, size = 20_000, 1000 // 5 MB a partition
+	for i := 0; i < waiting; i += 500 {
+		w.put(i, 500, "5m", time.Now().Add(5*time.Minute), size)
+	}
+	var read fetched
+	w.start(func(c *delay.Config) { c.Stream.Options = []kgo.Opt{kgo.WithHooks(&read)} })
+	for i := range 20 {
+		w.put(waiting+i*10, 10, "1s", time.Now().Add(time.Second), 10)
+	}
+	w.returned(200)
+	if n := read.n.Load(); n == 0 || n > waiting/2 {
+		t.Errorf("%d of %d records that wait were read", n, waiting)
+	} else {
+		t.Logf("%d of %d were read", n, waiting)
+	}
+}
