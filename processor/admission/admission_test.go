@@ -555,3 +555,30 @@ func TestNothingIsDecidedFarInThePast(t *testing.T) {
 	}
 	dense(t, events)
 }
+
+// TestALaggingClockIsLiftedForEveryPartition: the comparison passes for a
+// partition that stands at its log's time, whatever the clock says; what speaks
+// for the next second must hold for one without a log as well.
+func TestALaggingClockIsLiftedForEveryPartition(t *testing.T) {
+	w := newWorld(t)
+	stop := w.admit("0")
+	first := "+8613800000000"
+	owner := schemas.PartitionOf(first, partitions)
+	other := first
+	for n := 1; schemas.PartitionOf(other, partitions) == owner; n++ {
+		other = fmt.Sprintf("+861380000%04d", n)
+	}
+	w.request(owner, `{"channel":"sms","to":%q,"class":"notice","body":"x"}`, first)
+	w.statuses(1)
+	stop()
+	w.now = func() time.Time { return time.Now().Add(-time.Hour) }
+	w.admit("1")
+	w.request(owner, `{"channel":"sms","to":%q,"class":"notice","body":"y"}`, first)
+	w.statuses(1)
+	w.request(schemas.PartitionOf(other, partitions), `{"channel":"sms","to":%q,"class":"notice","body":"y"}`, other)
+	for _, e := range w.statuses(1) {
+		if d := time.Since(e.Decision.T.Time()); d > clockBound {
+			t.Errorf("decided %v in the past", d)
+		}
+	}
+}

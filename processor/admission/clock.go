@@ -83,8 +83,13 @@ func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
 		lag = max(lag, min(at.Sub(now), at.Sub(p.cur.meta.T)))
 	}
 	s.metrics.ahead.Set(worst.Seconds())
+	// Also where these decisions are right because their partitions stand at the
+	// log's time: another partition, without a log yet, would stand at the clock's.
+	if behind := last.Sub(now); behind > clockTolerance {
+		s.clock.lift(behind)
+		now = now.Add(behind)
+	}
 	if lag > clockTolerance {
-		s.clock.lift(last.Sub(now))
 		tx.Abort(fmt.Errorf("%w (by %v)", errClockBehind, lag.Round(time.Millisecond)))
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -372,7 +373,7 @@ func TestTwoProcessesInOneSlot(t *testing.T) {
 			t.Fatal("both processes run in one slot")
 		}
 	}
-	if !errors.Is(err, stream.ErrFenced) {
+	if !errors.Is(err, stream.ErrFenced) || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("ended with %v", err)
 	}
 	cancel()

@@ -137,13 +137,13 @@ func (tx *Tx) end(ctx context.Context, stepErr error) (committed bool, err error
 	committed, err = s.End(kgo.PreTxnCommitFnContext(ctx, tx.fillCommit), try)
 	switch {
 	case fenced(err):
-		return false, fmt.Errorf("%w: %w", ErrFenced, err)
+		return false, fencedBy(err)
 	case err != nil:
 		return false, fmt.Errorf("%w: end: %w", ErrUnknownOutcome, err)
 	case stepErr != nil:
 		return false, stepErr
 	case fenced(tx.failed()):
-		return false, fmt.Errorf("%w: %w", ErrFenced, tx.failed())
+		return false, fencedBy(tx.failed())
 	}
 	if err := tx.failed(); err != nil {
 		tx.w.cfg.Logger.Warn("transaction aborted", "group", tx.w.cfg.Group, "error", err)
@@ -182,4 +182,14 @@ func (tx *Tx) fillCommit(req *kmsg.TxnOffsetCommitRequest) error {
 // out while this process was paused. Run tells the two apart.
 func fenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch)
+}
+
+// fencedBy is ErrFenced with the broker's word. The client repeats that for each
+// partition, on a line each: once says it.
+func fencedBy(err error) error {
+	why := kerr.ProducerFenced
+	if !errors.Is(err, why) {
+		why = kerr.InvalidProducerEpoch
+	}
+	return fmt.Errorf("%w: %w", ErrFenced, why)
 }
