@@ -271,9 +271,9 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 // never is a retry-at that no other exceeds.
 const never = schemas.Millis(math.MaxInt64)
 
-// passes reports whether every window of p has room for it. It is what almost
-// every decision asks, and nothing else: of a rolling window, one look at one
-// place.
+// passes reports whether every window of p has room for it: almost every
+// decision asks no more. Of a rolling window that is one look, at the place
+// that must have left.
 func (t *Table) passes(p *plan, now schemas.Millis) bool {
 	s, at := t.again(p.key, p.at)
 	p.at = at
@@ -292,7 +292,7 @@ func (t *Table) passes(p *plan, now schemas.Millis) bool {
 		if p.cost > w.n {
 			return false
 		}
-		// So many places ago: had they all left, there would be room.
+		// This many places, the latest, may not all count.
 		if k := len(ring) - int(w.n-p.cost+1); k >= 0 && origin+schemas.Millis(ring[k]) > w.opens(now) {
 			return false
 		}
