@@ -31,6 +31,19 @@ type input struct {
 	appended schemas.Millis
 	foreign  bool // on readmit, but not of Weir's making
 	key      []byte
+
+	req     *schemas.Request // of request
+	bad     error
+	decoded bool
+}
+
+// request decodes the value, once.
+func (in *input) request() (*schemas.Request, error) {
+	if !in.decoded {
+		in.decoded = true
+		in.req, in.bad = schemas.DecodeRequest(in.value, in.header)
+	}
+	return in.req, in.bad
 }
 
 // outcome is what one decision does: exactly one event, and what it sends on.
@@ -85,7 +98,7 @@ func (p *partition) decide(in *input) (outcome, error) {
 		}
 	}
 	m := p.read(in)
-	req, err := schemas.DecodeRequest(in.value, in.header)
+	req, err := in.request()
 	if err != nil && in.readmit && in.env.Reason == schemas.ReadmitRedrive {
 		in.foreign = true // nobody could tell whether it was asked for before
 		return p.foreign(in), nil

@@ -23,6 +23,7 @@ type partition struct {
 	base    standing // as committed
 	cur     standing // as the open transaction has it
 	open    bool
+	ahead   []limit.Subject // of messages that were read and are yet to be decided
 	cursors map[cursorKey]cursor
 	floor   schemas.Millis // the broker's time of the ledger's last known append
 

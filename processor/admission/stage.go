@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -111,6 +112,7 @@ type stage struct {
 	latest  schemas.Millis // the latest decision that it compared
 	stalled time.Time      // until then nothing is decided; zero when not stalled
 	began   time.Time
+	batch   []*input // what read returned last
 
 	unusable int64 // the last revision that could not be followed
 }
@@ -153,9 +155,11 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 	}
 	s.began = time.Now()
 	for len(polled) > 0 {
-		for _, r := range polled {
-			if err := s.take(tx, r); err != nil {
-				return err
+		for records := range slices.Chunk(polled, foreseen) {
+			for i, in := range s.read(records) {
+				if err := s.take(tx, records[i], in); err != nil {
+					return err
+				}
 			}
 		}
 		if time.Since(s.began) >= s.cfg.CommitEvery {
@@ -171,17 +175,16 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 	return s.checkClock(ctx, tx)
 }
 
-// take decides one record.
-func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
+// take decides one record, which was read as in.
+func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 	p := s.parts[r.Partition]
 	if p == nil {
 		return fmt.Errorf("record of %s/%d, which was not assigned", r.Topic, r.Partition)
 	}
-	readmit := r.Topic == s.env.names.Readmit()
 	p.begin()
 	s.touched[p.num] = true
 	next := &p.cur.meta.Requests
-	if readmit {
+	if in.readmit {
 		next = &p.cur.meta.Readmit
 	}
 	if r.Offset < *next {
@@ -197,7 +200,6 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record) error {
 			s.cfg.Logger.Error("the policy's latest revision is not followed", "revision", rev.Revision, "in_force", p.cur.meta.Marker.Revision, "error", err)
 		}
 	}
-	in := readInput(r, readmit)
 	o, err := p.decide(in)
 	if err != nil {
 		return stream.Fatal(fmt.Errorf("%s: %w", in.source, err))
