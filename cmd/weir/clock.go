@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// admissionClock is the clock by which admission stamps its decisions.
-func admissionClock() func() time.Time { return time.Now }
+// machineClock is the clock by which admission stamps its decisions and delays end.
+func machineClock() func() time.Time { return time.Now }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// admissionClock is, in a program built to be lied to, a clock that is off by what
+// machineClock is, in a program built to be lied to, a clock that is off by what
 // the file named in WEIR_CHAOS_CLOCK says ("90s", "-1.5s"), as of ten milliseconds
 // ago at most. Elapsed time is off too, as on a machine that was moved or resumed.
 // Without a file, or with one that does not say a duration, it is right.
-func admissionClock() func() time.Time {
+func machineClock() func() time.Time {
 	file := os.Getenv("WEIR_CHAOS_CLOCK")
 	var mu sync.Mutex
 	var off time.Duration

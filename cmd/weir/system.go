@@ -199,7 +199,7 @@ func (s *system) run(ctx context.Context) (err error) {
 				Stream: streaming("admission"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
 				Standby: s.settings.Standby, Health: advice.Now,
-				Now: admissionClock(), Logger: s.logger, Metrics: registry,
+				Now: machineClock(), Logger: s.logger, Metrics: registry,
 			}, watch)
 		})
 	}
@@ -218,7 +218,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	if has("delay") {
 		rs.start(ctx, "delay", func(ctx context.Context) error {
-			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Logger: s.logger, Metrics: registry})
+			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Now: machineClock(), Logger: s.logger, Metrics: registry})
 		})
 	}
 	if has("sink") && s.settings.ClickHouse != "" {

@@ -49,6 +49,11 @@ const fetchBytes = 256 << 10
 // under way without it, and so how late a record can be for that.
 const fetchWait = 50 * time.Millisecond
 
+// readAhead is how long before the last of what is held is due its partition is
+// read on. A fetch that begins only when all has returned would be late for what
+// comes next. Under a steady flow it is that much more that is held.
+const readAhead = 250 * time.Millisecond
+
 // holdFor is how much longer than its tier a record may be held at the head of its
 // partition when that spares it another hop, and so how late it makes what is
 // behind it. A clock that is a little ahead where the record was written would
@@ -99,6 +104,14 @@ type queue struct {
 	done   int64  // everything below returns with the open transaction
 	paused bool
 	empty  schemas.Millis // since when nothing is held; 0 when something is
+}
+
+// last is when the last of what is held is due; 0 when nothing is.
+func (q *queue) last() schemas.Millis {
+	if len(q.held) == 0 {
+		return 0
+	}
+	return q.held[len(q.held)-1].due
 }
 
 // held is a record that waits.
@@ -154,13 +167,16 @@ func (s *stage) clear() {
 	s.metrics.lag.Set(0)
 }
 
-// Wait lasts until the next head is due.
+// Wait lasts until the next head is due, or a partition is to be read on.
 func (s *stage) Wait() time.Duration {
 	wait := time.Second
 	now := s.clock.now()
 	for _, q := range s.queues {
 		if len(q.held) > 0 {
 			wait = min(wait, q.held[0].due.Add(margin).Sub(now))
+			if q.paused {
+				wait = min(wait, q.last().Add(-readAhead).Sub(now))
+			}
 		}
 	}
 	return max(wait, 0)
@@ -182,12 +198,13 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		}
 	}
 	s.metrics.lag.Set(late.Seconds())
+	now := s.clock.now()
 	for tp, q := range s.queues {
-		switch waiting := len(q.held) > 0; {
-		case waiting && !q.paused:
+		switch enough := q.last().Add(-readAhead) > now; {
+		case enough && !q.paused:
 			s.fetching.Pause(tp)
 			q.paused = true
-		case !waiting && q.paused:
+		case !enough && q.paused:
 			s.fetching.Resume(tp)
 			q.paused = false
 		}

@@ -49,8 +49,8 @@ func (f still) Resume(ps ...stream.Partition) {
 
 func (still) Rewind(map[stream.Partition]int64) {}
 
-// TestPlaces: what is handed to whoever counts, through an assignment, a record
-// that waits, and a revocation.
+// TestPlaces: what is handed to whoever counts, and whether the partition is read,
+// through an assignment, a record that waits, and a revocation.
 func TestPlaces(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	reg := prometheus.NewRegistry()
@@ -73,6 +73,16 @@ func TestPlaces(t *testing.T) {
 	}
 	if got := at.get()[tp]; got.at != 7 || got.empty != 0 || !f.paused[tp] {
 		t.Errorf("one waits: %+v, paused %v", got, f.paused)
+	}
+	now = now.Add(2800 * time.Millisecond) // it is due in 200 ms
+	if wait := s.Wait(); wait != 0 {
+		t.Errorf("waits %v before it reads on", wait)
+	}
+	if err := s.Step(t.Context(), new(stream.Tx), nil); err != nil {
+		t.Fatal(err)
+	}
+	if wait := s.Wait(); f.paused[tp] || wait != 205*time.Millisecond {
+		t.Errorf("almost due: paused %v, waits %v", f.paused, wait)
 	}
 	s.Revoke()
 	if got := at.get(); len(got) != 0 {

@@ -214,3 +214,36 @@ func TestReadsNoFurtherThanItsHeads(t *testing.T) {
 		t.Logf("%d of %d were read", n, waiting)
 	}
 }
+
+// TestReturnsOneBeforeItKnowsTheClock: of a backlog that is due, the first
+// transaction returns one record. How far the clock is ahead can be told of an
+// append alone, and not of the last of many.
+func TestReturnsOneBeforeItKnowsTheClock(t *testing.T) {
+	w := newWorld(t)
+	const n = 40 // several in each partition
+	w.put(0, n, "1s", time.Now(), 10)
+	<-time.After(1100 * time.Millisecond) // all of it is due
+	w.start(func(*delay.Config) {})
+	w.returned(n)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.ConsumeTopics(w.names.Readmit()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	alone := false
+	for read := 0; read < n && ctx.Err() == nil; {
+		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			if r.Attrs.IsControl() {
+				alone = alone || r.Offset == 1
+				return
+			}
+			read++
+		})
+	}
+	if !alone {
+		t.Error("no partition begins with a transaction of one record")
+	}
+}

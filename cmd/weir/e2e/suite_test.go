@@ -11,6 +11,7 @@ func suite(t *testing.T, brokers []string, sc scale) {
 	t.Run("shutdown", func(t *testing.T) { shutdown(t, brokers, sc) })
 	t.Run("policy", func(t *testing.T) { livePolicy(t, brokers) })
 	t.Run("failover", func(t *testing.T) { failover(t, brokers) })
+	t.Run("delays", func(t *testing.T) { delays(t, brokers, nil) })
 	t.Run("latency", func(t *testing.T) { latency(t, brokers, sc) })
 	t.Run("exact", func(t *testing.T) { exact(t, brokers, sc) })
 }
