@@ -202,7 +202,7 @@ func (s *slot) run(ctx context.Context, l *life) error {
 		})
 	})
 	g.Go(func() error {
-		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, Logger: logger})
+		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, Now: s.now, Logger: logger})
 	})
 	return g.Wait()
 }
