@@ -69,15 +69,15 @@ func (s *stage) keepTime(ctx context.Context, tx *stream.Tx) error {
 		return nil
 	}
 	topic := s.comparable()
-	appended, err := tx.Appended(ctx, topic)
+	appended, err := s.appended(ctx, tx, topic)
 	if err != nil {
 		return fmt.Errorf("compare clocks: %w", err)
 	}
 	after := s.clock.now()
 	var all []comparison
-	for tp, before := range s.wrote {
+	for tp := range s.wrote {
 		if at, ok := appended[tp.Partition]; ok && tp.Topic == topic {
-			all = append(all, comparison{before, at, after})
+			all = append(all, comparison{s.wroteAt, at, after})
 		}
 	}
 	if len(all) == 0 {
@@ -92,6 +92,37 @@ func (s *stage) keepTime(ctx context.Context, tx *stream.Tx) error {
 		tx.Abort(fmt.Errorf("%w (by %v)", errClockAhead, -move))
 	}
 	return nil
+}
+
+// appended returns an append time of each partition of topic that was written to
+// last: the latest, or where its broker does not say, the first since that release,
+// or since further back. What is only found further back was early.
+func (s *stage) appended(ctx context.Context, tx *stream.Tx, topic string) (map[int32]schemas.Millis, error) {
+	times, err := tx.Appended(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	for _, back := range []time.Duration{margin, time.Second, time.Minute, time.Hour} {
+		missing := false
+		for tp := range s.wrote {
+			if _, ok := times[tp.Partition]; !ok && tp.Topic == topic {
+				missing = true
+			}
+		}
+		if !missing {
+			break
+		}
+		since, err := tx.AppendedSince(ctx, topic, s.wroteAt.Add(-back))
+		if err != nil {
+			return nil, err
+		}
+		for p, at := range since {
+			if _, ok := times[p]; !ok {
+				times[p] = at
+			}
+		}
+	}
+	return times, nil
 }
 
 // comparable is a topic that the open transaction wrote to.

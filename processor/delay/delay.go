@@ -130,15 +130,16 @@ type stage struct {
 	places   *places
 	queues   map[stream.Partition]*queue
 	clock    *clock
-	known    bool                                // whether the clock was compared
-	checked  schemas.Millis                      // when it was last, by itself
-	wrote    map[stream.Partition]schemas.Millis // in the open transaction: the latest release by the clock
-	placed   schemas.Millis                      // when places were last handed over
+	known    bool                      // whether the clock was compared
+	checked  schemas.Millis            // when it was last, by itself
+	wrote    map[stream.Partition]bool // by the latest release of the open transaction
+	wroteAt  schemas.Millis            // when that was, by the clock
+	placed   schemas.Millis            // when places were last handed over
 }
 
 func newStage(cfg Config, f stream.Fetching, m *metrics, at *places) *stage {
 	return &stage{cfg: cfg, fetching: f, metrics: m, places: at, clock: newClock(cfg.Now),
-		queues: make(map[stream.Partition]*queue), wrote: make(map[stream.Partition]schemas.Millis)}
+		queues: make(map[stream.Partition]*queue), wrote: make(map[stream.Partition]bool)}
 }
 
 // Assign begins anew: nothing but the group's offsets is state here.
@@ -272,7 +273,11 @@ func (s *stage) release(tx *stream.Tx) (late time.Duration, err error) {
 			}
 			late = max(late, now.Sub(h.due))
 			out := s.onward(h, now)
-			s.wrote[stream.Partition{Topic: out.Topic, Partition: out.Partition}] = now
+			if now != s.wroteAt {
+				clear(s.wrote)
+				s.wroteAt = now
+			}
+			s.wrote[stream.Partition{Topic: out.Topic, Partition: out.Partition}] = true
 			tx.Produce(out)
 			q.done = h.rec.Offset + 1
 		}

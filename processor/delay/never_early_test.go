@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/processor/delay"
@@ -35,10 +36,41 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	return newWorldOn(t, c)
+}
+
+// neverSaysLatest makes a broker that knows no latest append time, as is one of
+// Apache Kafka as long as what was appended last is not replicated.
+func neverSaysLatest(c *kfake.Cluster) {
+	const latest = -3 // KIP-734
+	c.ControlKey(kmsg.ListOffsets.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req := r.(*kmsg.ListOffsetsRequest)
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewListOffsetsResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				if p.Timestamp != latest {
+					return nil, nil, false
+				}
+				rp := kmsg.NewListOffsetsResponseTopicPartition()
+				rp.Partition, rp.Offset, rp.Timestamp, rp.LeaderEpoch = p.Partition, -1, -1, -1
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+}
+
+func newWorldOn(t *testing.T, c *kfake.Cluster) *world {
+	t.Helper()
 	if err := broker.StampAppendTime(c); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, addrs: c.ListenAddrs()}
+	var err error
 	w.cl, err = kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ConsumeTopics(w.names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -148,15 +180,26 @@ func TestNeverEarlyByTheBrokersClock(t *testing.T) {
 		name        string
 		off, then   time.Duration
 		late, later time.Duration // at most, before and after the step
+		silent      bool          // the broker does not say what it appended last
 	}{
-		{"right", 0, 0, time.Second, time.Second},
-		{"a little ahead", 40 * time.Millisecond, 40 * time.Millisecond, time.Second, time.Second},
-		{"ahead, then more", 700 * time.Millisecond, 5 * time.Second, time.Second, time.Second},
-		{"behind, then ahead", -600 * time.Millisecond, 900 * time.Millisecond, 1700 * time.Millisecond, time.Second},
+		{"right", 0, 0, time.Second, time.Second, false},
+		{"right, and the broker does not say", 0, 0, time.Second, time.Second, true},
+		{"ahead, then more, and the broker does not say", 700 * time.Millisecond, 1700 * time.Millisecond, 2 * time.Second, 2 * time.Second, true},
+		{"a little ahead", 40 * time.Millisecond, 40 * time.Millisecond, time.Second, time.Second, false},
+		{"ahead, then more", 700 * time.Millisecond, 5 * time.Second, time.Second, time.Second, false},
+		{"behind, then ahead", -600 * time.Millisecond, 900 * time.Millisecond, 1700 * time.Millisecond, time.Second, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			c, err := kfake.NewCluster(kfake.NumBrokers(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			if tt.silent {
+				neverSaysLatest(c)
+			}
+			w := newWorldOn(t, c)
 			var off atomic.Int64
 			off.Store(int64(tt.off))
 			w.start(func(c *delay.Config) {

@@ -87,6 +87,24 @@ func (tx *Tx) Appended(ctx context.Context, topic string) (map[int32]schemas.Mil
 	return times, nil
 }
 
+// AppendedSince returns the broker's time of the first append to each partition
+// of topic at from or later, of what is fully replicated. A partition without
+// one is left out. It finds what Appended cannot say of a topic that others write
+// to: its latest append is often not yet replicated, and then brokers tell none.
+func (tx *Tx) AppendedSince(ctx context.Context, topic string, from schemas.Millis) (map[int32]schemas.Millis, error) {
+	first, err := kadm.NewClient(tx.w.session.Client()).ListOffsetsAfterMilli(ctx, int64(from), topic)
+	if err != nil {
+		return nil, fmt.Errorf("list append times of %s: %w", topic, err)
+	}
+	times := make(map[int32]schemas.Millis)
+	first.Each(func(o kadm.ListedOffset) {
+		if o.Err == nil && o.Timestamp > 0 {
+			times[o.Partition] = schemas.Millis(o.Timestamp)
+		}
+	})
+	return times, nil
+}
+
 func (tx *Tx) fail(err error) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
