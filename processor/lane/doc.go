@@ -26,6 +26,7 @@
 //	advance.go    permits for the heads of the queues
 //	end.go        what ends, after a call or without one
 //	handback.go   what goes back uncalled: breaker open, or provider removed
+//	stale.go      PURE how many that went stale may be on their way back
 //	health.go     what a lane tells routing of its provider
 //	commit.go     the transaction: what it holds, kept or undone
 //	join.go       several lanes: each its share, also while they grow
