@@ -286,25 +286,22 @@ limits:
 classes:
   - {name: hold, on_unknown: hold, stale_after: 24h, retries: [1s, 1s, 1s, 1s, 1s, 1s]}
   - {name: resend, on_unknown: resend, stale_after: 24h, retries: [1s, 1s, 1s, 1s, 1s, 1s]}
-providers:%s
+providers:
+  - {name: ear, type: http, channels: [sms], timeout: 5s, concurrency: 256, pace: [%d/1s], settings: {url: %q}}
 tenants:
   - {name: default, default_region: CN}
 `
 
-// laneKills kills workers at random moments while messages of the classes hold
+// laneKills kills the owner of a lane at random moments while messages of the classes hold
 // and resend are under way. Each must end once; what holds is never called
 // twice; what is resent, only after a permit whose outcome nobody knows, and
 // under the same key.
 func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duration) string {
 	chance := rand.New(rand.NewPCG(seedOf(t), 3))
-	ears := map[string]*ear{}
-	var providers strings.Builder
-	for i := range 4 { // lanes, so that most kills hit one that calls
-		name := fmt.Sprint("ear", i)
-		ears[name] = newEar(t, 20*time.Millisecond, 50*time.Millisecond)
-		fmt.Fprintf(&providers, "\n  - {name: %s, type: http, channels: [sms], timeout: 5s, concurrency: 256, pace: [%d/1s], settings: {url: %q}}", name, max(n/4/(5*max(kills, 1)), 10), ears[name].URL)
-	}
-	c := &crew{site: newSite(t, brokers, "kills", fmt.Sprintf(laneKillsPolicy, providers.String())), workers: make([]*Process, 3)}
+	e := newEar(t, 20*time.Millisecond, 50*time.Millisecond)
+	// So many a second that some are left to the last kill.
+	perSecond := n / (4 * kills)
+	c := &crew{site: newSite(t, brokers, "kills", fmt.Sprintf(laneKillsPolicy, perSecond, e.URL)), workers: make([]*Process, 2)}
 	var mu sync.Mutex
 	class := map[string]string{}
 	trail := c.follow(func(r Record) {
@@ -318,48 +315,41 @@ func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duratio
 		c.workers[i] = c.run(i, roles)
 	}
 	requests := c.backlog(0, n, "hold", "resend")
-	heard := func() (sum int) {
-		for _, e := range ears {
-			sum += e.count()
-		}
-		return sum
-	}
+	owner := c.owner("ear", make([]int, len(c.workers)), 30*time.Second)
 	began := time.Now()
 	var under []string
 	for range kills {
-		<-time.After(4*time.Second + time.Duration(chance.Int64N(int64(4*time.Second))))
-		// Random moments while calls are under way: between two takeovers a kill
-		// would show nothing.
-		at := heard()
-		poll(t, 30*time.Second, func() bool { return heard() > at })
-		<-time.After(time.Duration(chance.Int64N(int64(300 * time.Millisecond))))
-		slot := chance.IntN(len(c.workers))
-		c.workers[slot].Kill()
-		under = append(under, fmt.Sprint(heard()))
-		c.workers[slot] = c.run(slot, roles)
+		// Random moments while calls are under way: between two owners a kill would
+		// show nothing.
+		at := e.count()
+		if !poll(t, 40*time.Second, func() bool { return e.count() > at }) {
+			t.Fatalf("no call within 40 s, after %d", at)
+		}
+		<-time.After(time.Second + time.Duration(chance.Int64N(int64(5*time.Second))))
+		before, was := c.restores("ear"), owner
+		c.workers[was].Kill()
+		under = append(under, fmt.Sprint(e.count()))
+		c.workers[was] = c.run(was, roles)
+		owner = c.owner("ear", before, 60*time.Second)
 	}
 	killed := time.Since(began)
 	c.settle(trail, requests, within-killed)
 	took := time.Since(began)
 	c.stop(c.workers...)
 
-	calls := map[string]map[string]int{}
-	keys := map[string]map[string]bool{} // by recipient: every arrival's key, at any provider
-	arrivals, repeats, times := 0, 0, map[string][]int{}
-	for name, e := range ears {
-		all := e.record(t)
-		calls[name] = byMessage(all)
-		arrivals += len(all)
-		for _, a := range all {
-			if keys[a.to] == nil {
-				keys[a.to] = map[string]bool{}
-			}
-			keys[a.to][a.key] = true
-			if slices.Contains(times[a.key], a.attempt) {
-				t.Errorf("attempt %d of %s arrived twice", a.attempt, a.key)
-			}
-			times[a.key] = append(times[a.key], a.attempt)
+	all := e.record(t)
+	calls := map[string]map[string]int{"ear": byMessage(all)}
+	keys := map[string]map[string]bool{} // by recipient
+	repeats, times := 0, map[string][]int{}
+	for _, a := range all {
+		if keys[a.to] == nil {
+			keys[a.to] = map[string]bool{}
 		}
+		keys[a.to][a.key] = true
+		if slices.Contains(times[a.key], a.attempt) {
+			t.Errorf("attempt %d of %s arrived twice", a.attempt, a.key)
+		}
+		times[a.key] = append(times[a.key], a.attempt)
 	}
 	for to, k := range keys {
 		if len(k) != 1 {
@@ -373,14 +363,8 @@ func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duratio
 	}
 	stories := map[string]*story{}
 	permits, inDoubt, open := 0, 0, 0
-	var all []*Permit
-	for name := range ears {
-		all = append(all, c.permits(name)...)
-	}
-	// One message's permits at several providers are in the order of attempts.
-	slices.SortStableFunc(all, func(a, b *Permit) int { return a.Attempt - b.Attempt })
 	last := map[string]*Permit{}
-	for _, p := range all {
+	for _, p := range c.permits("ear") {
 		permits++
 		s := stories[p.ID]
 		if s == nil {
@@ -441,8 +425,8 @@ func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duratio
 	if err != nil || !strings.Contains(strings.ToLower(out), "proven") {
 		t.Errorf("the audit: %v\n%s", err, out)
 	}
-	return fmt.Sprintf("%d messages, %d kill -9 of workers at random moments (after %s calls): lost %d; hold called twice %d; %d calls in doubt, %d repeats of resend, each after one in doubt and under the same key; %d permits, %d arrivals, ends %v; audit proven; %.0f s",
-		n, kills, strings.Join(under, " "), report.Faults[FaultLost], twice, inDoubt, repeats, permits, arrivals, ends, took.Seconds())
+	return fmt.Sprintf("%d messages, %d kill -9 of the lane's owner at random moments (after %s calls): lost %d; hold called twice %d; %d calls in doubt, %d repeats of resend, each after one in doubt and under the same key; %d permits, %d arrivals, ends %v; audit proven; %.0f s",
+		n, kills, strings.Join(under, " "), report.Faults[FaultLost], twice, inDoubt, repeats, permits, len(all), ends, took.Seconds())
 }
 
 const lanePriorityPolicy = `

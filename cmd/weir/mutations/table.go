@@ -288,4 +288,22 @@ var mutations = []mutation{
 		new:    "if c.ctx.Err() != nil {",
 		checks: []check{laneTests},
 	},
+	{
+		name:   "pace-forgotten",
+		what:   "a lane's new owner does not count the permits of the old one",
+		harm:   "after every restart and move a provider is called faster than its pace",
+		file:   "processor/lane/restore.go",
+		old:    "\t\tl.pace.add(e.T)\n",
+		new:    "",
+		checks: []check{laneTests},
+	},
+	{
+		name:   "stale-without-bound",
+		what:   "all that is stale goes back at once, whatever the lane can call",
+		harm:   "a backlog goes round and round, and its messages grow stale again before their turn",
+		file:   "processor/lane/stale.go",
+		old:    "return waiting >= most(staleAfter/2) || waiting+expected >= most(staleAfter/2+3*took/2)",
+		new:    "return waiting >= most(0) && took >= 0",
+		checks: []check{laneTests},
+	},
 }
