@@ -122,42 +122,38 @@ type crew struct {
 	workers []*Process
 }
 
-var restored = regexp.MustCompile(`lanes restored.* provider=(\S+)`)
+var restored = regexp.MustCompile(`time=(\S+) .*lanes restored.* provider=(\S+)`)
 
-// restores is how often each worker has taken a provider's lane up, that the
-// log says.
-func (c *crew) restores(provider string) []int {
-	out := make([]int, len(c.workers))
+// owner returns the slot of the worker that took up a provider's lane last, and
+// how often any did, as the logs say. A worker that joins may take it from one
+// that is well.
+func (c *crew) owner(provider string) (slot, times int) {
+	slot = -1
+	var latest string
 	for i, w := range c.workers {
-		if w == nil {
-			continue
-		}
 		for _, m := range restored.FindAllStringSubmatch(w.Output(), -1) {
-			if m[1] == provider {
-				out[i]++
+			if m[2] == provider {
+				times++
+				if m[1] > latest {
+					slot, latest = i, m[1]
+				}
 			}
 		}
 	}
-	return out
+	return slot, times
 }
 
-// owner waits until some worker has taken up the lane since before, and returns
-// its slot.
-func (c *crew) owner(provider string, before []int, within time.Duration) int {
+// taken waits until the lane has been taken up more often than before, and
+// calls arrive again.
+func (c *crew) taken(provider string, before int, e *ear) {
 	c.t.Helper()
-	at := -1
-	if !poll(c.t, within, func() bool {
-		for i, n := range c.restores(provider) {
-			if n > before[i] {
-				at = i
-				return true
-			}
-		}
-		return false
-	}) {
-		c.t.Fatalf("nobody took up the lane of %s within %v", provider, within)
+	if !poll(c.t, time.Minute, func() bool { _, n := c.owner(provider); return n > before }) {
+		c.t.Fatalf("nobody took up the lane of %s within a minute", provider)
 	}
-	return at
+	at := e.count()
+	if !poll(c.t, time.Minute, func() bool { return e.count() > at }) {
+		c.t.Fatalf("no call of %s within a minute of a takeover", provider)
+	}
 }
 
 const lanePacePolicy = `
@@ -187,33 +183,34 @@ func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, eac
 	for i := range c.workers {
 		c.workers[i] = c.run(i, roles)
 	}
-	owner := c.owner("ear", make([]int, 2), 30*time.Second)
-	if !poll(t, 30*time.Second, func() bool { return e.count() > 0 }) {
-		t.Fatal("no call arrives")
-	}
+	c.taken("ear", 0, e)
+	c.stable(len(c.workers))
 	var faults []schemas.Millis
-	kinds := make([]string, 0, kills+moves)
+	var kinds []string
+	fault := func(kind string) {
+		faults, kinds = append(faults, schemas.MillisOf(time.Now())), append(kinds, kind)
+	}
+	moved := 0
 	for i := range kills + moves {
-		kind := "kill"
-		if moves > 0 && (i%3 == 1 || i >= kills+moves-1) && strings.Count(strings.Join(kinds, ""), "move") < moves {
-			kind = "move"
-		}
 		<-time.After(each)
 		// Only while the lane calls: in a pause of the pace nothing would be shown.
 		at := e.count()
-		poll(t, 30*time.Second, func() bool { return e.count() > at })
-		before := c.restores("ear")
-		faults, kinds = append(faults, schemas.MillisOf(time.Now())), append(kinds, kind)
-		if kind == "kill" {
+		poll(t, 40*time.Second, func() bool { return e.count() > at })
+		owner, before := c.owner("ear")
+		if moved < moves && i%3 == 1 {
+			moved++
+			fault("leave")
+			if err := c.workers[owner].Stop(stopsWithin); err != nil {
+				t.Error(err)
+			}
+		} else {
+			fault("kill")
 			c.workers[owner].Kill()
-		} else if err := c.workers[owner].Stop(stopsWithin); err != nil {
-			t.Error(err)
 		}
-		was := owner
-		owner = c.owner("ear", before, 60*time.Second)
-		at = e.count()
-		poll(t, 30*time.Second, func() bool { return e.count() > at })
-		c.workers[was] = c.run(was, roles)
+		c.taken("ear", before, e)
+		fault("join")
+		c.workers[owner] = c.run(owner, roles)
+		c.stable(len(c.workers))
 	}
 	<-time.After(each)
 	last := schemas.MillisOf(time.Now().Add(-500 * time.Millisecond))
@@ -227,12 +224,12 @@ func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, eac
 		}
 	}
 	var outages []outage
-	var lengths [2][]string
+	lengths := map[string][]string{}
 	for i, from := range faults {
 		next, _ := slices.BinarySearch(times, from+1)
-		if kinds[i] == "move" { // it still permits while its place is asked for; what counts is the widest gap
+		if kinds[i] != "kill" { // it permits while its place is asked for; what counts is the widest gap
 			at := next
-			for ; next < len(times) && times[next].Sub(from) < 20*time.Second; next++ {
+			for ; next < len(times) && times[next].Sub(from) < 5*time.Second; next++ {
 				if times[next]-times[next-1] > times[at]-times[at-1] {
 					at = next
 				}
@@ -243,8 +240,7 @@ func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, eac
 			t.Fatalf("no permit after fault %d", i)
 		}
 		outages = append(outages, outage{from, times[next]})
-		k := map[string]int{"kill": 0, "move": 1}[kinds[i]]
-		lengths[k] = append(lengths[k], fmt.Sprintf("%.1f", times[next].Sub(from).Seconds()))
+		lengths[kinds[i]] = append(lengths[kinds[i]], fmt.Sprintf("%.1f", times[next].Sub(from).Seconds()))
 	}
 	made := 0
 	for _, at := range times {
@@ -273,8 +269,8 @@ func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, eac
 	if used < 98 {
 		t.Errorf("%.1f %% of the pace was used", used)
 	}
-	return fmt.Sprintf("pace [%s], %d kill -9 and %d moves of the owner: densest windows %s; %d permits (%d in doubt), %d arrivals; %.1f %% of the pace used, takeovers aside: %s s after a kill, %s s in a move",
-		pace, kills, moves, strings.Join(dense, "; "), len(permits), inDoubt, len(arrivals), used, strings.Join(lengths[0], " "), strings.Join(lengths[1], " "))
+	return fmt.Sprintf("pace [%s], %d kill -9 and %d moves of the owner: densest windows %s; %d permits (%d in doubt), %d arrivals; %.1f %% of the pace used, takeovers aside: %s s after a kill, %s s when the owner leaves, %s s when a worker joins",
+		pace, kills, moves, strings.Join(dense, "; "), len(permits), inDoubt, len(arrivals), used, strings.Join(lengths["kill"], " "), strings.Join(lengths["leave"], " "), strings.Join(lengths["join"], " "))
 }
 
 // stopsWithin is longer than the bounds of the steps of a shutdown together.
@@ -300,7 +296,7 @@ func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duratio
 	chance := rand.New(rand.NewPCG(seedOf(t), 3))
 	e := newEar(t, 20*time.Millisecond, 50*time.Millisecond)
 	// So many a second that some are left to the last kill.
-	perSecond := n / (4 * kills)
+	perSecond := n / (6 * kills)
 	c := &crew{site: newSite(t, brokers, "kills", fmt.Sprintf(laneKillsPolicy, perSecond, e.URL)), workers: make([]*Process, 2)}
 	var mu sync.Mutex
 	class := map[string]string{}
@@ -315,22 +311,18 @@ func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duratio
 		c.workers[i] = c.run(i, roles)
 	}
 	requests := c.backlog(0, n, "hold", "resend")
-	owner := c.owner("ear", make([]int, len(c.workers)), 30*time.Second)
+	c.taken("ear", 0, e)
 	began := time.Now()
 	var under []string
 	for range kills {
 		// Random moments while calls are under way: between two owners a kill would
 		// show nothing.
-		at := e.count()
-		if !poll(t, 40*time.Second, func() bool { return e.count() > at }) {
-			t.Fatalf("no call within 40 s, after %d", at)
-		}
-		<-time.After(time.Second + time.Duration(chance.Int64N(int64(5*time.Second))))
-		before, was := c.restores("ear"), owner
-		c.workers[was].Kill()
+		<-time.After(time.Second + time.Duration(chance.Int64N(int64(4*time.Second))))
+		owner, before := c.owner("ear")
+		c.workers[owner].Kill()
 		under = append(under, fmt.Sprint(e.count()))
-		c.workers[was] = c.run(was, roles)
-		owner = c.owner("ear", before, 60*time.Second)
+		c.workers[owner] = c.run(owner, roles)
+		c.taken("ear", before, e)
 	}
 	killed := time.Since(began)
 	c.settle(trail, requests, within-killed)
