@@ -283,7 +283,7 @@ classes:
   - {name: hold, on_unknown: hold, stale_after: 24h, retries: [1s, 1s, 1s, 1s, 1s, 1s]}
   - {name: resend, on_unknown: resend, stale_after: 24h, retries: [1s, 1s, 1s, 1s, 1s, 1s]}
 providers:
-  - {name: ear, type: http, channels: [sms], timeout: 5s, concurrency: 256, pace: [%d/1s], settings: {url: %q}}
+  - {name: ear, type: http, channels: [sms], timeout: 5s, concurrency: 256, pace: [%d/1s], smooth: true, settings: {url: %q}}
 tenants:
   - {name: default, default_region: CN}
 `
@@ -295,7 +295,8 @@ tenants:
 func laneKills(t *testing.T, brokers []string, n, kills int, within time.Duration) string {
 	chance := rand.New(rand.NewPCG(seedOf(t), 3))
 	e := newEar(t, 20*time.Millisecond, 50*time.Millisecond)
-	// So many a second that some are left to the last kill.
+	// So many a second that some are left to the last kill; evenly, so that calls
+	// are under way at every moment.
 	perSecond := n / (6 * kills)
 	c := &crew{site: newSite(t, brokers, "kills", fmt.Sprintf(laneKillsPolicy, perSecond, e.URL)), workers: make([]*Process, 2)}
 	var mu sync.Mutex
