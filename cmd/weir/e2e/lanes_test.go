@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -433,7 +434,8 @@ tenants:
 `
 
 // lanePriorities fills the bulk queue and then sends urgent messages one by one:
-// how many others are called between an urgent message's record and its permit?
+// how many others are permitted between the moment its record can be read and its
+// own permit?
 // Then urgent ones without end: bulk keeps one permit of ten.
 func lanePriorities(t *testing.T, brokers []string, n, urgent int, pace string) string {
 	e := newEar(t, 2*time.Millisecond, 10*time.Millisecond)
@@ -455,6 +457,7 @@ func lanePriorities(t *testing.T, brokers []string, n, urgent int, pace string) 
 	if !poll(t, 30*time.Second, func() bool { return e.count() > 120 }) {
 		t.Fatal("no call arrives")
 	}
+	seen := s.watch(urgentTopic)
 	for i := range urgent {
 		s.backlog(50_000_000+i, 1, "code")
 		<-time.After(time.Duration(50+rand.IntN(150)) * time.Millisecond)
@@ -462,7 +465,10 @@ func lanePriorities(t *testing.T, brokers []string, n, urgent int, pace string) 
 	if !poll(t, 20*time.Second, func() bool { return count(urgentTopic) == urgent }) {
 		t.Fatal("the urgent ones are not dispatched")
 	}
-	single := s.appended(urgentTopic)
+	single := seen()
+	if len(single) != urgent {
+		t.Fatalf("%d of %d urgent ones were seen", len(single), urgent)
+	}
 	// A flood of urgent ones: more than the lane calls meanwhile.
 	const flood = 1500
 	s.backlog(60_000_000, flood, "code")
@@ -510,22 +516,30 @@ func lanePriorities(t *testing.T, brokers []string, n, urgent int, pace string) 
 	if most := between[len(between)*9/10]; most > 1 {
 		t.Errorf("%d others were called between an urgent message and its permit: %v", most, between)
 	}
-	return fmt.Sprintf("%d bulk messages wait, pace [%s]: between the record of an urgent one and its permit p50 %d, p90 %d, at most %d other permits (%d messages; wait p50 %v, at most %v); with urgent ones without end bulk has %d of %d permits, %.1f %%",
+	return fmt.Sprintf("%d bulk messages wait, pace [%s]: between the moment an urgent one can be read and its permit p50 %d, p90 %d, at most %d other permits (%d messages; wait p50 %v, at most %v); with urgent ones without end bulk has %d of %d permits, %.1f %%",
 		n, pace, between[len(between)/2], between[len(between)*9/10], between[len(between)-1], len(between), waits[len(waits)/2], waits[len(waits)-1], bulk, all, 100*share)
 }
 
-// appended returns when each record of a topic of one partition was written, by
-// the broker's clock.
-func (s *site) appended(topic string) map[int64]schemas.Millis {
+// watch reads a topic of one partition as a lane does, and returns what stops it
+// and says when each record could be read: after its transaction.
+func (s *site) watch(topic string) (stop func() map[int64]schemas.Millis) {
 	s.t.Helper()
-	out := make(map[int64]schemas.Millis)
-	if err := readCommitted(s.t.Context(), s.brokers, topic, func(r *kgo.Record) error {
-		out[r.Offset] = schemas.MillisOf(r.Timestamp)
-		return nil
-	}); err != nil {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	return out
+	out, done := make(map[int64]schemas.Millis), make(chan struct{})
+	ctx, cancel := context.WithCancel(s.t.Context())
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			fetches := cl.PollFetches(ctx)
+			now := schemas.MillisOf(time.Now())
+			fetches.EachRecord(func(r *kgo.Record) { out[r.Offset] = now })
+		}
+	}()
+	return func() map[int64]schemas.Millis { <-time.After(time.Second); cancel(); <-done; cl.Close(); return out }
 }
 
 const laneThroughputPolicy = `
