@@ -22,8 +22,8 @@ var (
 	admissionTests = check{pkg: "processor/admission"}
 	streamTests    = check{pkg: "processor/stream"}
 	laneTests      = check{pkg: "processor/lane"}
-	// A hundred schedules of faults; the first that goes wrong ends it.
-	faults = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=100"}}
+	// Three hundred schedules of faults; the first that goes wrong ends it.
+	faults = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=300"}}
 )
 
 var mutations = []mutation{
@@ -193,9 +193,9 @@ var mutations = []mutation{
 		name:   "headers-trusted",
 		what:   "a request with headers is trusted like a record of weir.readmit",
 		harm:   "a producer names its own place, attempt or expiry",
-		file:   "processor/admission/stage.go",
-		old:    "readmit := r.Topic == s.env.names.Readmit()",
-		new:    "readmit := r.Topic == s.env.names.Readmit() || len(r.Headers) > 0",
+		file:   "processor/admission/ahead.go",
+		old:    "readInput(r, r.Topic == s.env.names.Readmit())",
+		new:    "readInput(r, r.Topic == s.env.names.Readmit() || len(r.Headers) > 0)",
 		checks: []check{admissionTests, faults},
 	},
 	{
