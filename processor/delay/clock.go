@@ -86,7 +86,7 @@ func (s *stage) keepTime(ctx context.Context, tx *stream.Tx) error {
 		return nil
 	}
 	move, early := compare(s.known, all)
-	s.move(move)
+	s.move(move, early)
 	s.known, s.checked = true, s.clock.now()
 	if early {
 		tx.Abort(fmt.Errorf("%w (by %v)", errClockAhead, -move))
@@ -135,12 +135,13 @@ func (s *stage) comparable() (topic string) {
 	return topic
 }
 
-// move puts the clock right.
-func (s *stage) move(by time.Duration) {
+// move puts the clock right. That it is set back because a slow append did not tell
+// closely is not worth a warning.
+func (s *stage) move(by time.Duration, early bool) {
 	s.clock.moved += by
 	s.metrics.moved.Set(s.clock.moved.Seconds())
 	switch {
-	case by <= -speaksFrom:
+	case early && by <= -speaksFrom:
 		s.cfg.Logger.Warn(errClockAhead.Error(), "ahead", -by)
 	case by >= speaksFrom:
 		s.cfg.Logger.Warn("this machine's clock is behind the broker's: going by the broker's", "behind", by)
