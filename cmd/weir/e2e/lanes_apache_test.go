@@ -12,19 +12,14 @@ import (
 	"github.com/weirhq/weir/deploy/local/localtest"
 )
 
-// TestApacheLanes is what lanes promise in numbers, in short.
+// TestApacheLanes is the lane's pace through a kill and a move: never over.
+// What depends on how fast the machine is stands in TestChaosLanes.
 func TestApacheLanes(t *testing.T) {
 	brokers := localtest.ForTest(t)
-	t.Run("pace", func(t *testing.T) {
-		t.Log("LANES " + lanePace(t, brokers, 1, 1, "20/1s, 100/10s", 4*time.Second))
-	})
-	t.Run("kills", func(t *testing.T) { t.Log("LANES " + laneKills(t, brokers, 2_000, 2, 90*time.Second)) })
-	t.Run("priorities", func(t *testing.T) {
-		t.Log("LANES " + lanePriorities(t, brokers, 20_000, 20, "1/10ms"))
-	})
+	t.Log("LANES " + lanePace(t, brokers, 1, 1, "20/1s, 100/10s", 4*time.Second))
 }
 
-// TestChaosLanes is the same in full: five kills and two moves under a pace, 20
+// TestChaosLanes is what lanes promise in numbers: five kills and two moves under a pace, 20
 // kills while 50,000 messages are under way, urgent ones before a long backlog,
 // and what one lane does. WEIR_CHAOS_MESSAGES is how many messages the kills have.
 func TestChaosLanes(t *testing.T) {
