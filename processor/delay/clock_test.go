@@ -1,9 +1,13 @@
 package delay
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -48,5 +52,23 @@ func TestDueOf(t *testing.T) {
 		if got := dueOf(1000, 5*time.Second, tt.due); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestReadingPutsALaggingClockRight: nothing is compared before something is due,
+// so a clock that is an hour behind would let everything wait an hour longer. What
+// is read was appended before.
+func TestReadingPutsALaggingClockRight(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	s := &stage{clock: newClock(func() time.Time { return now.Add(-time.Hour) }), metrics: newMetrics(nil), queues: make(map[stream.Partition]*queue)}
+	s.cfg.Logger = slog.New(slog.DiscardHandler)
+	s.queues[stream.Partition{Topic: "d", Partition: 0}] = &queue{}
+	s.take([]*kgo.Record{{Topic: "d", Timestamp: now}})
+	if got := s.clock.now(); got != schemas.MillisOf(now) {
+		t.Errorf("the clock is at %v, want %v", got.Time(), now)
+	}
+	s.take([]*kgo.Record{{Topic: "d", Offset: 1, Timestamp: now.Add(-time.Minute)}})
+	if got := s.clock.now(); got != schemas.MillisOf(now) {
+		t.Errorf("an older record moved the clock to %v", got.Time())
 	}
 }

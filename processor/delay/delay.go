@@ -240,7 +240,11 @@ func (s *stage) take(polled []*kgo.Record) {
 			q.base, q.done = r.Offset, r.Offset
 		}
 		env, err := s.envelope(r)
-		due := dueOf(schemas.MillisOf(r.Timestamp), q.wait, env.DueAt)
+		appended := schemas.MillisOf(r.Timestamp)
+		if behind := appended.Sub(s.clock.now()); behind > 0 {
+			s.move(behind, false) // it was appended before it was read
+		}
+		due := dueOf(appended, q.wait, env.DueAt)
 		q.held = append(q.held, held{rec: r, due: due, key: env.Key, end: env.DueAt, err: err})
 		q.next, q.empty = r.Offset+1, 0
 	}

@@ -201,8 +201,12 @@ func (s *slot) run(ctx context.Context, l *life) error {
 			},
 		})
 	})
+	// Delays go by elapsed time, which is monotonic: a clock that is wrong when
+	// the process starts is wrong by as much later, whatever steps there are.
+	wrong, began := s.now(), time.Now()
+	steady := func() time.Time { return wrong.Add(time.Since(began)) }
 	g.Go(func() error {
-		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, Now: s.now, Logger: logger})
+		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, Now: steady, Logger: logger})
 	})
 	return g.Wait()
 }
