@@ -164,6 +164,8 @@ func (c *cycle) run(r *Result) (err error) {
 	}
 	c.inject = &injector{cluster: c.cluster, trace: c.trace, plan: c.plan.Faults, counts: make(map[kmsg.Key]int), tally: c.tally, over: true}
 	c.inject.plan = append([]Fault(nil), c.plan.Faults...)
+	referee := newReferee(c)
+	c.inject.spare = referee.own
 	if c.cl, err = kgo.NewClient(c.own(kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
 		return err
 	}
@@ -214,6 +216,10 @@ func (c *cycle) run(r *Result) (err error) {
 			workers.Go(func() { s.keep(working) })
 		}
 	}
+	refereeing, leave := context.WithCancel(ctx)
+	defer leave()
+	var watching sync.WaitGroup
+	watching.Go(func() { referee.run(refereeing) })
 	var doing sync.WaitGroup
 	doing.Go(func() { c.produce(ctx) })
 	doing.Go(func() {
@@ -265,6 +271,8 @@ func (c *cycle) run(r *Result) (err error) {
 	}
 	stop()
 	workers.Wait()
+	leave()
+	watching.Wait()
 	close(c.stopped)
 	c.trace.Say("all workers have ended")
 	if !drained {

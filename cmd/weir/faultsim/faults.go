@@ -21,6 +21,7 @@ type Tally struct {
 	Committed   int
 	Aborted     int
 	Unknown     int // asked to commit, and no answer came
+	Stuck       int // groups of kfake that the referee restarted
 	Decisions   int64
 	Requests    int
 	Simulated   float64 // seconds
@@ -43,6 +44,7 @@ func (t *Tally) Add(o *Tally) {
 	t.Committed += o.Committed
 	t.Aborted += o.Aborted
 	t.Unknown += o.Unknown
+	t.Stuck += o.Stuck
 	t.Decisions += o.Decisions
 	t.Requests += o.Requests
 	t.Simulated += o.Simulated
@@ -79,8 +81,8 @@ func (t *Tally) Never() (out []string) {
 
 func (t *Tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d cycles, %.0f simulated seconds, %d requests, %d decisions audited; transactions: %d committed, %d aborted, %d of unknown outcome; %d crashes, %d restarts on their own, %d rebalances",
-		t.Transcripts, t.Simulated, t.Requests, t.Decisions, t.Committed, t.Aborted, t.Unknown, t.Deaths, t.Restarts, t.Rebalances)
+	fmt.Fprintf(&b, "%d cycles, %.0f simulated seconds, %d requests, %d decisions audited; transactions: %d committed, %d aborted, %d of unknown outcome; %d crashes, %d restarts on their own, %d rebalances, %d groups of kfake stuck",
+		t.Transcripts, t.Simulated, t.Requests, t.Decisions, t.Committed, t.Aborted, t.Unknown, t.Deaths, t.Restarts, t.Rebalances, t.Stuck)
 	total := 0
 	for _, n := range t.Hits {
 		total += n
@@ -114,6 +116,7 @@ type injector struct {
 	errors []*planned
 	over   bool
 	tally  *Tally
+	spare  func(kmsg.Request) bool // which calls are no worker's
 }
 
 // planned is an error that the broker is to answer.
@@ -138,7 +141,9 @@ func (in *injector) fate(who string, k *call) fate {
 		in.plan = slices.Delete(in.plan, i, i+1)
 		in.trace.Say("FAULT %s: %s (%s)", who, f, k.key.Name())
 		if f.Kind == KindError {
-			in.errors = append(in.errors, &planned{f, in.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{f.Key}, Err: f.Err})})
+			in.errors = append(in.errors, &planned{f, in.cluster.Fault(kfake.Fault{
+				Keys: []kmsg.Key{f.Key}, Err: f.Err, When: func(r kmsg.Request) bool { return !in.spare(r) },
+			})})
 			return fatePass
 		}
 		in.tally.Hits[hitName(f.Key, f.Kind)]++

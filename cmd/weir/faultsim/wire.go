@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +26,8 @@ type call struct {
 	corr    int32
 	frame   []byte // with its length
 	fate    fate
+	sent    time.Time // to the broker; zero while it is held back
+	came    bool      // its answer, also while that is held back
 }
 
 // fate is what becomes of a call.
@@ -161,6 +165,30 @@ func (w *wire) alive() bool {
 	}
 }
 
+// waiting lists the members of groups for which a JoinGroup or SyncGroup is at a
+// broker and has no answer yet.
+func (w *wire) waiting() (out []waiter) {
+	w.mu.Lock()
+	conns := slices.Collect(maps.Keys(w.conns))
+	w.mu.Unlock()
+	for _, c := range conns {
+		c.mu.Lock()
+		for _, k := range c.pending {
+			if k.sent.IsZero() || k.came || c.closed {
+				continue
+			}
+			switch req := k.request().(type) {
+			case *kmsg.JoinGroupRequest:
+				out = append(out, waiter{k.key, req.Group, req.MemberID, k.sent, time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond, c})
+			case *kmsg.SyncGroupRequest:
+				out = append(out, waiter{key: k.key, group: req.Group, member: req.MemberID, since: k.sent, conn: c})
+			}
+		}
+		c.mu.Unlock()
+	}
+	return out
+}
+
 func (w *wire) forget(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,6 +251,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			c.mu.Unlock()
 			continue
 		}
+		k.sent = time.Now()
 		c.mu.Unlock()
 		if _, err := c.Conn.Write(k.frame); err != nil {
 			return 0, err
@@ -265,6 +294,7 @@ func (c *conn) flush() {
 			return
 		}
 		k := c.backlog[0]
+		k.sent = time.Now()
 		c.mu.Unlock()
 		_ = c.Conn.SetWriteDeadline(time.Time{})
 		_, err := c.Conn.Write(k.frame)
@@ -301,14 +331,19 @@ func (c *conn) answer() ([]byte, error) {
 	if _, err := io.ReadFull(c.Conn, frame[8:]); err != nil {
 		return nil, err
 	}
+	corr := int32(binary.BigEndian.Uint32(frame[4:]))
+	c.mu.Lock()
+	k := c.pending[corr]
+	if k != nil {
+		k.came = true
+	}
+	c.mu.Unlock()
 	for c.w.frozen() {
 		if err := c.hold(); err != nil {
 			return nil, err
 		}
 	}
-	corr := int32(binary.BigEndian.Uint32(frame[4:]))
 	c.mu.Lock()
-	k := c.pending[corr]
 	delete(c.pending, corr)
 	c.mu.Unlock()
 	if k == nil {

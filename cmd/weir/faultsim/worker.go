@@ -148,6 +148,16 @@ func (s *slot) cut(d time.Duration) {
 	s.c.trace.Say("%s is back", l.who)
 }
 
+// network is that of the process that runs; nil while none does.
+func (s *slot) network() *wire {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil {
+		return nil
+	}
+	return s.life.wire
+}
+
 func (s *slot) now() time.Time { return time.Now().Add(time.Duration(s.clock.Load())) }
 
 // run is a process: what weir run does, without HTTP and ClickHouse.
