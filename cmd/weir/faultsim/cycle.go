@@ -229,7 +229,7 @@ func (c *cycle) run(r *Result) (err error) {
 			time.Sleep(time.Until(c.plan.Start.Add(e.At)))
 			c.trace.Say("EVENT %s", e)
 			s := c.slots[e.Worker]
-			if e.What != WhatCut && e.What != WhatCompact && (e.What != WhatJoin || !joined) {
+			if e.What != WhatKill && e.What != WhatCut && e.What != WhatCompact && (e.What != WhatJoin || !joined) {
 				c.count(func(t *Tally) { t.Events[e.What]++ })
 			}
 			switch e.What {
@@ -240,6 +240,8 @@ func (c *cycle) run(r *Result) (err error) {
 				}
 			case WhatLeave:
 				s.leave(e.For)
+			case WhatKill:
+				s.kill(e.For)
 			case WhatCut:
 				doing.Go(func() { s.cut(e.For) })
 			case WhatClock:

@@ -18,6 +18,7 @@ type Tally struct {
 	Deaths      int
 	Restarts    int // of processes that ended on their own
 	Rebalances  int
+	Takeovers   int // first assignments of a process that a standby's state began
 	Committed   int
 	Aborted     int
 	Unknown     int // asked to commit, and no answer came
@@ -41,6 +42,7 @@ func (t *Tally) Add(o *Tally) {
 	t.Deaths += o.Deaths
 	t.Restarts += o.Restarts
 	t.Rebalances += o.Rebalances
+	t.Takeovers += o.Takeovers
 	t.Committed += o.Committed
 	t.Aborted += o.Aborted
 	t.Unknown += o.Unknown
@@ -65,12 +67,12 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, hitName(key, "die"))
 		}
 	}
-	for _, w := range []What{WhatJoin, WhatLeave, WhatCut, WhatClock, WhatCoordinators, WhatLeaders, WhatCompact, WhatPolicy} {
+	for _, w := range []What{WhatJoin, WhatLeave, WhatKill, WhatCut, WhatClock, WhatCoordinators, WhatLeaders, WhatCompact, WhatPolicy} {
 		if t.Events[w] == 0 {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown} {
 		if n == 0 {
 			out = append(out, what)
 		}
@@ -81,8 +83,8 @@ func (t *Tally) Never() (out []string) {
 
 func (t *Tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d cycles, %.0f simulated seconds, %d requests, %d decisions audited; transactions: %d committed, %d aborted, %d of unknown outcome; %d crashes, %d restarts on their own, %d rebalances, %d groups of kfake stuck",
-		t.Transcripts, t.Simulated, t.Requests, t.Decisions, t.Committed, t.Aborted, t.Unknown, t.Deaths, t.Restarts, t.Rebalances, t.Stuck)
+	fmt.Fprintf(&b, "%d cycles, %.0f simulated seconds, %d requests, %d decisions audited; transactions: %d committed, %d aborted, %d of unknown outcome; %d crashes, %d restarts on their own, %d rebalances, %d takeovers from a standby, %d groups of kfake stuck",
+		t.Transcripts, t.Simulated, t.Requests, t.Decisions, t.Committed, t.Aborted, t.Unknown, t.Deaths, t.Restarts, t.Rebalances, t.Takeovers, t.Stuck)
 	total := 0
 	for _, n := range t.Hits {
 		total += n

@@ -21,7 +21,8 @@ type Plan struct {
 	Brokers    int
 	Before40   bool // the brokers speak Apache Kafka 3.8's protocol: partitions and offsets are added to a transaction by calls of their own
 	Providers  int
-	Workers    int // from the beginning
+	Workers    int  // from the beginning
+	Standby    bool // workers follow what others own: admission.standby
 	Clocks     map[int]time.Duration
 	Policies   []int // in order, the first at once
 	Requests   int
@@ -70,6 +71,7 @@ type What string
 const (
 	WhatJoin         What = "join"         // one more worker
 	WhatLeave        What = "leave"        // a worker ends in good order, and stays away for For
+	WhatKill         What = "kill"         // a worker dies, and stays away for For
 	WhatCut          What = "cut off"      // all of a worker's network stands still for For: longer than its session
 	WhatClock        What = "clock"        // a worker's clock steps by By
 	WhatCoordinators What = "coordinators" // groups and transactional ids move to other brokers
@@ -92,7 +94,7 @@ func (e Event) String() string {
 	switch e.What {
 	case WhatJoin:
 		s += fmt.Sprintf(" %d", e.Worker)
-	case WhatLeave, WhatCut:
+	case WhatLeave, WhatKill, WhatCut:
 		s += fmt.Sprintf(" %d for %s", e.Worker, e.For.Round(time.Millisecond))
 	case WhatClock:
 		s += fmt.Sprintf(" %d by %s", e.Worker, e.By)
@@ -106,6 +108,9 @@ func (p *Plan) String() string {
 	fmt.Fprintf(&b, "seed %d: from %s, %d partitions, %d brokers", p.Seed, p.Start.UTC().Format(time.RFC3339), p.Partitions, p.Brokers)
 	if p.Before40 {
 		b.WriteString(" (before 4.0)")
+	}
+	if p.Standby {
+		b.WriteString(", with standbys")
 	}
 	fmt.Fprintf(&b, ", %d providers, %d workers (clocks %v), policies %v, %d requests in %s\n", p.Providers, p.Workers, p.Clocks, p.Policies, p.Requests, p.Span)
 	for _, f := range p.Faults {
@@ -176,7 +181,31 @@ func NewPlan(seed uint64) *Plan {
 	p.Policies = r.Perm(len(policies))[:1+r.IntN(3)]
 	p.faults(r)
 	p.events(r)
+	if r.IntN(2) == 0 {
+		p.standby(r)
+	}
 	return p
+}
+
+// standby gives workers something to follow, and then to take over: there are
+// two at least, and one or both die and stay away for longer than their session,
+// or another would not have their partitions before they are back.
+func (p *Plan) standby(r *rand.Rand) {
+	p.Standby = true
+	p.Workers = 2
+	for i := range p.Events {
+		if p.Events[i].What == WhatJoin {
+			p.Events[i].Worker = p.Workers
+		}
+	}
+	first := r.IntN(p.Workers)
+	at := p.Span / 4
+	for i := range 1 + r.IntN(2) {
+		at += time.Duration(r.Int64N(int64(p.Span / 4)))
+		p.Events = append(p.Events, Event{At: at, What: WhatKill, Worker: (first + i) % p.Workers, For: session + time.Duration(1+r.IntN(8000))*time.Millisecond})
+		at += 2 * session
+	}
+	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 }
 
 func (p *Plan) faults(r *rand.Rand) {
@@ -236,7 +265,7 @@ func (p *Plan) events(r *rand.Rand) {
 				continue
 			}
 			moved = true
-		case WhatCoordinators, WhatCompact, WhatPolicy:
+		case WhatKill, WhatCoordinators, WhatCompact, WhatPolicy:
 		}
 		p.Events = append(p.Events, e)
 	}

@@ -49,11 +49,13 @@ type logTo struct {
 	tr    *Trace
 	who   string
 	attrs []slog.Attr
+	saw   func(slog.Record)
 }
 
 func (h *logTo) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 
 func (h *logTo) Handle(_ context.Context, r slog.Record) error {
+	h.saw(r)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s", h.who, r.Level, r.Message)
 	for _, a := range h.attrs {

@@ -47,6 +47,7 @@ type life struct {
 	err     error
 	mu      sync.Mutex
 	members map[string]map[string]bool // of groups: ids that the broker gave
+	owned   bool                       // it has had partitions of admission
 }
 
 // startsAgain is how long after its death a worker starts again.
@@ -76,7 +77,9 @@ func (s *slot) keep(ctx context.Context) {
 			s.c.count(func(t *Tally) { t.Deaths++ })
 			cancel()
 			s.c.all.Go(func() { l.bury() })
-			wait = s.startsAgain(n)
+			s.mu.Lock()
+			wait = max(s.startsAgain(n), s.away)
+			s.mu.Unlock()
 		case <-l.done:
 			wait = s.ended(l)
 		case <-ctx.Done():
@@ -134,6 +137,18 @@ func (s *slot) leave(d time.Duration) {
 	}
 }
 
+// kill ends the worker's process at once, for a while.
+func (s *slot) kill(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil {
+		return
+	}
+	s.c.count(func(t *Tally) { t.Events[WhatKill]++ })
+	s.away = d
+	s.life.wire.Kill()
+}
+
 // cut holds the worker's network back for a while.
 func (s *slot) cut(d time.Duration) {
 	s.mu.Lock()
@@ -163,7 +178,7 @@ func (s *slot) now() time.Time { return time.Now().Add(time.Duration(s.clock.Loa
 // run is a process: what weir run does, without HTTP and ClickHouse.
 func (s *slot) run(ctx context.Context, l *life) error {
 	c := s.c
-	logger := slog.New(&logTo{tr: c.trace, who: l.who})
+	logger := slog.New(&logTo{tr: c.trace, who: l.who, saw: l.logged})
 	opts := []kgo.Opt{
 		kgo.Dialer(l.wire.Dial), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.DisableClientMetrics(),
 		// Longer than the stages', for there are many idle partitions and few
@@ -200,6 +215,7 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	g.Go(func() error {
 		return admission.Run(ctx, admission.Config{
 			Stream: streaming("admission"), Read: read, Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Now: s.now, Logger: logger,
+			Standby: c.plan.Standby,
 		}, watch)
 	})
 	g.Go(func() error {
@@ -234,6 +250,31 @@ func (r *recording) Send(ctx context.Context, call *provider.Call) provider.Outc
 	}
 	r.life.c.called(r.name, call.ID)
 	return r.Provider.Send(ctx, call)
+}
+
+// logged counts takeovers: a process that has partitions for the first time, and
+// not all of them from the start of the log, has what its standby built.
+func (l *life) logged(r slog.Record) {
+	if r.Message != "partitions restored" {
+		return
+	}
+	var owned, cold int64
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "owned":
+			owned = a.Value.Int64()
+		case "cold":
+			cold = a.Value.Int64()
+		}
+		return true
+	})
+	l.mu.Lock()
+	first := !l.owned
+	l.owned = true
+	l.mu.Unlock()
+	if first && cold < owned {
+		l.c.count(func(t *Tally) { t.Takeovers++ })
+	}
 }
 
 // answered looks at what brokers tell a worker.
