@@ -7,6 +7,7 @@
 // arrive, coordinators and leaders that move, workers that join, leave, die at
 // a certain broker call, or are cut off for longer than their session and come
 // back as zombies, clocks that are wrong or step, and changes of the policy.
+// In half of the cycles workers have standbys, and are killed and taken over.
 // The cycle runs in a testing/synctest bubble on kfake's virtual network; two
 // minutes take a fraction of a second.
 //
@@ -15,6 +16,7 @@
 //	wire.go      one worker's network: where calls are lost, held and cut
 //	faults.go    which call a fault hits
 //	worker.go    one process with its stages, and who starts it again
+//	groups.go    what keeps kfake's consumer groups to what a broker does
 //	cycle.go     a whole cycle, from an empty broker to the judges' word
 //	trace.go     what happened
 //
@@ -31,5 +33,7 @@
 // loses what it acknowledged; it answers a transaction's end at once, so the
 // states between are not there (CONCURRENT_TRANSACTIONS is injected); a worker
 // that is cut off goes on computing, while one that is stopped by SIGSTOP does
-// not. cmd/weir/e2e has those, on Apache Kafka.
+// not. Its groups get stuck where a broker's do not: a referee mends that, and
+// excuses no cycle (groups.go). A standby reads at once what is committed, and is
+// never far behind. cmd/weir/e2e has those, on Apache Kafka.
 package faultsim

@@ -80,6 +80,9 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Logf("FAULTS %s\nin %s", total, time.Since(began).Round(time.Millisecond))
+	if n >= 200 && uint64(total.Stuck)*100 > n {
+		t.Errorf("the referee restarted %d groups of kfake in %d cycles: more than one in a hundred hides what it should not", total.Stuck, n)
+	}
 	if never := total.Never(); n >= 500 && uint64(total.Transcripts) == n && len(never) > 0 {
 		t.Errorf("over %d cycles these faults never happened: %q", n, never)
 	}
