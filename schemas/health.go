@@ -24,7 +24,7 @@ type Health struct {
 	Lane     int32   `json:"lane"`
 	Breaker  Breaker `json:"breaker"`
 	ProbeAt  Millis  `json:"probe_at,omitzero"` // open: from then on calls may probe
-	Calls    int64   `json:"calls"`             // ended in the last HealthWindow
+	Calls    int64   `json:"calls"`             // ended in the last HealthWindow, and permitted since the breaker last closed
 	Failures int64   `json:"failures"`          // of these: transient or unknown
 	At       Millis  `json:"at"`
 }

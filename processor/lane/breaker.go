@@ -43,6 +43,7 @@ type breaker struct {
 	state   schemas.Breaker
 	probeAt schemas.Millis // open: when it is half-open
 	opened  schemas.Millis // last
+	closed  schemas.Millis // last; 0: never since it was made
 	now     func() schemas.Millis
 }
 
@@ -65,6 +66,7 @@ func (b *breaker) became(to gobreaker.State) {
 	switch to {
 	case gobreaker.StateClosed:
 		b.state = schemas.BreakerClosed
+		b.closed = b.now()
 	case gobreaker.StateHalfOpen:
 		b.state = schemas.BreakerHalfOpen
 	case gobreaker.StateOpen:

@@ -126,7 +126,8 @@ func TestTally(t *testing.T) {
 	at := schemas.Millis(1_780_000_000_000)
 	var y tally
 	for i := range 90 { // one a second, each third fails
-		y.add(at.Add(time.Duration(i)*time.Second), i%3 == 0)
+		t := at.Add(time.Duration(i) * time.Second)
+		y.add(t, t, i%3 == 0)
 	}
 	last := at.Add(89 * time.Second)
 	for _, tt := range []struct {
@@ -136,5 +137,21 @@ func TestTally(t *testing.T) {
 		if c, f := y.sums(last.Add(tt.later)); c != tt.calls || f != tt.failures {
 			t.Errorf("%v later: %d calls, %d failures, want %d, %d", tt.later, c, f, tt.calls, tt.failures)
 		}
+	}
+
+	// From when the breaker closes nothing of before counts, however late it ends.
+	y.add(last, last, true)
+	y.anew(last.Add(time.Second))
+	y.anew(last) // it does not go back
+	late := last.Add(2 * time.Second)
+	y.add(late, last, true)
+	y.add(late, last.Add(time.Second), false)
+	if c, f := y.sums(late); c != 1 || f != 0 {
+		t.Errorf("after the breaker closed: %d calls, %d failures, want 1, 0", c, f)
+	}
+	later := late.Add(time.Hour)
+	y.add(later, last, true)
+	if c, f := y.sums(later); c != 0 || f != 0 {
+		t.Errorf("an hour after the breaker closed: %d calls, %d failures of before", c, f)
 	}
 }

@@ -99,6 +99,11 @@ func TestBreakerHandsBack(t *testing.T) {
 	if !slices.Equal(states, []schemas.Breaker{schemas.BreakerOpen, schemas.BreakerHalfOpen, schemas.BreakerClosed}) {
 		t.Errorf("%v", states)
 	}
+	r.eventually("the outage is forgotten", func() bool {
+		h := r.health()
+		last := h[len(h)-1]
+		return last.Breaker == schemas.BreakerClosed && last.Calls == 1 && last.Failures == 0
+	})
 	r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == int64(n/3+4+1) })
 }
 

@@ -19,10 +19,19 @@ const (
 const healthBuckets = 60
 
 // tally counts calls that ended in the last schemas.HealthWindow, to a sixtieth
-// of it.
+// of it, of those permitted since the breaker last closed: who is well again is
+// not judged by the outage.
 type tally struct {
 	calls, failures [healthBuckets]int64
-	at              int64 // the newest bucket's number
+	at              int64          // the newest bucket's number
+	since           schemas.Millis // calls permitted before this do not count
+}
+
+// anew forgets what was permitted before the breaker closed at t.
+func (y *tally) anew(t schemas.Millis) {
+	if y.since < t {
+		*y = tally{since: t}
+	}
 }
 
 func bucketOf(t schemas.Millis) int64 { return int64(t) / (schemas.HealthWindow / healthBuckets) }
@@ -31,7 +40,7 @@ func bucketOf(t schemas.Millis) int64 { return int64(t) / (schemas.HealthWindow 
 func (y *tally) move(t schemas.Millis) {
 	now := bucketOf(t)
 	if now-y.at >= healthBuckets {
-		*y = tally{at: now}
+		*y = tally{at: now, since: y.since}
 	}
 	for y.at < now {
 		y.at++
@@ -39,7 +48,11 @@ func (y *tally) move(t schemas.Millis) {
 	}
 }
 
-func (y *tally) add(t schemas.Millis, failed bool) {
+// add counts a call that ended at t.
+func (y *tally) add(t, permit schemas.Millis, failed bool) {
+	if permit < y.since {
+		return
+	}
 	y.move(t)
 	y.calls[y.at%healthBuckets]++
 	if failed {
@@ -67,6 +80,7 @@ type report struct {
 // health writes what is new of a lane's health into the open transaction.
 func (s *stage) health(tx *stream.Tx, l *lanePart, t schemas.Millis) {
 	h := schemas.Health{Provider: s.cfg.Provider, Lane: l.num, Breaker: l.breaker.look(), ProbeAt: l.breaker.probeAt, At: t}
+	l.tally.anew(l.breaker.closed)
 	h.Calls, h.Failures = l.tally.sums(t)
 	was := l.told
 	switch {

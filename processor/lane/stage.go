@@ -289,7 +289,8 @@ func (s *stage) land(got landed) {
 		return
 	}
 	if !got.answer.uncalled {
-		l.tally.add(schemas.MillisOf(s.now()), fails(&got.answer.outcome))
+		l.tally.anew(l.breaker.closed)
+		l.tally.add(schemas.MillisOf(s.now()), got.key.permit, fails(&got.answer.outcome))
 		l.told.ended = true
 	}
 	if o := got.answer.outcome; o.Kind == provider.Throttled {

@@ -18,9 +18,11 @@ type Standing struct {
 	Degraded bool             // it gets ShareDegraded until a good sample says otherwise
 	Since    schemas.Millis   // Degraded: when it became so, or last relapsed
 
-	open   bool           // a lane's breaker was not closed
-	closed schemas.Millis // when the last of them closed; 0 is never
-	sample sample         // Degraded: what was seen since, when a window alone is too little
+	open     bool           // a lane's breaker was not closed
+	fell     schemas.Millis // when the first of them opened, last
+	closed   schemas.Millis // when the last of them closed; 0 is never
+	relapsed bool           // Degraded because a breaker opened again, and not by a rate
+	sample   sample         // Degraded: what was seen since, when a window alone is too little
 }
 
 // sample adds up windows that do not overlap.
@@ -61,6 +63,7 @@ type thresholds struct {
 	below     int64          // percent of calls that succeeded: under it a provider is degraded,
 	above     int64          // and over it no longer,
 	dwell     schemas.Millis // but not before this has passed, so that what is judged came after
+	lead      schemas.Millis // a provider degraded no longer than this before its breaker opened is degraded by the same failures
 	relapse   schemas.Millis // a breaker that opens again within this after it closed degrades, whatever the rate; dwell then begins anew
 	believed  schemas.Millis // figures older than this are nobody's: their lane is gone
 	longestIn schemas.Millis // no record keeps a provider out for longer than this after it was read
@@ -70,6 +73,7 @@ type thresholds struct {
 // opens at one half (processor/lane); routing turns away before.
 var inForce = thresholds{
 	sample: 20, below: 75, above: 90,
+	lead:  schemas.HealthWindow,
 	dwell: 2 * schemas.HealthWindow, relapse: schemas.HealthWindow, // apart, for whoever relapses in about that time
 	believed: 2 * schemas.HealthWindow, longestIn: schemas.HealthWindow,
 }
@@ -85,8 +89,8 @@ func (th thresholds) step(prev Standing, lanes []schemas.Health, now schemas.Mil
 	next := prev
 	next.Lanes = lanes
 	var calls, failures int64
-	next.open = false
 	opened := false
+	next.open = false
 	for i := range lanes {
 		switch lanes[i].Breaker {
 		case schemas.BreakerOpen:
@@ -100,16 +104,27 @@ func (th thresholds) step(prev Standing, lanes []schemas.Health, now schemas.Mil
 			failures += lanes[i].Failures
 		}
 	}
+	if next.open && !prev.open {
+		next.fell = now
+	}
+	degraded := prev.Degraded
 	if prev.open && !next.open {
 		next.closed = now
+		// A rate that fell with the provider says what its breaker said, and the
+		// breaker takes it back. The lane begins its figures anew, too: what is
+		// judged below came after.
+		if degraded && !prev.relapsed && prev.fell-prev.Since <= th.lead {
+			degraded = false
+			next.Degraded, next.Since = false, now
+		}
 	}
-	relapsed := opened && !prev.open && prev.closed != 0 && (now-prev.closed < th.relapse || prev.Degraded)
+	relapsed := opened && !prev.open && prev.closed != 0 && (now-prev.closed < th.relapse || prev.Degraded && now-prev.Since > th.lead)
 	bad := calls >= th.sample && (calls-failures)*100 < th.below*calls
 	switch {
-	case relapsed, bad && !prev.Degraded:
-		next.Degraded, next.Since = true, now
+	case relapsed, bad && !degraded:
+		next.Degraded, next.Since, next.relapsed = true, now, relapsed
 		next.sample = sample{until: now}
-	case prev.Degraded:
+	case degraded:
 		if now-max(prev.Since, prev.sample.until) >= schemas.HealthWindow {
 			next.sample.calls += calls
 			next.sample.failures += failures
@@ -122,7 +137,7 @@ func (th thresholds) step(prev Standing, lanes []schemas.Health, now schemas.Mil
 			break
 		}
 		if (calls-failures)*100 > th.above*calls {
-			next.Degraded, next.Since = false, now
+			next.Degraded, next.Since, next.relapsed = false, now, false
 		}
 		if next.sample.calls >= th.sample { // judged
 			next.sample = sample{until: next.sample.until}

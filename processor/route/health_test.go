@@ -85,6 +85,37 @@ func TestStep(t *testing.T) {
 			{219_000, closed(219_000, 100, 0), ShareDegraded},
 			{220_000, closed(220_000, 100, 0), ShareFull},
 		}},
+		{"a rate that fell with the breaker returns with it", []at{
+			{1000, closed(1000, 20, 6), ShareDegraded},
+			{61_000, open(61_000), ShareNone},
+			{72_000, closed(72_000, 0, 0), ShareFull},
+			{73_000, closed(73_000, 19, 0), ShareFull},
+		}},
+		{"and what fails after that counts", []at{
+			{1000, closed(1000, 20, 6), ShareDegraded},
+			{2000, open(2000), ShareNone},
+			{13_000, closed(13_000, 0, 0), ShareFull},
+			{14_000, closed(14_000, 20, 6), ShareDegraded},
+			{75_000, open(75_000), ShareNone}, // a relapse: it was so for longer than that
+			{86_000, closed(86_000, 0, 0), ShareDegraded},
+		}},
+		{"a rate that was low long before does not", []at{
+			{1000, closed(1000, 20, 6), ShareDegraded},
+			{61_001, open(61_001), ShareNone},
+			{72_000, closed(72_000, 0, 0), ShareDegraded},
+		}},
+		{"nor after a relapse", []at{
+			{1000, open(1000), ShareNone},
+			{12_000, closed(12_000, 0, 0), ShareFull},
+			{13_000, closed(13_000, 20, 20), ShareDegraded},
+			{14_000, open(14_000), ShareNone},
+			{25_000, closed(25_000, 0, 0), ShareDegraded},
+		}},
+		{"while it was open figures of another lane count", []at{
+			{1000, open(1000), ShareNone},
+			{2000, lane(1, closed(2000, 20, 6)), ShareNone},
+			{12_000, closed(12_000, 0, 0), ShareDegraded},
+		}},
 		{"none after it", []at{
 			{1000, open(1000), ShareNone},
 			{12_000, closed(12_000, 8, 5), ShareFull},

@@ -21,7 +21,9 @@ type simulated struct {
 	row     int // failures in a row; half-open: successes in a row
 	probing int
 	counts  window // the breaker's: begun anew when it moves
-	tally   window // the lane's report
+	tally   window // the lane's report: begun anew when the breaker closes
+	hang    int64  // calls under way that fail with those that open the breaker
+	keeps   bool   // its report goes back behind that, too
 	told    schemas.Health
 }
 
@@ -49,9 +51,15 @@ func (w *window) sums(t schemas.Millis) (calls, failures int64) {
 }
 
 func (s *simulated) become(t schemas.Millis, b schemas.Breaker) {
+	if s.state == schemas.BreakerClosed {
+		s.tally.add(t, s.hang, s.hang)
+	}
 	s.state, s.row, s.probing, s.counts, s.probeAt = b, 0, 0, window{at: t / 1000}, 0
 	if b == schemas.BreakerOpen {
 		s.probeAt = t + 10_000
+	}
+	if b == schemas.BreakerClosed && !s.keeps {
+		s.tally = window{at: t / 1000}
 	}
 }
 
@@ -116,14 +124,17 @@ type scenario struct {
 	flapping int     // without hysteresis, or without the sample, at least so often
 	rule     string  // what is taken out then
 	without  thresholds
+	hang     int64
+	keeps    bool // what failed before the breaker closed goes on counting
 }
 
 // result is what came of a scenario.
 type result struct {
 	returns, opens int
-	part           float64 // a's of all messages
-	least, most    float64 // in a minute, after the first two
-	toA            []int   // messages to a, by second
+	part           float64          // a's of all messages
+	least, most    float64          // in a minute, after the first two
+	toA            []int            // messages to a, by second
+	half, full     []schemas.Millis // when a's breaker was half-open, and when a had its whole weight again
 }
 
 const hour = schemas.Millis(3_600_000)
@@ -132,7 +143,7 @@ func (sc *scenario) run(th thresholds) result {
 	r := rand.New(rand.NewPCG(5, 5))
 	policy := &schemas.Policy{Providers: []schemas.Provider{provider("a", "sms"), provider("b", "sms")}}
 	lanes := map[string]*simulated{
-		"a": {name: "a", fails: sc.fails, state: schemas.BreakerClosed},
+		"a": {name: "a", fails: sc.fails, state: schemas.BreakerClosed, hang: sc.hang, keeps: sc.keeps},
 		"b": {name: "b", fails: func(schemas.Millis, *rand.Rand) bool { return false }, state: schemas.BreakerClosed},
 	}
 	type word struct {
@@ -153,6 +164,9 @@ func (sc *scenario) run(th thresholds) result {
 		for _, name := range []string{"a", "b"} {
 			if h, said := lanes[name].say(t); said {
 				on = append(on, word{t + knownAfter, h})
+				if name == "a" && h.Breaker == schemas.BreakerHalfOpen {
+					res.half = append(res.half, t)
+				}
 			}
 		}
 		if open := lanes["a"].state == schemas.BreakerOpen; open != wasOpen {
@@ -169,6 +183,7 @@ func (sc *scenario) run(th thresholds) result {
 			if is := standing.Best(t); is != share {
 				if share = is; is == ShareFull {
 					res.returns++
+					res.full = append(res.full, t)
 				}
 			}
 		}
@@ -247,10 +262,60 @@ func scenarios() []scenario {
 	return []scenario{
 		{name: "both are well", every: 20, fails: chance(0), returns: 0, opens: 0, a0: 49, a1: 51},
 		{name: "a fails half, at random", every: 20, fails: chance(50), returns: 1, opens: 400, a0: 0, a1: 13, flapping: 20, rule: "breakers alone", without: never},
+		{name: "a fails a third, at random", every: 20, fails: chance(33), returns: 1, opens: 150, a0: 6, a1: 13, flapping: 20, rule: "breakers alone", without: never},
 		{name: "a fails a quarter, evenly: at the threshold", every: 20, fails: evenly(25, 2), returns: 1, opens: 0, a0: 12, a1: 15, flapping: 30, rule: "no hysteresis", without: loose},
 		{name: "a fails 10 s of each minute", every: 20, fails: func(t schemas.Millis, _ *rand.Rand) bool { return t%60_000 < 10_000 }, returns: 1, opens: 120, a0: 5, a1: 13, flapping: 10, rule: "no hysteresis", without: loose},
 		{name: "a fails 5 minutes, then is well", every: 20, fails: func(t schemas.Millis, _ *rand.Rand) bool { return t >= 600_000 && t < 900_000 }, returns: 2, opens: 31, a0: 43, a1: 47},
 		{name: "3 messages a minute, a fails a third", every: 20_000, fails: evenly(33, 0), returns: 0, opens: 0, a0: 35, a1: 65, flapping: 10, rule: "no minimum sample", without: one},
+	}
+}
+
+// outages are how long a provider fails, and what traffic there is.
+func outages() (out []scenario) {
+	for _, every := range []schemas.Millis{20, 100, 340, 1000} {
+		for _, long := range []schemas.Millis{5_000, 60_000, 300_000} {
+			if long/every/2 < 10 {
+				continue // half of that opens no breaker
+			}
+			// Calls hang for five seconds before they fail.
+			out = append(out, scenario{every: every, hang: int64(5_000 / every / 2), fails: func(t schemas.Millis, _ *rand.Rand) bool { return t >= 600_000 && t < 600_000+long }})
+		}
+	}
+	return out
+}
+
+// TestBackWithTheBreaker: whoever fails for a while and is well again has its
+// whole weight as soon as its breaker's probes succeed, whatever the traffic and
+// however long it failed. When the figures of before go on counting it does not.
+func TestBackWithTheBreaker(t *testing.T) {
+	back := func(sc scenario, th thresholds) schemas.Millis {
+		got := sc.run(th)
+		return got.full[len(got.full)-1] - got.half[len(got.half)-1]
+	}
+	var worst, kept schemas.Millis
+	for _, sc := range outages() {
+		got := back(sc, inForce)
+		if traffic := max(sc.every*2*3, 1000) + knownAfter; got > traffic+1000 { // three probes, of half the messages, three a second at most
+			t.Errorf("a message each %d ms: back %d ms after the half-open time", sc.every, got)
+		}
+		worst = max(worst, got)
+		old := inForce
+		old.lead = -hour
+		sc.keeps = true
+		kept = max(kept, back(sc, old))
+	}
+	t.Logf("back %d ms after the half-open time at most; %d ms if what was before went on counting", worst, kept)
+	page, err := os.ReadFile(routingPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, figure := range []string{fmt.Sprintf("%.1f s after its half-open time", float64(worst)/1000), fmt.Sprintf("It would be %.0f s if", float64(kept)/1000)} {
+		if !strings.Contains(string(page), figure) {
+			t.Errorf("%s does not say %q", routingPage, figure)
+		}
+	}
+	if kept < 60_000 {
+		t.Error("it proves nothing")
 	}
 }
 
