@@ -10,6 +10,8 @@ import (
 // advance gives the permits that pace and concurrency allow, and ends at the
 // heads of the queues what needs no call.
 func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.Time) {
+	due := l.due // when it could have gone on, had it been asked then
+	l.due = 0
 	if l.breaker.look() == schemas.BreakerOpen {
 		s.handBack(tx, l, t, false)
 		l.wakeAt(l.breaker.probeAt)
@@ -17,13 +19,17 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 	}
 	windows := share(s.provider.Pace, l.lanes, l.num)
 	most := int(part(int64(s.provider.Concurrency), l.lanes, l.num))
-	lead := time.Duration(0)
-	if s.provider.Smooth {
+	var lead time.Duration
+	if len(windows) > 0 {
 		lead = s.took.ahead()
+	}
+	spare, from := 0, t
+	if s.provider.Smooth {
 		l.even.follow(windows, l.pace.newest())
 		l.evenWas = l.even.clone()
 	} else {
 		l.even, l.evenWas = even{}, even{}
+		spare, from = unplanned(windows, most), overdue(due, t)
 	}
 	// A window that was shortened may be lengthened again.
 	s.retain = max(s.retain, longest(windows))
@@ -36,6 +42,7 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 			ready[i] = s.callable(tx, l, i, q, windows, t, &budget)
 		}
 		if budget <= 0 {
+			l.due = due
 			l.wakeAt(t)
 			return
 		}
@@ -47,20 +54,23 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 		if s.calls.flying[l.num]+given >= most {
 			return // an outcome wakes it
 		}
-		paced := l.even.at(l.pace.next(windows, t))
+		head := l.queues[i].head()
+		paced := l.even.at(l.pace.next(windows, max(from, min(head.env.DecidedAt, t))))
 		at := max(paced, l.quiet, l.hold)
-		if at > t.Add(lead) {
+		free := most - s.calls.flying[l.num] - given
+		if again := l.pace.ask(windows, at, t, lead, spare, free); again != 0 {
 			if paced > t && l.blocked == 0 {
 				l.blocked = t
 			}
-			l.wakeAt(at.Add(-lead))
+			l.due = at
+			l.wakeAt(again)
 			return
 		}
 		done := l.breaker.allow()
 		if done == nil {
 			return // the probes are under way; their outcomes wake it
 		}
-		s.permit(tx, l, l.queues[i].head(), at, now, done)
+		s.permit(tx, l, head, at, now, done)
 		budget--
 		given++
 	}
@@ -110,6 +120,13 @@ func (s *stage) callable(tx *stream.Tx, l *lanePart, i int, q *queue, windows []
 	return false
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // permit journals that an item may be called at t. The call starts then, once
 // the transaction has committed.
 func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, now time.Time, done func(error)) {
@@ -129,6 +146,6 @@ func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, n
 	e.Status, e.At, e.Attempt = schemas.StatusSending, t, it.attempt
 	s.status(tx, it, e)
 	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t})
-	s.tx.permits = append(s.tx.permits, permitted{lane: l, item: it, from: t.Time(), expires: now.Add(s.cfg.PermitLife), done: done})
+	s.tx.permits = append(s.tx.permits, permitted{lane: l, item: it, from: t.Time(), expires: earlier(now, t.Time()).Add(s.cfg.PermitLife), done: done})
 	s.calls.open = append(s.calls.open, it.key)
 }

@@ -53,6 +53,9 @@ type calls struct {
 	// called is certain.
 	open     []callKey
 	uncalled map[callKey]bool
+	// hushed is until when no call of a lane starts, in Millis: what was permitted
+	// for a moment before, and then something was heard that forbids it, is not called.
+	hushed map[int32]*atomic.Int64
 
 	stopping atomic.Bool  // any goroutine
 	cut      atomic.Int64 // any goroutine: calls that ended because ctx did
@@ -66,6 +69,7 @@ func newCalls(ctx context.Context, p provider.Provider, w *stream.Waker) *calls 
 		provider: p, waker: w, ctx: ctx,
 		landed:  make(chan landed, schemas.MaxConcurrency),
 		flights: make(map[callKey]*flight), flying: make(map[int32]int), uncalled: make(map[callKey]bool),
+		hushed: make(map[int32]*atomic.Int64),
 	}
 }
 
@@ -75,6 +79,7 @@ func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) 
 	key, call := p.item.key, p.item.call
 	c.flights[key] = &flight{done: p.done}
 	c.flying[key.partition]++
+	hushed := c.hushing(key.partition)
 	c.wg.Go(func() {
 		if wait := p.from.Sub(now()); wait > 0 {
 			select {
@@ -83,7 +88,7 @@ func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) 
 			}
 		}
 		began := now()
-		if !began.Before(p.expires) || c.ctx.Err() != nil {
+		if !began.Before(p.expires) || c.ctx.Err() != nil || began.UnixMilli() < hushed.Load() {
 			c.landed <- landed{key: key, answer: answer{uncalled: true}}
 			c.waker.Wake()
 			return
@@ -97,6 +102,19 @@ func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) 
 		c.landed <- landed{key: key, answer: answer{outcome: o}, took: now().Sub(began)}
 		c.waker.Wake()
 	})
+}
+
+// hush lets no call of a lane start before until.
+func (c *calls) hush(lane int32, until schemas.Millis) {
+	h := c.hushing(lane)
+	h.Store(max(h.Load(), int64(until)))
+}
+
+func (c *calls) hushing(lane int32) *atomic.Int64 {
+	if c.hushed[lane] == nil {
+		c.hushed[lane] = &atomic.Int64{}
+	}
+	return c.hushed[lane]
 }
 
 // collect takes the outcomes that have arrived and hands each to fn.

@@ -7,11 +7,11 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// How long before its time a permit of a smooth pace may be given: its call
-// waits until then. Spacing is shorter than a transaction on a fast lane, so
-// without it the pace would be spent waiting for commits. It is twice what a
-// transaction took lately, within these bounds, and it is also how long an
-// urgent message waits behind what is planned.
+// How long before its time a permit of a pace may be given: its call waits
+// until then. A lane wakes late, and the spacing of a smooth pace is shorter than
+// a transaction on a fast lane, so without it pace would be spent waiting. It
+// is twice what a transaction took lately, within these bounds, and with a
+// smooth pace it is also how long an urgent message waits behind what is planned.
 const (
 	aheadLeast = 50 * time.Millisecond
 	aheadMost  = 250 * time.Millisecond

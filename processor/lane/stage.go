@@ -46,6 +46,7 @@ type lanePart struct {
 	journal  int64   // offset after the last record known of the journal
 	answered []*item // outcomes in hand
 	blocked  schemas.Millis
+	due      schemas.Millis // since when the pace has room for a message that waits for it; 0 when none does
 	wake     schemas.Millis // when to look again; 0 when only an event changes anything
 	dirty    bool           // it has records in the open transaction
 
@@ -295,6 +296,10 @@ func (s *stage) land(got landed) {
 	}
 	if o := got.answer.outcome; o.Kind == provider.Throttled {
 		l.hold = max(l.hold, schemas.MillisOf(s.now()).Add(silence(o.RetryAfter)))
+		s.calls.hush(l.num, l.hold)
+	}
+	if l.breaker.look() == schemas.BreakerOpen {
+		s.calls.hush(l.num, l.breaker.probeAt)
 	}
 	it := l.queues[s.index[got.key.topic]].find(got.key.offset)
 	if it == nil || it.state != calling || it.key != got.key {

@@ -311,8 +311,8 @@ var mutations = []mutation{
 		what:   "a permit is used however old it is",
 		harm:   "a process that was paused calls on a lane that is another's by now",
 		file:   "processor/lane/calls.go",
-		old:    "if !began.Before(p.expires) || c.ctx.Err() != nil {",
-		new:    "if c.ctx.Err() != nil {",
+		old:    "if !began.Before(p.expires) || c.ctx.Err() != nil ||",
+		new:    "if c.ctx.Err() != nil ||",
 		checks: []check{laneTests},
 	},
 	{
