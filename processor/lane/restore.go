@@ -133,7 +133,7 @@ func (s *stage) restore(ctx context.Context, fresh []*lanePart, committed map[st
 		}
 		s.wait(l)
 	}
-	s.cfg.Logger.Info("lanes restored", "provider", s.cfg.Provider, "lanes", len(fresh), "took", s.now().Sub(started).Round(time.Millisecond))
+	s.cfg.Logger.Info("lanes restored", "provider", s.cfg.Provider, "lanes", len(fresh), "by", s.by, "took", s.now().Sub(started).Round(time.Millisecond))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,14 @@ func TestChaosLanes(t *testing.T) {
 		{"pace", func(t *testing.T) string {
 			return lanePace(t, brokers, 5, 2, "20/1s, 300/20s, 800/60s", 9*time.Second)
 		}},
-		{"priorities", func(t *testing.T) string { return lanePriorities(t, brokers, 200_000, 60, "1/10ms") }},
+		{"paces", func(t *testing.T) string {
+			var lines []string
+			for _, pace := range []string{"20/1s", "1/10ms", "7/300ms, 60/3s", "500/1s"} {
+				lines = append(lines, lanePace(t, brokers, 0, 0, pace, 9*time.Second))
+			}
+			return strings.Join(lines, "; ")
+		}},
+		{"priorities", func(t *testing.T) string { return lanePriorities(t, brokers, 1_000_000, 60, "1/10ms") }},
 		{"throughput", func(t *testing.T) string {
 			line, rate := laneThroughput(t, brokers, 40_000)
 			if rate < 2000 {
