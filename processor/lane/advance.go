@@ -58,12 +58,12 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 		paced := l.even.at(l.pace.next(windows, max(from, min(head.env.DecidedAt, t))))
 		at := max(paced, l.quiet, l.hold)
 		free := most - s.calls.flying[l.num] - given
-		if again := l.pace.ask(windows, at, t, lead, spare, free); again != 0 {
+		if later := l.pace.ask(windows, at, t, lead, spare, free); later != 0 {
 			if paced > t && l.blocked == 0 {
 				l.blocked = t
 			}
 			l.due = at
-			l.wakeAt(again)
+			l.wakeAt(later)
 			return
 		}
 		done := l.breaker.allow()
