@@ -76,6 +76,7 @@ func TestStaleBacklogDoesNotChaseItsTail(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			within := c.within * slower
 			r := newFakeRig(t, oneProvider(func(p *schemas.Provider) { p.Pace, p.Concurrency = c.pace, 16 },
 				schemas.Class{Name: "quick", StaleAfter: schemas.Duration(2 * time.Second)}))
 			r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
@@ -90,7 +91,7 @@ func TestStaleBacklogDoesNotChaseItsTail(t *testing.T) {
 			r.dispatch(ms...)
 			r.run(r.config("a"))
 			began := time.Now()
-			for len(r.fake.made()) < c.n && time.Since(began) < c.within+10*time.Second {
+			for len(r.fake.made()) < c.n && time.Since(began) < within+10*time.Second {
 				<-time.After(20 * time.Millisecond)
 			}
 			took := time.Since(began)
@@ -105,13 +106,13 @@ func TestStaleBacklogDoesNotChaseItsTail(t *testing.T) {
 			rate := float64(calls-1) / r.fake.at[calls-1].Sub(r.fake.at[0]).Seconds()
 			r.fake.mu.Unlock()
 			t.Logf("STALE %s: %d stale messages, %d calls in %.1f s (%.0f calls/s between the first and the last), went back %.2f times each", c.name, c.n, calls, took.Seconds(), rate, float64(back)/float64(c.n))
-			if calls != c.n || took > c.within {
-				t.Errorf("%d calls in %v, want %d within %v", calls, took, c.n, c.within)
+			if calls != c.n || took > within {
+				t.Errorf("%d calls in %v, want %d within %v", calls, took, c.n, within)
 			}
 			if float64(back) > c.most*float64(c.n) {
 				t.Errorf("%d went back of %d", back, c.n)
 			}
-			if c.name == "100 a second" && rate < 98 {
+			if c.name == "100 a second" && slower == 1 && rate < 98 {
 				t.Errorf("%.1f calls a second, the pace is 100", rate)
 			}
 		})
