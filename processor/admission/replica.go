@@ -26,8 +26,10 @@ type replicated struct {
 	// nothing that a second reading would change: records replace what they
 	// name. 0 is nothing yet.
 	ledger, seen int64
-	records      int64     // read so far, in all
-	fresh        time.Time // when it last had everything
+	// Of which topics: the names may be others' by now.
+	ledgerID, seenID [16]byte
+	records          int64     // read so far, in all
+	fresh            time.Time // when it last had everything
 }
 
 // transmission is what a transaction wrote last. Offsets are known when it has
@@ -64,8 +66,8 @@ func (r *replicated) tooOld(now time.Time) bool {
 func (p *partition) ranges() []stream.Range {
 	n := p.env.names
 	return []stream.Range{
-		{Partition: stream.Partition{Topic: n.Ledger(), Partition: p.num}, From: p.log.ledger, Resume: p.log.ledger > 0},
-		{Partition: stream.Partition{Topic: n.Seen(), Partition: p.num}, From: p.log.seen, Resume: p.log.seen > 0},
+		{Partition: stream.Partition{Topic: n.Ledger(), Partition: p.num}, From: p.log.ledger, Resume: p.log.ledger > 0, TopicID: p.log.ledgerID},
+		{Partition: stream.Partition{Topic: n.Seen(), Partition: p.num}, From: p.log.seen, Resume: p.log.seen > 0, TopicID: p.log.seenID},
 	}
 }
 
@@ -95,9 +97,9 @@ func catchUp(ctx context.Context, reader *stream.Reader, parts map[int32]*partit
 	})
 	for tp, at := range reached {
 		if p := parts[tp.Partition]; tp.Topic == ledger {
-			p.log.ledger = at
+			p.log.ledger, p.log.ledgerID = at.From, at.TopicID
 		} else {
-			p.log.seen = at
+			p.log.seen, p.log.seenID = at.From, at.TopicID
 		}
 	}
 	if err != nil {

@@ -341,6 +341,64 @@ func TestTailThatFellBehindBeginsAnew(t *testing.T) {
 	}
 }
 
+// TestTopicMadeAnew: a state that was built from another topic of that name is
+// dropped, also when the new one is longer by now.
+func TestTopicMadeAnew(t *testing.T) {
+	for _, topic := range []string{"ledger", "seen"} {
+		t.Run(topic, func(t *testing.T) {
+			l := newLogs(t, 5)
+			owner, tail := l.empty(), l.empty()
+			l.own(owner)
+			for range 5 {
+				l.transact(owner)
+			}
+			l.follow(tail)
+			name := map[string]string{"ledger": l.env.names.Ledger(), "seen": l.env.names.Seen()}[topic]
+			if _, err := l.adm.DeleteTopic(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.adm.CreateTopic(t.Context(), 1, 1, nil, name); err != nil {
+				t.Fatal(err)
+			}
+			had := map[string]int64{"ledger": tail.log.ledger, "seen": tail.log.seen}[topic]
+			// Another owner, and clients, that know nothing of it.
+			seeds := kgo.SeedBrokers(l.broker.ListenAddrs()...)
+			l.cl.Close()
+			var err error
+			if l.cl, err = kgo.NewClient(seeds, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("other")); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(l.cl.Close)
+			l.adm = kadm.NewClient(l.cl)
+			l.reader.Close()
+			if l.reader, err = stream.OpenReader(stream.ReadConfig{Brokers: l.broker.ListenAddrs()}); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(l.reader.Close)
+			other := l.empty()
+			l.own(other)
+			for end, tries := int64(0), 0; end <= had; tries++ {
+				l.transact(other)
+				ends, err := l.adm.ListEndOffsets(t.Context(), name)
+				if err != nil || tries > 100 {
+					t.Fatalf("the new topic ends at %d, the old one at %d: %v", end, had, err)
+				}
+				o, _ := ends.Lookup(name, 0)
+				end = o.Offset
+			}
+			parts := map[int32]*partition{0: tail}
+			_, anew, err := catchUpOrAnew(t.Context(), l.reader, parts)
+			if err != nil || len(anew) != 1 || parts[0] == tail {
+				t.Fatalf("went on with what another topic said: %v, %v", anew, err)
+			}
+			cold := l.empty()
+			l.own(cold)
+			l.own(parts[0])
+			l.same("the state begun anew", l.probe(parts[0]), l.probe(cold))
+		})
+	}
+}
+
 // TestOldStateIsNotTrusted: what compaction forgets after a day, a state that
 // slept that long would remember.
 func TestOldStateIsNotTrusted(t *testing.T) {

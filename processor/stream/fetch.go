@@ -138,7 +138,7 @@ func (r *Reader) fetch(ctx context.Context, j *job, fn func(*kgo.Record) error) 
 		return fmt.Errorf("fetch %s/%d: the broker answered for partition %d", j.Topic, j.Partition.Partition, got.Partition)
 	}
 	if got.ErrorCode == kerr.OffsetOutOfRange.Code {
-		return &GoneError{j.Partition, j.at, got.LogStartOffset, got.HighWatermark}
+		return &GoneError{Partition: j.Partition, From: j.at, Start: got.LogStartOffset, End: got.HighWatermark}
 	}
 	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: j.at, IsolationLevel: kgo.ReadCommitted(), Topic: j.Topic, Partition: j.Partition.Partition,
@@ -175,6 +175,9 @@ func (j *job) locate(meta kadm.Metadata) error {
 	t := meta.Topics[j.Topic]
 	if t.Err != nil {
 		return t.Err
+	}
+	if unknown := [16]byte{}; j.topicID != unknown && t.ID != unknown && j.topicID != t.ID {
+		return &GoneError{Partition: j.Partition, From: j.at, Anew: true}
 	}
 	p, ok := t.Partitions[j.Partition.Partition]
 	switch {

@@ -23,6 +23,10 @@ type Range struct {
 	// Resume says that From is where an earlier read ended. If the log no
 	// longer has it, what lies between is unknown: that is a GoneError.
 	Resume bool
+	// TopicID is that of the topic which the earlier read was of. If the name is
+	// another topic's by now, where a log goes on says nothing: that is a
+	// GoneError too. Zero is any.
+	TopicID [16]byte
 }
 
 // GoneError means that a log no longer holds the position at which a read was to
@@ -31,9 +35,13 @@ type Range struct {
 type GoneError struct {
 	Partition
 	From, Start, End int64
+	Anew             bool // the topic is not the one that was read before
 }
 
 func (e *GoneError) Error() string {
+	if e.Anew {
+		return fmt.Sprintf("%s/%d: cannot go on at offset %d: the topic was made anew", e.Topic, e.Partition.Partition, e.From)
+	}
 	return fmt.Sprintf("%s/%d: cannot go on at offset %d: the log holds %d to %d", e.Topic, e.Partition.Partition, e.From, e.Start, e.End)
 }
 
@@ -88,15 +96,15 @@ func (r *Reader) Close() { r.cl.Close() }
 // time; those with one number are read one after another, in their order. A
 // record and what it points to are fn's to keep.
 //
-// What it returns is where to go on, also beside an error: every record below
+// What it returns is how to go on, also beside an error: every record below From
 // has been handed to fn and none from there on. That may lie beyond the last
 // record: transactions end in markers, and aborted ones leave gaps. Only after
 // an error of fn itself it says nothing. It is an error when a partition brings
 // nothing new for cfg.Stall.
-func (r *Reader) Read(ctx context.Context, ranges []Range, fn func(*kgo.Record) error) (map[Partition]int64, error) {
-	reached := make(map[Partition]int64)
+func (r *Reader) Read(ctx context.Context, ranges []Range, fn func(*kgo.Record) error) (map[Partition]Range, error) {
+	reached := make(map[Partition]Range)
 	for _, rg := range ranges {
-		reached[rg.Partition] = rg.From
+		reached[rg.Partition] = rg
 	}
 	if len(ranges) == 0 {
 		return reached, nil
@@ -130,7 +138,7 @@ func (r *Reader) Read(ctx context.Context, ranges []Range, fn func(*kgo.Record) 
 			for _, j := range byNumber[n] {
 				err := r.read(gctx, j, turns, fn)
 				mu.Lock()
-				reached[j.Partition] = j.at
+				reached[j.Partition] = Range{Partition: j.Partition, From: j.at, Resume: j.at > 0, TopicID: j.topicID}
 				mu.Unlock()
 				if err != nil {
 					return err
@@ -212,10 +220,16 @@ func (r *Reader) bound(ctx context.Context, ranges []Range) ([]*job, error) {
 			return nil, fmt.Errorf("%s/%d does not exist", rg.Topic, rg.Partition.Partition)
 		}
 		if rg.Resume && (rg.From < start.Offset || rg.From > end.Offset) {
-			gone = append(gone, &GoneError{rg.Partition, rg.From, start.Offset, end.Offset})
+			gone = append(gone, &GoneError{Partition: rg.Partition, From: rg.From, Start: start.Offset, End: end.Offset})
 		}
 		j := &job{Range: rg, at: max(rg.From, start.Offset), until: end.Offset}
-		_ = j.locate(meta) // read asks again for a leader that is not known yet
+		if rg.Resume {
+			j.topicID = rg.TopicID
+		}
+		// read asks again for a leader that is not known yet
+		if anew, ok := errors.AsType[*GoneError](j.locate(meta)); ok {
+			gone = append(gone, anew)
+		}
 		jobs = append(jobs, j)
 	}
 	return jobs, errors.Join(gone...)

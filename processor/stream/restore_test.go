@@ -70,7 +70,7 @@ func from(t *testing.T, r *stream.Reader, at int64) (values []string, next int64
 		values = append(values, string(rec.Value))
 		return nil
 	})
-	return values, reached[log0], err
+	return values, reached[log0].From, err
 }
 
 // TestReadGoesOnWhereItEnded: what a read returns is where the log goes on, past
@@ -210,6 +210,35 @@ func TestReadWhatIsGone(t *testing.T) {
 	}
 }
 
+// TestReadOfATopicMadeAnew: where a read of another topic of that name ended says
+// nothing, however far this one goes.
+func TestReadOfATopicMadeAnew(t *testing.T) {
+	seeds := cluster(t, "log")
+	newWriter(t, seeds, "w").commit("a", "b")
+	r := reader(t, seeds, stream.ReadConfig{})
+	ignore := func(*kgo.Record) error { return nil }
+	reached, err := r.Read(t.Context(), []stream.Range{{Partition: log0}}, ignore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adm := kadm.NewClient(client(t, seeds))
+	if _, err := adm.DeleteTopic(t.Context(), "log"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "log"); err != nil {
+		t.Fatal(err)
+	}
+	newWriter(t, seeds, "w2").commit("c", "d", "e", "f")
+	r = reader(t, seeds, stream.ReadConfig{}) // the other knows the old topic's leader for a while
+	_, err = r.Read(t.Context(), []stream.Range{reached[log0]}, ignore)
+	if gone, ok := errors.AsType[*stream.GoneError](err); !ok || !gone.Anew || gone.From != 3 {
+		t.Fatalf("went on: %v", err)
+	}
+	if values, next, err := from(t, r, 0); err != nil || len(values) != 4 || next != 5 {
+		t.Fatalf("from the start: read %v up to %d, %v", values, next, err)
+	}
+}
+
 // TestReadManyAtOnce: partitions are read side by side, each in its order, with
 // small fetches that end inside of transactions.
 func TestReadManyAtOnce(t *testing.T) {
@@ -303,7 +332,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 			return nil
 		})
 		cancel()
-		next = reached[log0]
+		next = reached[log0].From
 		if err == nil {
 			break
 		}
