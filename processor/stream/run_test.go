@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -325,6 +326,75 @@ func TestZombieWithoutPolledRecordsIsFenced(t *testing.T) {
 	}
 	if got := consume(t, seeds, "out", parts); got["zombie"] != 0 {
 		t.Fatal("the zombie's record is visible")
+	}
+}
+
+// TestConcurrentTransactionsIsNoPause: a broker that has not finished the last
+// transaction may say so to the first batch of the next (KIP-890, KIP-447). The
+// client then waits for metadata, which it asks for no more often than each five
+// seconds unless it is told otherwise.
+func TestConcurrentTransactionsIsNoPause(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(parts, "in", "out", "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	seeds := c.ListenAddrs()
+	prod := client(t, seeds)
+	ended := make(chan bool, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- stream.Run(ctx, config(seeds, "tx"), nil, func(stream.Fetching) stream.Stage {
+			return &count{t: t, seeds: seeds, wait: time.Second, ended: func(ok bool) { ended <- ok }}
+		})
+	}()
+	next := func() {
+		t.Helper()
+		select {
+		case ok := <-ended:
+			if !ok {
+				t.Fatal("a transaction was aborted")
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("no transaction")
+		}
+	}
+	produce(t, prod, "in", 0, 1)
+	next()
+	refused := 0
+	c.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		req := kreq.(*kmsg.ProduceRequest)
+		if req.TransactionID == nil || refused == 3 {
+			c.KeepControl()
+			return nil, nil, false
+		}
+		c.KeepControl()
+		refused++
+		resp := req.ResponseKind().(*kmsg.ProduceResponse)
+		for _, rt := range req.Topics {
+			st := kmsg.NewProduceResponseTopic()
+			st.Topic, st.TopicID = rt.Topic, rt.TopicID
+			for _, rp := range rt.Partitions {
+				sp := kmsg.NewProduceResponseTopicPartition()
+				sp.Partition, sp.ErrorCode = rp.Partition, kerr.ConcurrentTransactions.Code
+				st.Partitions = append(st.Partitions, sp)
+			}
+			resp.Topics = append(resp.Topics, st)
+		}
+		return resp, nil, true
+	})
+	began := time.Now()
+	produce(t, prod, "in", 1, 1)
+	next()
+	took := time.Since(began)
+	t.Logf("refused %d times, committed after %v", refused, took)
+	if refused != 3 || took > 2*time.Second {
+		t.Errorf("refused %d times, and then it took %v", refused, took)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,6 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// metadataMinAge is how long a batch that was refused waits at most to be tried
+// again, and how often a client asks for the leader of a partition that has none.
+const metadataMinAge = 50 * time.Millisecond
+
 // worker is one life of a client: from joining the group to its end.
 type worker struct {
 	cfg     Config
@@ -54,6 +58,10 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 		// writing the other's markers. The client's 20 ms would be most of the
 		// latency of two hops.
 		kgo.ConcurrentTransactionsBackoff(2 * time.Millisecond),
+		// Since KIP-890 the broker may also say so to the transaction's first batch.
+		// The client then waits for metadata before it tries again, and asks for
+		// them no sooner than this after the last time: 5 s, if it is not told.
+		kgo.MetadataMinAge(metadataMinAge),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// An offset out of range means that what the group has not read is
 		// gone, or that the group points into nothing: never guess.
