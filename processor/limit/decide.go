@@ -3,7 +3,7 @@ package limit
 import (
 	"math"
 	"runtime"
-	"unsafe"
+	"slices"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -48,7 +48,9 @@ type plan struct {
 	cost    int64
 	key     [2]uint64
 	scope   string
+	slot    *slot  // key's, or nil; if found is right
 	at      uint32 // where key's slot was when it was last looked for
+	found   uint64 // Table.moves when slot was; 0 if it never was
 	skip    bool   // it only observes, and is full
 }
 
@@ -121,7 +123,10 @@ func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, 
 		p := &t.plans[i]
 		if !p.skip {
 			t.place(p, now, now)
-			res.Charges = append(res.Charges, schemas.Charge{Limit: p.l.name, Scope: p.scope, T: now, Cost: p.cost})
+			n := len(res.Charges)
+			res.Charges = slices.Grow(res.Charges, 1)[:n+1]
+			c := &res.Charges[n]
+			c.Limit, c.Scope, c.T, c.Cost = p.l.name, p.scope, now, p.cost
 		}
 		if !remaining {
 			continue
@@ -214,10 +219,10 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 		if !l.applies(s) {
 			continue
 		}
-		t.plans = append(t.plans, plan{l: l, windows: l.windowsFor(s.Recipient), cost: l.cost(s), scope: s.Recipient, at: nowhere})
-		p := &t.plans[len(t.plans)-1]
-		if key, at, ok := t.ahead.plain(l, s); ok {
-			p.key, p.at = key, at
+		p := t.nextPlan()
+		p.l, p.windows, p.cost, p.scope, p.found, p.skip = l, l.windowsFor(s.Recipient), l.cost(s), s.Recipient, 0, false
+		var ok bool
+		if p.key, p.at, ok = t.ahead.plain(l, s); ok {
 			continue
 		}
 		t.named = l.text(t.named[:0], s)
@@ -228,44 +233,23 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 	}
 }
 
-// Touch prepares the next decisions, about these subjects in this order: it
-// makes their keys together, and asks for the memory of their places, so that
-// the decisions do not wait for it one after another. It decides nothing and
-// changes nothing: decisions may follow in part, with others between them, or
-// not at all. A few dozen at a time are best.
-func (t *Table) Touch(r *Rules, subjects []Subject) {
-	defer runtime.KeepAlive(t)
-	q := &t.ahead
-	q.reset()
-	for i := range subjects {
-		for j := range r.limits {
-			if l := &r.limits[j]; l.applies(&subjects[i]) {
-				q.add(l, &subjects[i])
-			}
-		}
+// slotOf returns the slot of a plan's key, or nil.
+func (t *Table) slotOf(p *plan) *slot {
+	if p.found != t.moves {
+		p.slot, p.at = t.again(p.key, p.at)
+		p.found = t.moves
 	}
-	// Each key is looked at four times, so far apart that no look waits for the
-	// one before: when it is made, for the page's number, where the slot should be,
-	// and where it is.
-	const near, far = 16, 48
-	for i := range len(q.asks) + far {
-		if i%2 == 0 {
-			q.sumTwo(i)
-		}
-		if i < len(q.keys) {
-			if sh := t.shardOf(q.keys[i]); sh.n > 0 {
-				prefetch(unsafe.Pointer(&sh.pages[sh.home(q.keys[i])/pageSlots]))
-			}
-		}
-		if j := i - near; j >= 0 && j < len(q.keys) {
-			if sh := t.shardOf(q.keys[j]); sh.n > 0 {
-				prefetchSlots(unsafe.Pointer(t.at(sh, sh.home(q.keys[j]))))
-			}
-		}
-		if j := i - far; j >= 0 && j < len(q.keys) {
-			_, q.asks[j].at = t.locate(q.keys[j])
-		}
+	return p.slot
+}
+
+// nextPlan returns one plan more, which still has what an earlier decision left.
+func (t *Table) nextPlan() *plan {
+	n := len(t.plans)
+	if n == cap(t.plans) {
+		t.plans = append(t.plans, plan{})
 	}
+	t.plans = t.plans[:n+1]
+	return &t.plans[n]
 }
 
 // never is a retry-at that no other exceeds.
@@ -275,8 +259,7 @@ const never = schemas.Millis(math.MaxInt64)
 // decision asks no more. Of a rolling window that is one look, at the place
 // that must have left.
 func (t *Table) passes(p *plan, now schemas.Millis) bool {
-	s, at := t.again(p.key, p.at)
-	p.at = at
+	s := t.slotOf(p)
 	if s == nil || s.flags&flagWeighted != 0 {
 		return t.roomy(s, p, now)
 	}
@@ -335,8 +318,7 @@ func (t *Table) count(s *slot, l *rule, w *window, now schemas.Millis) (count in
 
 // remaining adds what is left in p's windows to res.
 func (t *Table) remaining(res *Result, p *plan, now schemas.Millis) {
-	s, at := t.again(p.key, p.at)
-	p.at = at
+	s := t.slotOf(p)
 	for i := range p.windows {
 		w := &p.windows[i]
 		count, first, level := t.count(s, p.l, w, now)
@@ -357,8 +339,7 @@ func (t *Table) remaining(res *Result, p *plan, now schemas.Millis) {
 
 // evaluate adds the windows of p that are full to res.
 func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
-	s, at := t.again(p.key, p.at)
-	p.at = at
+	s := t.slotOf(p)
 	for i := range p.windows {
 		w := &p.windows[i]
 		count, first, level := t.count(s, p.l, w, now)
@@ -396,11 +377,11 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 // place writes a place of p at the given time.
 func (t *Table) place(p *plan, at, now schemas.Millis) {
 	l, cost := p.l, uint32(p.cost)
-	s, where := t.again(p.key, p.at)
+	s := t.slotOf(p)
 	if s == nil {
 		s = t.touchNew(p.key)
 	} else {
-		t.touch(s, where)
+		t.touch(s, p.at)
 	}
 	s.limit = l.hash
 	unseen := t.unseen(l, now)

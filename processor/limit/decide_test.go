@@ -641,3 +641,33 @@ func TestDecideIntoLeavesOutOnlyWhatRemains(t *testing.T) {
 		t.Errorf("%d refused: the test sees one side only", refused)
 	}
 }
+
+// TestPlacesInAShardThatGrows decides on messages of which one limit has a slot
+// and the other, in the same decision, gets one: where that makes the shard
+// grow, the first is somewhere else by the time its place is written.
+func TestPlacesInAShardThatGrows(t *testing.T) {
+	fresh, known := perRecipient(t, "fresh", "9/1h"), perRecipient(t, "known", "9/1h")
+	fresh.Match.Class = []string{"code"}
+	r := rulesOf(t, fresh, known)
+	table := NewTable()
+	defer table.Close()
+	now := schemas.Millis(1_790_000_000_000)
+	const recipients = 100_000
+	for _, class := range []string{"news", "code"} {
+		for i := range recipients {
+			s := Subject{Recipient: fmt.Sprintf("+861%010d", i), Class: class}
+			if !table.Decide(r, &s, nil, now).OK {
+				t.Fatalf("%s %d is refused", class, i)
+			}
+		}
+		table.Commit()
+	}
+	for i := range recipients {
+		s := Subject{Recipient: fmt.Sprintf("+861%010d", i), Class: "code"}
+		for j, left := range table.Peek(r, &s, now) {
+			if want := []int64{8, 7}[j]; left.Left != want {
+				t.Fatalf("recipient %d has %d left in %s, want %d", i, left.Left, left.Limit, want)
+			}
+		}
+	}
+}

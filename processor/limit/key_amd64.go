@@ -1,23 +1,15 @@
 package limit
 
-import "unsafe"
-
 // sumPair sets keys to the first halves of SHA-256 of two messages of one block
 // each, padded. Needs hasSHA.
 //
 //go:noescape
 func sumPair(keys *[2][2]uint64, blocks *[2][64]byte)
 
-// prefetch asks for the cache line at p, without waiting for it.
+// prefetch asks for the cache lines at these addresses, without waiting for them.
 //
 //go:noescape
-func prefetch(p unsafe.Pointer)
-
-// prefetchSlots asks for the slot at p and the next three, without waiting for
-// them: what is there is read as nothing, so they may lie beyond any memory.
-//
-//go:noescape
-func prefetchSlots(p unsafe.Pointer)
+func prefetch(lines []uintptr)
 
 //go:noescape
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)

@@ -90,19 +90,21 @@ TEXT ·cpuid(SB), NOSPLIT, $0-24
 	MOVL DX, edx+20(FP)
 	RET
 
-// func prefetch(p unsafe.Pointer)
-TEXT ·prefetch(SB), NOSPLIT, $0-8
-	MOVQ       p+0(FP), AX
-	PREFETCHT0 (AX)
-	RET
+// func prefetch(lines []uintptr)
+TEXT ·prefetch(SB), NOSPLIT, $0-24
+	MOVQ lines_base+0(FP), SI
+	MOVQ lines_len+8(FP), CX
+	JMP  check
 
-// func prefetchSlots(p unsafe.Pointer)
-TEXT ·prefetchSlots(SB), NOSPLIT, $0-8
-	MOVQ       p+0(FP), AX
+next:
+	MOVQ       (SI), AX
 	PREFETCHT0 (AX)
-	PREFETCHT0 64(AX)
-	PREFETCHT0 128(AX)
-	PREFETCHT0 192(AX)
+	ADDQ       $8, SI
+	DECQ       CX
+
+check:
+	TESTQ CX, CX
+	JNZ   next
 	RET
 
 DATA flip<>+0(SB)/8, $0x0405060700010203

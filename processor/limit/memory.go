@@ -21,20 +21,24 @@ type mapping struct {
 }
 
 const (
-	pageSlots  = 32      // 2 KiB
-	chunkPages = 1 << 13 // 16 MiB
+	pageSlots  = 128     // 8 KiB
+	chunkPages = 1 << 11 // 16 MiB
 	chunkSize  = int(unsafe.Sizeof(chunk{}))
 )
 
 type (
 	page  [pageSlots]slot
-	chunk [chunkPages]page
+	chunk [chunkPages * pageSlots]slot
 )
 
-func (m *memory) page(n uint32) *page { return &m.chunks[n/chunkPages][n%chunkPages] }
+func (m *memory) page(n uint32) *page {
+	return (*page)(m.chunks[n/chunkPages][n%chunkPages*pageSlots:])
+}
 
 // slot returns the slot that probe found at this place.
-func (m *memory) slot(at uint32) *slot { return &m.page(at / pageSlots)[at%pageSlots] }
+func (m *memory) slot(at uint32) *slot {
+	return &m.chunks[at/(chunkPages*pageSlots)][at%(chunkPages*pageSlots)]
+}
 
 // take returns a page of empty slots.
 func (m *memory) take() uint32 {

@@ -39,8 +39,9 @@ type Rules struct {
 
 type rule struct {
 	name      string
-	prefix    []byte // of the text of its keys
-	alone     bool   // per recipient alone
+	prefix    []byte   // of the text of its keys
+	start     [64]byte // prefix and zeros, if it is so short
+	alone     bool     // per recipient alone
 	hash      uint32
 	index     int
 	match     schemas.Match
@@ -106,6 +107,7 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 
 func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
 	c := rule{name: l.Name, prefix: append([]byte(l.Name), 0), hash: nameHash(l.Name), match: l.Match, zone: time.UTC, changed: since[sinceBuckets]}
+	copy(c.start[:], c.prefix)
 	switch l.Mode {
 	case "", schemas.ModeEnforce:
 	case schemas.ModeObserve:

@@ -26,11 +26,11 @@ func (t *Table) Sweep(r *Rules, now schemas.Millis, atLeast int) (dropped int) {
 	}
 	for range atLeast + sweepEach*len(t.undo) {
 		sh := &t.shards[t.sweepShard]
-		for t.sweepAt >= sh.size() || sh.n == 0 {
+		for uint(t.sweepAt) >= sh.size() || sh.n == 0 {
 			t.sweepShard, t.sweepAt = (t.sweepShard+1)%len(t.shards), 0
 			sh = &t.shards[t.sweepShard]
 		}
-		at := sh.number(t.sweepAt)
+		at := sh.number(uint(t.sweepAt))
 		s := t.memory.slot(at)
 		t.sweepAt++
 		if !s.used() || s.empty() || t.visible(r, s, now) {

@@ -3,6 +3,7 @@ package limit
 import (
 	"math/bits"
 	"runtime"
+	"slices"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -17,6 +18,7 @@ type Table struct {
 	memory *memory
 	blocks arena
 	live   int            // slots with something in them, or touched
+	moves  uint64         // how often a slot was added or removed, which may move others; from 1
 	last   schemas.Millis // the latest time it has seen
 	stood  schemas.Millis // last, before the open transaction
 
@@ -43,6 +45,7 @@ type Table struct {
 // the table, one of them has 1.3 MB.
 type shard struct {
 	pages []uint32
+	tags  tags
 	n     int // slots in use
 }
 
@@ -63,7 +66,7 @@ type cachedPeriod struct{ start, end schemas.Millis }
 // What works on slots keeps the table alive until it is done, since the
 // collector closes those that nobody needs any more.
 func NewTable() *Table {
-	t := &Table{mark: -1, memory: &memory{}}
+	t := &Table{mark: -1, moves: 1, memory: &memory{}}
 	runtime.AddCleanup(t, (*memory).close, t.memory)
 	return t
 }
@@ -73,7 +76,7 @@ func NewTable() *Table {
 // may come late, since it does not see that memory.
 func (t *Table) Close() {
 	t.memory.close()
-	*t = Table{memory: t.memory} // nothing may point to where it was
+	*t = Table{memory: t.memory, moves: t.moves + 1} // nothing may point to where it was
 }
 
 // Len returns the number of limits and scopes in which something stands.
@@ -91,21 +94,21 @@ func (t *Table) keyOf(limit, scope string) [2]uint64 {
 func (t *Table) shardOf(key [2]uint64) *shard { return &t.shards[key[0]>>(64-shardBits)] }
 
 // size is how many slots the shard has room for.
-func (sh *shard) size() int { return len(sh.pages) * pageSlots }
+func (sh *shard) size() uint { return uint(len(sh.pages)) * pageSlots }
 
 // home is where a key belongs: the bits after the shard's, scaled to the size,
 // which therefore need not be a power of two.
-func (sh *shard) home(key [2]uint64) int {
+func (sh *shard) home(key [2]uint64) uint {
 	hi, _ := bits.Mul64(key[0]<<shardBits|key[1]>>(64-shardBits), uint64(sh.size()))
-	return int(hi)
+	return uint(hi)
 }
 
 // number returns where in the memory the slot with index i is.
-func (sh *shard) number(i int) uint32 {
-	return sh.pages[uint(i)/pageSlots]*pageSlots + uint32(i)%pageSlots
+func (sh *shard) number(i uint) uint32 {
+	return sh.pages[i/pageSlots]*pageSlots + uint32(i%pageSlots)
 }
 
-func (t *Table) at(sh *shard, i int) *slot { return t.memory.slot(sh.number(i)) }
+func (t *Table) at(sh *shard, i uint) *slot { return t.memory.slot(sh.number(i)) }
 
 // find returns the slot of key, or nil. The pointer holds until a slot is added
 // or removed.
@@ -120,11 +123,12 @@ func (t *Table) locate(key [2]uint64) (*slot, uint32) {
 	if sh.n == 0 {
 		return nil, nowhere
 	}
-	s, at := t.probe(sh, key)
-	if !s.used() {
+	i := t.probe(sh, key)
+	if sh.tags[i] == 0 {
 		return nil, nowhere
 	}
-	return s, at
+	at := sh.number(i)
+	return t.memory.slot(at), at
 }
 
 // nowhere is the place of a slot that is not there, or was not looked for.
@@ -140,85 +144,82 @@ func (t *Table) again(key [2]uint64, at uint32) (*slot, uint32) {
 	return t.locate(key)
 }
 
-// probe returns the slot of key, or the empty one where it belongs. There is
-// one: a shard is never full.
-func (t *Table) probe(sh *shard, key [2]uint64) (s *slot, at uint32) {
-	i := uint(sh.home(key))
-	n, i := i/pageSlots, i%pageSlots
-	for {
-		number := sh.pages[n]
-		p := t.memory.page(number)
-		for ; i < pageSlots; i++ {
-			if s := &p[i]; s.key == key || !s.used() {
-				return s, number*pageSlots + uint32(i)
-			}
+// probe returns the index of key's slot, or of the empty one where it belongs.
+// There is one: a shard is never full.
+func (t *Table) probe(sh *shard, key [2]uint64) uint {
+	tag := tagOf(key)
+	for i := sh.home(key); ; i = (i + 1) % sh.size() {
+		i = sh.tags.first(i, tag)
+		if sh.tags[i] == 0 || t.at(sh, i).key == key {
+			return i
 		}
-		if n++; n == uint(len(sh.pages)) {
-			n = 0
-		}
-		i = 0
 	}
 }
 
 // add returns a new slot for key, which is not there.
 func (t *Table) add(key [2]uint64) (*slot, uint32) {
 	sh := t.shardOf(key)
-	if (sh.n+1)*5 > sh.size()*4 {
+	if uint(sh.n+1)*5 > sh.size()*4 {
 		t.grow(sh)
 	}
-	s, at := t.probe(sh, key)
+	i := t.probe(sh, key)
+	sh.tags[i] = tagOf(key)
+	at := sh.number(i)
+	s := t.memory.slot(at)
 	*s = slot{key: key, flags: flagUsed}
 	sh.n++
 	t.live++
+	t.moves++
 	return s, at
 }
 
 // grow makes a shard larger by a quarter, so that between 64 and 80 of a hundred
 // slots are used: 80 to 100 bytes a scope.
 func (t *Table) grow(sh *shard) {
-	old := *sh
-	sh.pages = make([]uint32, max(1, (len(old.pages)*5+3)/4))
+	old := sh.pages
+	sh.pages = make([]uint32, max(1, (len(old)*5+3)/4))
 	for i := range sh.pages {
 		sh.pages[i] = t.memory.take()
 	}
-	for _, n := range old.pages {
+	sh.tags = newTags(sh.size())
+	for _, n := range old {
 		p := t.memory.page(n)
 		for i := range p {
 			if p[i].used() {
-				s, _ := t.probe(sh, p[i].key)
-				*s = p[i]
+				to := t.probe(sh, p[i].key)
+				sh.tags[to] = tagOf(p[i].key)
+				*t.at(sh, to) = p[i]
 			}
 		}
 	}
-	t.memory.release(old.pages)
+	t.memory.release(old)
 }
 
 // remove takes key's slot out and closes the gap, so that probing needs no
 // tombstones.
 func (t *Table) remove(key [2]uint64) {
-	s := t.find(key)
-	if s == nil {
+	sh := t.shardOf(key)
+	if sh.n == 0 {
 		return
 	}
-	if s.size >= spilled {
+	size, hole := sh.size(), t.probe(sh, key)
+	if sh.tags[hole] == 0 {
+		return
+	}
+	if s := t.at(sh, hole); s.size >= spilled {
 		t.blocks.release(s.size-spilled, s.w[0])
 	}
-	sh := t.shardOf(key)
-	size := sh.size()
-	hole := sh.home(key)
-	for t.at(sh, hole) != s {
-		hole = (hole + 1) % size
-	}
-	for i := (hole + 1) % size; t.at(sh, i).used(); i = (i + 1) % size {
+	for i := (hole + 1) % size; sh.tags[i] != 0; i = (i + 1) % size {
 		// A slot may move back into the hole if its home is not beyond it.
-		if (i-sh.home(t.at(sh, i).key)+size)%size >= (i-hole+size)%size {
-			*t.at(sh, hole) = *t.at(sh, i)
+		if s := t.at(sh, i); (i-sh.home(s.key)+size)%size >= (i-hole+size)%size {
+			*t.at(sh, hole), sh.tags[hole] = *s, sh.tags[i]
 			hole = i
 		}
 	}
-	*t.at(sh, hole) = slot{}
+	*t.at(sh, hole), sh.tags[hole] = slot{}, 0
 	sh.n--
 	t.live--
+	t.moves++
 }
 
 // Begin opens a transaction, or goes on with the open one. Decide, GiveBack,
@@ -266,11 +267,14 @@ func (t *Table) touch(s *slot, at uint32) {
 			}
 		}
 	}
-	b := before{slot: *s, at: at, words: len(t.words), existed: true}
+	// In place, since a copy more of a slot is a tenth of the decision.
+	n := len(t.undo)
+	t.undo = slices.Grow(t.undo, 1)[:n+1]
+	b := &t.undo[n]
+	b.slot, b.at, b.words, b.existed = *s, at, len(t.words), true
 	if s.size >= spilled {
 		t.words = append(t.words, t.blocks.at(s.size-spilled, s.w[0])...)
 	}
-	t.undo = append(t.undo, b)
 	s.flags |= flagDirty
 }
 
