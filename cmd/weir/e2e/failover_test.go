@@ -224,6 +224,15 @@ func failover(t *testing.T, brokers []string) {
 	s.stop(worker)
 	t.Log(s.weir("audit"))
 
+	// Nobody keeps a smaller weight for what failed before the breaker closed.
+	shares := map[string]string{}
+	for _, m := range regexp.MustCompile(`a provider's share of its weight changes" provider=(\S+) was=\S+ is=(\S+)`).FindAllStringSubmatch(worker.Output(), -1) {
+		shares[m[1]] = m[2]
+	}
+	if shares["refusing"] != "well" || shares["hanging"] != "well" {
+		t.Errorf("in the end their shares are %v", shares)
+	}
+
 	opened := map[string]schemas.Health{} // first time
 	if err := readCommitted(context.Background(), brokers, s.names.Health(), func(r *kgo.Record) error {
 		h, err := schemas.DecodeHealth(r.Value)
