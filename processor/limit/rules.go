@@ -58,6 +58,8 @@ type rule struct {
 	// Of the windows and every override together, since an override may end
 	// at the next revision and its recipient then has the limit's own windows.
 	rolling  []window
+	longest  schemas.Millis // of rolling
+	begun    bool           // all of rolling count from ever
 	buckets  []window
 	changed  schemas.Millis // when the numbers of a bucket last changed
 	units    uint8          // calendar units, a bit each
@@ -106,7 +108,7 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 }
 
 func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
-	c := rule{name: l.Name, prefix: append([]byte(l.Name), 0), hash: nameHash(l.Name), match: l.Match, zone: time.UTC, changed: since[sinceBuckets]}
+	c := rule{name: l.Name, prefix: append([]byte(l.Name), 0), hash: nameHash(l.Name), match: l.Match, zone: time.UTC, begun: true, changed: since[sinceBuckets]}
 	copy(c.start[:], c.prefix)
 	switch l.Mode {
 	case "", schemas.ModeEnforce:
@@ -185,6 +187,7 @@ func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.M
 			}
 			w.length = schemas.Millis(a.Length.Milliseconds())
 			c.rolling = append(c.rolling, w)
+			c.longest, c.begun = max(c.longest, w.length), c.begun && w.since == 0
 		case schemas.WindowCalendar:
 			unit := slices.Index(unitNames[:], a.Unit)
 			if unit < 0 {

@@ -376,7 +376,11 @@ func (t *Table) unseen(l *rule, now schemas.Millis) schemas.Millis {
 // rolledOut is unseen of the rolling windows alone: every later place that
 // stands is in its slot, whatever policies were before.
 func rolledOut(l *rule, now schemas.Millis) schemas.Millis {
-	at := now
+	at := now - l.longest
+	if l.begun {
+		return at
+	}
+	at = now
 	for i := range l.rolling {
 		at = min(at, l.rolling[i].opens(now))
 	}
