@@ -1,6 +1,7 @@
 package faultsim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -134,11 +135,19 @@ func (c *cycle) called(provider, id string) {
 	c.calls[provider][id]++
 }
 
+// plain compresses nothing. The client's own option writes to what it was given,
+// so clients that begin at the same time cannot share it.
+type plain struct{}
+
+func (plain) Compress(_ *bytes.Buffer, src []byte, _ ...kgo.CompressFlag) ([]byte, kgo.CompressionCodecType) {
+	return src, kgo.CodecNone
+}
+
 // own are the options of the cycle's own clients.
 func (c *cycle) own(more ...kgo.Opt) []kgo.Opt {
 	return append([]kgo.Opt{
 		kgo.SeedBrokers(c.brokers...), kgo.Dialer(c.net.DialContext), kgo.DisableClientMetrics(),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.FetchMaxWait(time.Second),
+		kgo.WithCompressor(plain{}), kgo.FetchMaxWait(time.Second),
 	}, more...)
 }
 

@@ -32,7 +32,7 @@ func seeds(t *testing.T) (first, n uint64) {
 	case *oneSeed > 0:
 		return *oneSeed, 1
 	case os.Getenv("WEIR_CHAOS") != "":
-		n = 5000 // some 15 minutes of two cores
+		n = 5000 // some 10 minutes of two cores
 	case testing.Short():
 		n = 50
 	}

@@ -3,6 +3,7 @@ package faultsim
 import (
 	"context"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,8 +65,17 @@ func TestReferee(t *testing.T) {
 type members struct {
 	c   *cycle
 	cls [2]*kgo.Client
+
+	mu  sync.Mutex // answers come on goroutines of their own
 	ids [2]string
 	gen int32
+}
+
+// known is a member's id, and the generation.
+func (g *members) known(i int) (string, int32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ids[i], g.gen
 }
 
 func newMembers(t *testing.T, with bool) *members {
@@ -149,12 +159,15 @@ func ask[R kmsg.Response](g *members, i int, req kmsg.Request, code func(R) int1
 
 func (g *members) join(i int) chan int16 {
 	req := kmsg.NewPtrJoinGroupRequest()
-	req.Group, req.MemberID, req.ProtocolType = "g", g.ids[i], "consumer"
+	req.Group, req.ProtocolType = "g", "consumer"
+	req.MemberID, _ = g.known(i)
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = int32(session/time.Millisecond), 60_000
 	p := kmsg.NewJoinGroupRequestProtocol()
 	p.Name, p.Metadata = "range", []byte{byte(i)}
 	req.Protocols = append(req.Protocols, p)
 	return ask(g, i, req, func(r *kmsg.JoinGroupResponse) int16 {
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		if r.MemberID != "" {
 			g.ids[i] = r.MemberID
 		}
@@ -167,13 +180,15 @@ func (g *members) join(i int) chan int16 {
 
 func (g *members) sync(i int) chan int16 {
 	req := kmsg.NewPtrSyncGroupRequest()
-	req.Group, req.MemberID, req.Generation = "g", g.ids[i], g.gen
+	req.Group = "g"
+	req.MemberID, req.Generation = g.known(i)
 	return ask(g, i, req, func(r *kmsg.SyncGroupResponse) int16 { return r.ErrorCode })
 }
 
 func (g *members) beat(t *testing.T, i int) {
 	req := kmsg.NewPtrHeartbeatRequest()
-	req.Group, req.MemberID, req.Generation = "g", g.ids[i], g.gen
+	req.Group = "g"
+	req.MemberID, req.Generation = g.known(i)
 	if _, err := req.RequestWith(t.Context(), g.cls[i]); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +197,7 @@ func (g *members) beat(t *testing.T, i int) {
 func (g *members) leave(t *testing.T, i int) {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	m := kmsg.NewLeaveGroupRequestMember()
-	m.MemberID = g.ids[i]
+	m.MemberID, _ = g.known(i)
 	req.Group, req.Members = "g", append(req.Members, m)
 	if _, err := req.RequestWith(t.Context(), g.c.cl); err != nil {
 		t.Fatal(err)

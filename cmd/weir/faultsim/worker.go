@@ -180,7 +180,7 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	c := s.c
 	logger := slog.New(&logTo{tr: c.trace, who: l.who, saw: l.logged})
 	opts := []kgo.Opt{
-		kgo.Dialer(l.wire.Dial), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.DisableClientMetrics(),
+		kgo.Dialer(l.wire.Dial), kgo.WithCompressor(plain{}), kgo.DisableClientMetrics(),
 		// Longer than the stages', for there are many idle partitions and few
 		// cores; new records end a fetch at once.
 		kgo.FetchMaxWait(time.Second),
