@@ -236,10 +236,14 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 // slotOf returns the slot of a plan's key, or nil.
 func (t *Table) slotOf(p *plan) *slot {
 	if p.found != t.moves {
-		p.slot, p.at = t.again(p.key, p.at)
-		p.found = t.moves
+		t.findAgain(p)
 	}
 	return p.slot
+}
+
+func (t *Table) findAgain(p *plan) {
+	p.slot, p.at = t.again(p.key, p.at)
+	p.found = t.moves
 }
 
 // nextPlan returns one plan more, which still has what an earlier decision left.

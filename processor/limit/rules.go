@@ -237,10 +237,9 @@ func (c *rule) text(b []byte, s *Subject) []byte {
 }
 
 // applies reports whether a message takes places in the limit.
-func (c *rule) applies(s *Subject) bool {
-	if c.all {
-		return true
-	}
+func (c *rule) applies(s *Subject) bool { return c.all || c.matches(s) }
+
+func (c *rule) matches(s *Subject) bool {
 	m := &c.match
 	if !has(m.Class, s.Class) || !has(m.Channel, s.Channel) || !has(m.Tenant, s.Tenant) ||
 		!has(m.Template, s.Template) || !has(m.Provider, s.Provider) || !has(m.Country, s.Country) {
