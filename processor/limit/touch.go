@@ -26,25 +26,50 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 			}
 		}
 	}
-	q.sum()
+	q.open()
 	// Of each key two things are needed, and the first says where the second is:
-	// its tags, and the slot that they name. They are asked for in one go, of all
-	// the keys: a processor may wait for an address to be translated, but it
-	// translates several at a time.
-	for i, key := range q.keys {
-		if sh := t.shardOf(key); sh.n > 0 {
-			q.homes[i] = sh.home(key)
+	// its tags, and the slot that they name. They are asked for in groups: a
+	// processor may wait for an address to be translated, but it translates several
+	// at a time. The next group's keys are made while a group's tags come.
+	for from := 0; from < len(q.keys)+group; from += group {
+		t.askTags(from, min(from+group, len(q.keys)))
+		t.askSlots(from-group, min(from, len(q.keys)))
+	}
+}
+
+// group is how many keys are asked for at once.
+const group = 16
+
+// askTags makes these keys and asks for their tags.
+func (t *Table) askTags(from, to int) {
+	q := &t.ahead
+	for i := from; i < to; i += 2 {
+		q.sum(i)
+	}
+	for i := from; i < to; i++ {
+		if sh := t.shardOf(q.keys[i]); sh.n > 0 {
+			q.homes[i] = sh.home(q.keys[i])
 			q.lines[i] = uintptr(unsafe.Pointer(&sh.tags[q.homes[i]]))
 		}
 	}
-	prefetch(q.lines)
-	for i, key := range q.keys {
-		if sh := t.shardOf(key); sh.n > 0 {
-			at := sh.number(sh.tags.first(q.homes[i], tagOf(key)))
+	if from < to {
+		prefetch(q.lines[from:to])
+	}
+}
+
+// askSlots asks for the slots that these keys' tags name.
+func (t *Table) askSlots(from, to int) {
+	if from < 0 {
+		return
+	}
+	q := &t.ahead
+	for i := from; i < to; i++ {
+		if sh := t.shardOf(q.keys[i]); sh.n > 0 {
+			at := sh.number(sh.tags.first(q.homes[i], tagOf(q.keys[i])))
 			q.asks[i].at, q.lines[i] = at, uintptr(unsafe.Pointer(t.memory.slot(at)))
 		}
 	}
-	prefetch(q.lines)
+	prefetch(q.lines[from:to])
 }
 
 // keyQueue has the keys of decisions to come. It is a hint: what is asked of it
@@ -138,16 +163,18 @@ func escaped(w uint64) uint64 {
 	return (w|(w-space))&highs | zeros(w^percent) | zeros(w^comma) | zeros(w^equals) | zeros(w^last)
 }
 
-// sum makes the keys of all that was added, two at a time: SHA-256 is a chain of
-// rounds, and a processor does two such chains in the time of one.
-func (q *keyQueue) sum() {
+// open makes room for the keys of all that was added.
+func (q *keyQueue) open() {
 	n := len(q.asks)
 	q.keys = slices.Grow(q.keys[:0], n+1)[:n]
 	q.homes = slices.Grow(q.homes[:0], n)[:n]
 	q.lines = append(q.lines[:0], make([]uintptr, n)...)
-	for i := 0; i < n; i += 2 {
-		sumPair((*[2][2]uint64)(q.keys[i:i+2]), (*[2][64]byte)(q.blocks[i:i+2]))
-	}
+}
+
+// sum makes the keys of what was added as i and after it: SHA-256 is a chain of
+// rounds, and a processor does two such chains in the time of one.
+func (q *keyQueue) sum(i int) {
+	sumPair((*[2][2]uint64)(q.keys[i:i+2]), (*[2][64]byte)(q.blocks[i:i+2]))
 }
 
 // plain returns the key of a subject in a limit per recipient alone, and where
