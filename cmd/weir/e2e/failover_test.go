@@ -202,7 +202,7 @@ func failover(t *testing.T, brokers []string) {
 		}
 		return c
 	}
-	flow(30*time.Second, func() bool { return count("refusing", 0) > 50 && count("hanging", 0) > 50 })
+	flow(30*time.Second, func() bool { return count("refusing", 0) > 20 && count("hanging", 0) > 20 })
 
 	refusing.shut()
 	hanging.hang()
