@@ -316,6 +316,9 @@ func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, eac
 	if used < 98 && kills != 1 { // one fault more or less is no measure
 		t.Errorf("%.1f %% of the pace was used", used)
 	}
+	if out, err := c.try("audit"); err != nil {
+		t.Errorf("the audit: %v\n%s", err, out)
+	}
 	line := fmt.Sprintf("pace [%s], %d kill -9 and %d moves of the owner: densest windows %s; %d permits (%d in doubt), %d arrivals, %s; %.1f %% of the pace used",
 		pace, kills, moves, strings.Join(dense, "; "), len(permits), inDoubt, len(arrivals), punctual(t, permits, heard), used)
 	if len(outages) > 0 {
