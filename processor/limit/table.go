@@ -41,8 +41,8 @@ type Table struct {
 }
 
 // shard is an open-addressing table with linear probing. There are many, and
-// each grows by itself, so that growing pauses nobody: with ten million slots in
-// the table, one of them has 1.3 MB.
+// each grows by itself, so that growing is no long pause: with ten million slots
+// in the table, one of them has 1.3 MB.
 type shard struct {
 	pages []uint32
 	tags  tags
@@ -176,23 +176,22 @@ func (t *Table) add(key [2]uint64) (*slot, uint32) {
 // grow makes a shard larger by a quarter, so that between 64 and 80 of a hundred
 // slots are used: 80 to 100 bytes a scope.
 func (t *Table) grow(sh *shard) {
-	old := sh.pages
-	sh.pages = make([]uint32, max(1, (len(old)*5+3)/4))
+	pages, old := sh.pages, sh.tags
+	sh.pages = make([]uint32, max(1, (len(pages)*5+3)/4))
 	for i := range sh.pages {
 		sh.pages[i] = t.memory.take()
 	}
 	sh.tags = newTags(sh.size())
-	for _, n := range old {
-		p := t.memory.page(n)
-		for i := range p {
-			if p[i].used() {
-				to := t.probe(sh, p[i].key)
-				sh.tags[to] = tagOf(p[i].key)
-				*t.at(sh, to) = p[i]
+	for n, number := range pages {
+		p := t.memory.page(number)
+		for i, tag := range old[n*pageSlots:][:pageSlots] {
+			if tag != 0 {
+				to := sh.tags.first(sh.home(p[i].key), 0)
+				*t.at(sh, to), sh.tags[to] = p[i], tag
 			}
 		}
 	}
-	t.memory.release(old)
+	t.memory.release(pages)
 }
 
 // remove takes key's slot out and closes the gap, so that probing needs no
