@@ -7,6 +7,7 @@
 // lets the requests that are under way finish, and only then closes.
 //
 // What it does not do: replicate, survive its own kill -9 with every transaction
-// whole, or serve other hosts. It is for development and tests. Exactness is
+// whole, compact (kfake's compaction loses records that were committed: see never),
+// or serve other hosts. It is for development and tests. Exactness is
 // claimed on Apache Kafka.
 package broker

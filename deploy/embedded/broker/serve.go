@@ -31,9 +31,14 @@ const (
 	farewell = time.Second
 )
 
-// defaultCleanEvery is shorter than kfake's own hour, in which a ledger would grow
-// by all of its history.
 const defaultCleanEvery = time.Minute
+
+// never is when kfake compacts by itself. Its compaction loses what was
+// committed: a record of an open transaction replaces a committed one of its key,
+// and both are gone when it is aborted; and an aborted transaction's marker is
+// taken away but not its entry in what fetches answer, so that a reader drops all
+// that its producer commits later. What is compacted elsewhere grows here.
+const never = 100 * 365 * 24 * time.Hour
 
 // ErrLocked means that another process has the directory.
 var ErrLocked = errors.New("another broker runs on this directory")
@@ -43,7 +48,7 @@ type Config struct {
 	Dir  string // holds all state; made if it is not there
 	Addr string // host:port to listen on; "" or port 0 takes a free port of 127.0.0.1
 
-	// CleanEvery is the period of compaction and retention; 0 means a minute.
+	// CleanEvery is the period of retention; 0 means a minute. Nothing is compacted.
 	CleanEvery time.Duration
 }
 
@@ -96,7 +101,7 @@ func Serve(ctx context.Context, cfg Config, ready func(addr string)) (err error)
 		kfake.BrokerConfigs(map[string]string{
 			// What StampAppendTime does.
 			"log.message.timestamp.type": "LogAppendTime",
-			"log.cleaner.backoff.ms":     strconv.FormatInt(cmp.Or(cfg.CleanEvery, defaultCleanEvery).Milliseconds(), 10),
+			"log.cleaner.backoff.ms":     strconv.FormatInt(never.Milliseconds(), 10),
 		}),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return door, nil }),
 		kfake.WithLogger(kfake.BasicLogger(os.Stderr, kfake.LogLevelError)),
@@ -110,7 +115,16 @@ func Serve(ctx context.Context, cfg Config, ready func(addr string)) (err error)
 	}
 	ready(door.Addr().String())
 
-	<-ctx.Done()
+	clean := time.NewTicker(cmp.Or(cfg.CleanEvery, defaultCleanEvery))
+	defer clean.Stop()
+	for running := true; running; {
+		select {
+		case <-clean.C:
+			cluster.ApplyRetention()
+		case <-ctx.Done():
+			running = false
+		}
+	}
 	// The caller's context has ended: what remains has bounds of its own.
 	door.shut()
 	door.awaitQuiet(linger, settle)
