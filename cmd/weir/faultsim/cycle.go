@@ -346,8 +346,9 @@ func (c *cycle) markersStay() bool {
 		from[p] = kgo.NewOffset().AtStart()
 	}
 	cl, err := kgo.NewClient(c.own(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.names.Ledger(): from}),
-		kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadUncommitted()), kgo.FetchMaxWait(time.Millisecond))...)
+		kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadUncommitted()))...)
 	if err != nil {
+		c.trace.Say("FAIL cannot look for markers: %v", err)
 		return false
 	}
 	defer cl.Close()
