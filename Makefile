@@ -22,8 +22,8 @@ build: ## build bin/weir
 	@command -v $(GO) >/dev/null || { echo "go is missing: install Go 1.26 or later"; exit 1; }
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/weir
 
-run: build ## start all of Weir here, with an embedded broker and engine
-	$(BIN) dev
+run: build ## start all of Weir here, with an embedded broker and engine, and show what it does
+	$(BIN) dev --show
 
 test: unit e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
 

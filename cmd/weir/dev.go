@@ -47,6 +47,7 @@ var devCommand = command{
 		fs.StringVar(&d.clickhouseURL, "clickhouse-url", "", "use this ClickHouse instead of the embedded engine")
 		fs.StringVar(&d.policyFile, "policy", "", "policy file, the whole policy as with weir apply --prune (default: the one in force, at first the one that ships with weir dev)")
 		fs.BoolVar(&d.fresh, "fresh", false, "begin anew: delete the directory's data first")
+		fs.BoolVar(&d.showing, "show", false, "once it runs, send a message twice, and show what became of it")
 		fs.StringVar(&d.logLevel, "log-level", "warn", "debug, info, warn or error")
 		if err := c.parse(fs); err != nil {
 			return err
@@ -62,7 +63,7 @@ var devCommand = command{
 type dev struct {
 	*call
 	dir, http, kafka, clickhouse, clickhouseURL, policyFile, logLevel string
-	fresh                                                             bool
+	fresh, showing                                                    bool
 }
 
 func (d *dev) run(ctx context.Context) (err error) {
@@ -146,6 +147,13 @@ func (d *dev) run(ctx context.Context) (err error) {
 			return
 		}
 		d.welcome(e, started)
+		if d.showing {
+			go func() {
+				if err := d.show(ctx, e); err != nil && ctx.Err() == nil {
+					fmt.Fprintf(d.stderr, "--show: %v\n", err)
+				}
+			}()
+		}
 	}
 	if err := sys.run(ctx); err != nil {
 		return err

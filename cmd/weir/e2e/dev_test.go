@@ -370,3 +370,16 @@ func TestDevDodgesBusyPorts(t *testing.T) {
 		}
 	}
 }
+
+// TestShow: make run shows a message that is sent, the next that is refused, and
+// ClickHouse that knows of both.
+func TestShow(t *testing.T) {
+	d := startDev(t, filepath.Join(t.TempDir(), ".weir"), append([]string{"--show"}, anyPorts...)...)
+	shown := regexp.MustCompile(`(?s)\$ weir send .*\nsent .*\$ weir send .*\nlimited: verify 1/60s.*\$ curl .*\nverify\tsent\t1\n.*verify\tlimited\t1\n`)
+	if d.ClickHouse == "" {
+		shown = regexp.MustCompile(`(?s)\$ weir send .*\nsent .*\$ weir send .*\nlimited: verify 1/60s`)
+	}
+	if !poll(t, 30*time.Second, func() bool { return shown.MatchString(d.Output()) }) {
+		t.Errorf("it shows:\n%s", d.Output())
+	}
+}
