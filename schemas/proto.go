@@ -55,16 +55,8 @@ func RequestToProto(q *Request) (*weirpb.SendRequest, error) {
 	}, nil
 }
 
-// RequestFromProto is the way back. The error is a *RequestError: a number that
-// is none of the contract's, or a time outside the years 1 to 9999.
-func RequestFromProto(p *weirpb.SendRequest) (*Request, error) {
-	q, fault := requestFromProto(p)
-	if fault != nil {
-		return nil, fault
-	}
-	return q, nil
-}
-
+// requestFromProto is the way back. It fails where a number is none of the
+// contract's, or a time is outside the years 1 to 9999.
 func requestFromProto(p *weirpb.SendRequest) (*Request, *RequestError) {
 	var ps requestProblems
 	q := &Request{

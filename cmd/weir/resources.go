@@ -166,7 +166,8 @@ var deleteCommand = command{
 	summary: "Remove one resource from the policy in force.",
 	details: "KIND is " + kindsText() + `,
 singular or plural. What others refer to is not removed: change those first. A
-provider is removed only while no messages wait in its queue.`,
+provider that is removed drains: its lanes hand what waits back to admission,
+which routes it anew.`,
 	example: "weir delete limit verify",
 	run: func(ctx context.Context, c *call) error {
 		words := c.leading(2)

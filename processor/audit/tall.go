@@ -88,11 +88,9 @@ func (s *tall) find(t schemas.Millis, cost int64, message uint64) int {
 
 // without does something while the places of one message do not stand.
 func (s *tall) without(away []schemas.Charge, message uint64, do func()) {
-	var down []int
 	for i := range away {
 		if k := s.find(away[i].T, away[i].Cost, message); k >= 0 && away[i].Cost > 0 {
 			s.change(k, -away[i].Cost)
-			down = append(down, k)
 			defer s.change(k, away[i].Cost)
 		}
 	}

@@ -89,7 +89,3 @@ func (t *Trace) Next() (q schemas.Request, key string) {
 	}
 	return q, key
 }
-
-// Choice draws from the trace's own chance, for what is decided beside the
-// requests. Not for two goroutines at once.
-func (t *Trace) Choice(n int) int { return t.rng.IntN(n) }
