@@ -150,6 +150,7 @@ func failover(t *testing.T, brokers []string) {
 			if at := p.sending[e.MessageID]; p.failed == 0 || at < p.failed {
 				p.failed = at
 			}
+		default:
 		}
 	})
 	worker := s.run(0, "admission,lanes,delay")

@@ -243,6 +243,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		case fateDieBefore:
 			c.w.Kill()
 			return 0, errDead
+		case fatePass, fateLoseAnswer, fateDieAfter: // it arrives
 		}
 		c.mu.Lock()
 		c.pending[k.corr] = k
@@ -356,6 +357,7 @@ func (c *conn) answer() ([]byte, error) {
 	case fateDieAfter:
 		c.w.Kill()
 		return nil, io.EOF
+	case fatePass, fateLoseCall, fateDieBefore: // the latter two have no answer
 	}
 	c.w.answered(k, frame[8:])
 	return frame, nil
