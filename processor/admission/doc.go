@@ -23,6 +23,9 @@
 //	replica.go   from the logs to state: where a state stands and what brings it on
 //	restore.go   an assignment: whose state, and its checks
 //	standby.go   the states of partitions that others own, followed
+//	damage.go    records of the ledger that cannot be read, and those that are not Weir's
+//	inspect.go   what an operator may look at and repair: weir ledger
+//	ahead.go     tells the tables whom the next records are about
 //	stage.go     the transaction around it
 //	clock.go     the process's time, held against the broker's
 //	record.go    Kafka records in and out

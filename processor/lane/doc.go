@@ -4,8 +4,10 @@
 // One loop a provider (package stream) reads its four dispatch topics and
 // writes, in one transaction, permits and outcomes to the provider's journal,
 // statuses to weir.status, retries to the delay topics, what is given up on to
-// weir.dlq, and what admission must judge again to weir.readmit. Calls start
-// when the transaction with their permit has committed, and at no other time.
+// weir.dlq, and what admission must judge again to weir.readmit. A call starts
+// when the transaction with its permit has committed and the moment that the
+// permit names has come, and at no other time. Most permits are given a little
+// before that moment (pace.go).
 //
 // The journal is the whole state. From it a new owner knows the pace (times of
 // permits), what is in doubt (permits without outcome) and what is finished
@@ -14,7 +16,7 @@
 //
 // The rooms:
 //
-//	pace.go       PURE when the next permit may be given
+//	pace.go       PURE when the next permit may be given, and how much of a burst ahead
 //	smooth.go     PURE the same, evenly spaced
 //	breaker.go    when no call is made because the last ones failed
 //	price.go      PURE what a message costs

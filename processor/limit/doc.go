@@ -17,11 +17,12 @@
 // Places leave by age, by a give-back that names them, or not at all: never
 // because there are many.
 //
-// A Table holds the places of one partition: 64 bytes for each limit and scope
-// as long as few places stand there, no pointers, one ledger record each.
-// Changes belong to an open transaction and are undone by Rollback. The slots are
-// in memory that is mapped beside Go's heap (on Linux, with huge pages), so a
-// table is closed.
+// A Table holds the places of one partition: a slot of 64 bytes for each limit
+// and scope as long as few places stand there, no pointers, one ledger record
+// each, and a byte by which the slot is found. With what is free for growing that
+// is about 100 bytes. Changes belong to an open transaction and are undone by
+// Rollback. The slots are in memory that is mapped beside Go's heap (on Linux,
+// with huge pages), so a table is closed.
 //
 // # What it does not do
 //

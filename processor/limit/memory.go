@@ -35,7 +35,7 @@ func (m *memory) page(n uint32) *page {
 	return (*page)(m.chunks[n/chunkPages][n%chunkPages*pageSlots:])
 }
 
-// slot returns the slot that probe found at this place.
+// slot returns the slot with this number, as Table.number makes them.
 func (m *memory) slot(at uint32) *slot {
 	return &m.chunks[at/(chunkPages*pageSlots)][at%(chunkPages*pageSlots)]
 }

@@ -62,8 +62,8 @@ type rule struct {
 	begun    bool           // all of rolling count from ever
 	buckets  []window
 	changed  schemas.Millis // when the numbers of a bucket last changed
-	units    uint8          // calendar units, a bit each
 	rolls    bool           // it has rolling windows only
+	units    uint8          // calendar units, a bit each
 	named    uint8          // those of them whose places are kept: n is at most maxNamed
 	calSince [unitCount]schemas.Millis
 }

@@ -40,9 +40,9 @@ type Table struct {
 	plans []plan
 }
 
-// shard is an open-addressing table with linear probing. There are many, and
-// each grows by itself, so that growing is no long pause: with ten million slots
-// in the table, one of them has 1.3 MB.
+// shard is an open-addressing table with linear probing, which looks at tags
+// before slots. There are many, and each grows by itself, so that growing is no
+// long pause: with ten million slots in the table, one of them has 1.3 MB.
 type shard struct {
 	pages []uint32
 	tags  tags
@@ -174,7 +174,8 @@ func (t *Table) add(key [2]uint64) (*slot, uint32) {
 }
 
 // grow makes a shard larger by a quarter, so that between 64 and 80 of a hundred
-// slots are used: 80 to 100 bytes a scope.
+// slots are used, but for a shard of a few pages: with their tags 81 to 102 bytes
+// a scope.
 func (t *Table) grow(sh *shard) {
 	pages, old := sh.pages, sh.tags
 	sh.pages = make([]uint32, max(1, (len(pages)*5+3)/4))

@@ -9,7 +9,7 @@
 //	trace.go      requests made from a seed, in many spellings
 //	produce.go    producers as other clients partition
 //	lanes.go      reads a lane's journal, and says what its pace would have allowed
-//	process.go    weir as a process: start, kill, pause, stop
+//	process.go    weir as a process: start, kill, pause, stop; it dies with the test (tied_linux.go)
 //
 // The tests are one suite for two brokers: the embedded one in every go test,
 // and Apache Kafka (deploy/local) behind the build tag e2e. TestChaos, which is

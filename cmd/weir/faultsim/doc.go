@@ -4,21 +4,24 @@
 //
 // A cycle is one seed. From it comes a Plan: which policy, what traffic, and
 // which faults: errors and lost answers of broker calls, calls that never
-// arrive, coordinators and leaders that move, workers that join, leave, die at
-// a certain broker call, or are cut off for longer than their session and come
-// back as zombies, clocks that are wrong or step, and changes of the policy.
+// arrive, coordinators and leaders that move, compaction, workers that join,
+// leave, die at a certain broker call, or are cut off for longer than their
+// session and come back as zombies, clocks that are wrong or step, and changes of
+// the policy.
 // In half of the cycles workers have standbys, and are killed and taken over.
-// The cycle runs in a testing/synctest bubble on kfake's virtual network; two
-// minutes take a fraction of a second.
+// The cycle runs in a testing/synctest bubble on kfake's virtual network; a
+// minute takes a fraction of a second.
 //
-//	plan.go      the seed's plan
-//	traffic.go   hostile requests: few recipients, bursts at the edges of windows
-//	wire.go      one worker's network: where calls are lost, held and cut
-//	faults.go    which call a fault hits
-//	worker.go    one process with its stages, and who starts it again
-//	groups.go    what keeps kfake's consumer groups to what a broker does
-//	cycle.go     a whole cycle, from an empty broker to the judges' word
-//	trace.go     what happened
+//	plan.go        the seed's plan
+//	policies.go    the policies that a plan begins with and changes to
+//	traffic.go     hostile requests: few recipients, bursts at the edges of windows
+//	wire.go        one worker's network: where calls are lost, held and cut
+//	faults.go      which call a fault hits
+//	worker.go      one process with its stages, and who starts it again
+//	groups.go      what keeps kfake's consumer groups to what a broker does
+//	compaction.go  when kfake may compact: at other times that loses what was committed
+//	cycle.go       a whole cycle, from an empty broker to the judges' word
+//	trace.go       what happened
 //
 // When the traffic has ended and nothing is broken any more, every message must
 // come to its end within simulated minutes. Then processor/audit must prove the
