@@ -270,6 +270,14 @@ func TestLawfulLogsAreProven(t *testing.T) {
 				written{offset: 91, appended: start, journal: journalled{Kind: "outcome", ID: id("e"), Attempt: 1, T: start + 8001, Permit: start + 8000, Outcome: "expired_permit"}})
 			s.call("e", bob, "pair", schemas.StatusSent, 1, start+9000)
 		}},
+		{"one id to two recipients, called at once", func(s *sheet) {
+			s.admit("g", bob, "verify", start+8000)
+			s.admit("g", "+8613800000004", "verify", start+8000)
+			s.call("g", bob, "verify", schemas.StatusSent, 1, start+9000)
+			n := len(s.journal)
+			s.call("g", "+8613800000004", "verify", schemas.StatusSent, 1, start+9000)
+			s.journal[n-1], s.journal[n] = s.journal[n], s.journal[n-1]
+		}},
 		{"requests that wait", func(s *sheet) { s.request("z", bob, "pair", start+9000) }},
 		{"a repeated id a day later", func(s *sheet) {
 			s.call("e", bob, "pair", schemas.StatusSent, 1, start+50_000)

@@ -31,7 +31,8 @@ type lane struct {
 	*bounds
 	provider string
 	begin    schemas.Millis // what was permitted up to then may be gone; 0 when all is there
-	flights  map[flight]bool
+	flights  map[flight]int // an id to several recipients is as many messages
+	open     int64
 	sending  *sending
 	counts   Counts
 }
@@ -43,7 +44,7 @@ func (l *lane) run(log source, tick func() error) error {
 			return err
 		}
 		if r == nil {
-			l.counts.InFlight += int64(len(l.flights))
+			l.counts.InFlight += l.open
 			return nil
 		}
 		l.take(r)
@@ -73,7 +74,8 @@ func (l *lane) take(r *kgo.Record) {
 	}
 	if e.Kind == "permit" {
 		l.counts.Permits++
-		l.flights[flight{idOf(e.ID), e.Attempt, e.T}] = true
+		l.flights[flight{idOf(e.ID), e.Attempt, e.T}]++
+		l.open++
 		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T), -1, e.T)
 		l.sending.add(e.T)
 		return
@@ -84,8 +86,11 @@ func (l *lane) take(r *kgo.Record) {
 	}
 	f := flight{idOf(e.ID), e.Attempt, e.Permit}
 	switch {
-	case l.flights[f]:
-		delete(l.flights, f)
+	case l.flights[f] > 0:
+		l.open--
+		if l.flights[f]--; l.flights[f] == 0 {
+			delete(l.flights, f)
+		}
 	case e.Permit <= l.begin:
 		l.found.cannotTell("outcomes whose permits lie before the retained journal", 1)
 	default:
@@ -94,7 +99,7 @@ func (l *lane) take(r *kgo.Record) {
 }
 
 // size is what the lane remembers, in bytes.
-func (l *lane) size() int64 { return inMap(len(l.flights), 33) + int64(cap(l.sending.times))*8 }
+func (l *lane) size() int64 { return inMap(len(l.flights), 40) + int64(cap(l.sending.times))*8 }
 
 // sending finds the densest real sending in each pace window: from permits in
 // the order of their times, with as many times in memory as the longest window

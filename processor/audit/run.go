@@ -254,7 +254,7 @@ func (a *auditing) run(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				l := &lane{bounds: b, provider: provider, begin: firsts[topic], flights: make(map[flight]bool), sending: s}
+				l := &lane{bounds: b, provider: provider, begin: firsts[topic], flights: make(map[flight]int), sending: s}
 				err = l.run(log, func() error {
 					if err := tick(); err != nil {
 						return err

@@ -290,7 +290,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	if err := dispatches(b, "sim", open("weir.dispatch.sim.normal"), &b.found.report.Checked, nil); err != nil {
 		t.Fatal(err)
 	}
-	l := &lane{bounds: b, provider: "sim", flights: make(map[flight]bool), sending: newSending(h.paces("sim"), false)}
+	l := &lane{bounds: b, provider: "sim", flights: make(map[flight]int), sending: newSending(h.paces("sim"), false)}
 	if err := l.run(open("weir.journal.sim"), nil); err != nil {
 		t.Fatal(err)
 	}
