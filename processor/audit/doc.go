@@ -16,6 +16,8 @@
 //   - the places taken are those of the matching limits, content and parts made
 //     anew from the request, and what was returned stood for that message and was
 //     rightly returned;
+//   - countries and quiet hours, both ways: what went on might, and what was held
+//     had to be, until the right moment;
 //   - suppressions and cancels: what ended by one was asked for, and nothing went
 //     on while one stood;
 //   - every message (a tenant's id to one recipient) has at most one end, in an
@@ -27,12 +29,12 @@
 //     report has the densest real sending, by provider and by limit.
 //
 // It shares the policy's definition (schemas.Policy) with the limiter, and with
-// all of Weir what a message is: its recipient's country (recipient) and the
-// text that is sent (content). It shares no table, no compiled rule, no calendar
-// and no bucket. It changes nothing and joins no group. It does not judge the
-// choice of a provider, the reading of a request's fields, quiet hours,
-// countries, duplicates, or limits that count without a recipient; decisions
-// under the last are told as not judged.
+// all of Weir what a message is: its recipient's country and zones (recipient)
+// and the text that is sent (content). It shares no table, no compiled rule, no
+// calendar, no bucket and no clock of quiet hours. It changes nothing and joins
+// no group. It does not judge the choice of a provider, the reading of a
+// request's fields, duplicates, or limits that count without a recipient;
+// decisions under the last are told as not judged.
 //
 // Memory. Partitions are read as streams, as many at a time as there are
 // processors. Of each, in memory: some 50 B a place that the longest window of

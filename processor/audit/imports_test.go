@@ -22,8 +22,9 @@ func TestSharesNothingWithWhatItJudges(t *testing.T) {
 		}
 	}
 	slices.Sort(own)
-	// recipient and content say what a message is: its recipient's country, and
-	// the text that is sent. schemas is the contract, topics the names.
+	// recipient and content say what a message is: its recipient's country and
+	// zones, and the text that is sent. schemas is the contract, topics the names.
+	// quiet decides, and is no part of it.
 	want := []string{"processor/audit", "processor/content", "processor/recipient", "schemas", "schemas/weirpb", "topics"}
 	if !slices.Equal(own, want) {
 		t.Errorf("the audit is made of %v, and may be of %v", own, want)

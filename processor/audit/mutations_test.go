@@ -16,7 +16,7 @@ import (
 //
 //	go test -tags mutations -run EveryCheckIsNeeded -v -timeout 30m ./processor/audit
 func TestEveryCheckIsNeeded(t *testing.T) {
-	const handmade = "Clean|EveryViolation|Lawful|Gone|Suppress|RememberedFor|Bucket|Tanks|Dens|Join|Places|Tall|Budget|Cancel|Since|History|Details|Redrives"
+	const handmade = "Clean|EveryViolation|Lawful|Gone|Suppress|RememberedFor|Bucket|Tanks|Dens|Join|Places|Tall|Budget|Cancel|Since|History|Details|Redrives|Countries|QuietHours|Duplicates"
 	whole := make(map[string]string)
 	for _, m := range []struct{ name, file, old, new, run string }{
 		{"a gap in the sequence", "partition.go", "if d.Partition != p.num || d.Seq != p.seq+1 {", "if d.Partition != p.num {", ""},
@@ -93,11 +93,22 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 		{"cancelled where it does not wait", "causes.go", "p.fault(KindCancelled, \"cancelled, though", "func(...any) {}(KindCancelled, \"cancelled, though", ""},
 		{"a cancel put off", "causes.go", "		case waits():\n			p.fault", "		case false:\n			p.fault", ""},
 		{"a cancel that was not asked for", "causes.go", "		case req != nil && !asked:\n", "		case false:\n", ""},
-		{"a message called foreign", "causes.go", "if env != nil && req.Action == schemas.ActionSend && ours(env.Reason) {", "if false {", ""},
+		{"a message called foreign", "causes.go", "if req.Action == schemas.ActionSend && p.ours(env) {", "if false {", ""},
 		{"a suppression dropped", "causes.go", "case req.Action == schemas.ActionSuppress && !stands, req", "case false, req", ""},
 		{"a suppression kept", "causes.go", "!stands, req.Action == schemas.ActionUnsuppress && stands:", "!stands:", ""},
 		{"a cancel dropped", "causes.go", "case req.Action == schemas.ActionCancel && !early && !(there && m.state().End()):", "case false && early:", ""},
 		{"a message dropped", "causes.go", "case req.Action == schemas.ActionSend && !(there && m.state().End()):", "case false:", ""},
+		{"admitted to a country that is excluded", "gates.go", "	case !ended && !goes:\n", "	case false:\n", ""},
+		{"ended for a country that is not excluded", "gates.go", "	case ended && goes:\n", "	case false:\n", ""},
+		{"quiet hours asked of what its country ended", "gates.go", "		return // never came to its quiet hours\n", "", ""},
+		{"admitted in quiet hours", "gates.go", "	case !held && quiet:\n", "	case false:\n", ""},
+		{"held for quiet hours by day", "gates.go", "	case !quiet:\n		p.fault(KindQuiet,", "	case !quiet:\n		func(...any) {}(KindQuiet,", ""},
+		{"waits in quiet hours where the class rejects", "gates.go", "case g.quiet.rejects != (e.Decision.Verdict == schemas.VerdictReject):", "case false:", ""},
+		{"waits until another moment than their end", "gates.go", "		p.fault(KindQuiet, \"it comes back at %s; its", "		func(...any) {}(KindQuiet, \"it comes back at %s; its", ""},
+		{"waits for ever", "gates.go", "		if e.RetryAt <= t || e.RetryAt", "		if false && e.RetryAt", ""},
+		{"the first of several zones", "gates.go", "	p.where[p.e.To] = known\n	return known\n", "	return known[:1]\n", ""},
+		{"an end for another time", "gates.go", "s.start <= t && t < s.end {", "s.end > 0 {", ""},
+		{"a class that nobody declared", "gates.go", "r.classes[schemas.DefaultClass]; ok {", "r.classes[schemas.DefaultClass]; ok && false {", ""},
 		{"a redrive decided twice", "causes.go", "	if there && p.t-m.first < unique {\n", "	if false {\n", ""},
 		{"a redrive dropped as repeated", "causes.go", "		default:\n			p.fault(KindUnanswered, \"a redrive", "		case false:\n			p.fault(KindUnanswered, \"a redrive", ""},
 		{"a redrive with another request", "causes.go", "if e.Source == nil || *e.Source != source || e.AcceptedAt", "if e.Source == nil || e.AcceptedAt", ""},

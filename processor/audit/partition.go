@@ -81,6 +81,7 @@ type partition struct {
 	places   *places
 	tanks    *tanks
 	causes   *causes
+	where    map[string][]*time.Location // by recipient: its zones, of some
 	calls    *calls
 	messages map[sum]message
 	counts   Counts
@@ -102,7 +103,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), calls: newCalls(), messages: make(map[sum]message), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), calls: newCalls(), messages: make(map[sum]message), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -241,6 +242,7 @@ func (p *partition) decision() error {
 	}
 	p.about(in, env)
 	p.redriven(in, env)
+	p.gates(in, env)
 	switch d.Verdict {
 	case schemas.VerdictMarker:
 		return p.marker()

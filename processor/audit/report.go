@@ -43,6 +43,8 @@ const (
 	KindSuppressed Kind = "suppressed"      // against a suppression that stood, or because of one that did not
 	KindCancelled  Kind = "cancelled"       // against a cancel, or without one
 	KindPace       Kind = "pace"            // more permits in a pace window than any revision allowed
+	KindCountry    Kind = "country"         // on to a country to which the class does not go, or ended for one to which it does
+	KindQuiet      Kind = "quiet_hours"     // on in quiet hours, held for them outside, or until another moment than their end
 )
 
 // Violation is one thing that must not be.

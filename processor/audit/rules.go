@@ -20,6 +20,7 @@ type rules struct {
 	country  bool // some limit asks for the recipient's country
 	metadata bool // some limit asks for the request's metadata
 	content  bool // some limit counts by the content, or its parts
+	classes  map[string]*gate // nil: none has countries or quiet hours
 }
 
 type limit struct {
@@ -42,7 +43,11 @@ type limit struct {
 var order = []string{"recipient", "tenant", "channel", "class", "template", "content", "provider", "country"}
 
 func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*rules, error) {
-	r := &rules{policy: p, byName: make(map[string]*limit)}
+	classes, err := gatesOf(p)
+	if err != nil {
+		return nil, err
+	}
+	r := &rules{policy: p, byName: make(map[string]*limit), classes: classes}
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		if l.Mode == schemas.ModeOff {
