@@ -21,15 +21,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/bench/rig"
 )
 
 func main() {
@@ -65,7 +63,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if l.records > 5*l.recipients {
 		return errors.New("more than 5 requests a recipient: the policy would refuse some, and a refusal writes less")
 	}
-	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
@@ -101,26 +99,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintf(stderr, "run %d of %d: admission %s, copy hop %s\n", i+1, l.runs, got[0], got[1])
 	}
 	text := table(l, what, b.samples, rows, strings.Join(append([]string{"go run ./bench/admission"}, args...), " "))
-	fmt.Fprint(stdout, text)
-	if *out != "" {
-		return os.WriteFile(*out, []byte(text), 0o644)
-	}
-	return nil
-}
-
-func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
-	if given := getenv("KAFKA_BROKERS"); given != "" {
-		return strings.Split(given, ","), "the cluster of KAFKA_BROKERS", func() {}, nil
-	}
-	lib, err := local.Ensure(ctx, "", stderr)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
-	if err != nil {
-		return nil, "", nil, err
-	}
-	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+	return rig.Print(stdout, *out, text)
 }
 
 // rate is records a second.
@@ -134,7 +113,7 @@ func (r row) ratio() float64 { return float64(r.admission) / float64(r.copyHop) 
 
 func table(l load, what string, s *samples, rows []row, command string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Admission beside a bare exactly-once copy\n\n%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"), machine(), command)
+	fmt.Fprintf(&b, "# Admission beside a bare exactly-once copy\n\n%s\n\n    %s\n\n", rig.Machine(), command)
 	fmt.Fprintf(&b, "%s. %d requests a run over %d recipients, values of %d B, %d partitions, one worker, commits every 100 ms,\n",
 		what, l.records, l.recipients, l.valueBytes, l.partitions)
 	fmt.Fprintf(&b, "all admitted under three windows (5/60s, 10/1h, 20/calendar-day). Each request makes %d records:\n", len(s.kinds))
@@ -149,35 +128,14 @@ func table(l load, what string, s *samples, rows []row, command string) string {
 	for i, r := range rows {
 		fmt.Fprintf(&b, "| %d | %s | %s | %.2f |\n", i+1, r.admission, r.copyHop, r.ratio())
 	}
-	for _, stat := range []struct {
-		name string
-		of   func([]float64) float64
-	}{{"min", slices.Min[[]float64]}, {"median", median}, {"max", slices.Max[[]float64]}} {
-		pick := func(f func(row) float64) float64 {
-			var v []float64
-			for _, r := range rows {
-				v = append(v, f(r))
-			}
-			return stat.of(v)
-		}
-		fmt.Fprintf(&b, "| **%s** | **%s** | **%s** | **%.2f** |\n", stat.name,
+	for _, stat := range rig.Stats {
+		pick := func(f func(row) float64) float64 { return rig.Of(stat, rows, f) }
+		fmt.Fprintf(&b, "| **%s** | **%s** | **%s** | **%.2f** |\n", stat.Name,
 			rate(pick(func(r row) float64 { return float64(r.admission) })),
 			rate(pick(func(r row) float64 { return float64(r.copyHop) })),
 			pick(row.ratio))
 	}
 	return b.String()
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	if n := len(v); n%2 == 0 {
-		return (v[n/2-1] + v[n/2]) / 2
-	}
-	return v[len(v)/2]
-}
-
-func machine() string {
-	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
 var discard = slog.New(slog.DiscardHandler)

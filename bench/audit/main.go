@@ -11,7 +11,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -24,13 +23,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/processor/audit"
 )
 
@@ -67,7 +63,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", weir, "github.com/weirhq/weir/cmd/weir").CombinedOutput(); err != nil {
 		return fmt.Errorf("build weir: %w\n%s", err, out)
 	}
-	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
@@ -92,26 +88,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return nil
 	}
 	text := table(l, what, all, strings.Join(append([]string{"go run ./bench/audit"}, args...), " "))
-	fmt.Fprint(stdout, text)
-	if *out != "" {
-		return os.WriteFile(*out, []byte(text), 0o644)
-	}
-	return nil
-}
-
-func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
-	if given := getenv("KAFKA_BROKERS"); given != "" {
-		return strings.Split(given, ","), "the cluster of KAFKA_BROKERS", func() {}, nil
-	}
-	lib, err := local.Ensure(ctx, "", stderr)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
-	if err != nil {
-		return nil, "", nil, err
-	}
-	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+	return rig.Print(stdout, *out, text)
 }
 
 // result is one audit: its report, and what it took from outside.
@@ -149,34 +126,18 @@ func auditOnce(ctx context.Context, weir, dir string, brokers []string, prefix s
 			}
 			return r, json.Unmarshal(out.Bytes(), &r.report)
 		case <-tick.C:
-			r.peak = max(r.peak, highWater(cmd.Process.Pid))
+			peak, _ := rig.PeakMemory(cmd.Process.Pid) // it may have ended just now
+			r.peak = max(r.peak, peak)
 		}
 	}
-}
-
-// highWater is the most memory that a process has had, in bytes; 0 where the
-// system does not say.
-func highWater(pid int) int64 {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if rest, ok := strings.CutPrefix(s.Text(), "VmHWM:"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
 }
 
 func table(l load, what string, all []result, command string) string {
 	var b strings.Builder
 	c := all[0].report.Checked
 	load, _ := os.ReadFile("/proc/loadavg") // absent elsewhere
-	fmt.Fprintf(&b, "# weir audit over a million decisions\n\n%s, %d cores, %s/%s, %s; load at the end %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"),
-		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.TrimSpace(string(load)), command)
+	fmt.Fprintf(&b, "# weir audit over a million decisions\n\n%s; load at the end %s\n\n    %s\n\n",
+		rig.Machine(), strings.TrimSpace(string(load)), command)
 	fmt.Fprintf(&b, "%s. %d requests to %d recipients in %d partitions, one in twenty misrouted. The log: %d records of weir.status with\n"+
 		"%d decisions (%d admitted, %d refused, %d forwarded), %d dispatched, %d permits with %d outcomes; %d windows recounted.\n\n",
 		what, l.requests, l.recipients, l.partitions, c.Records, c.Decisions, c.Admitted, c.Refused, c.Forwarded, c.Dispatched, c.Permits, c.Outcomes, c.Windows)
@@ -184,30 +145,13 @@ func table(l load, what string, all []result, command string) string {
 	for i, r := range all {
 		fmt.Fprintf(&b, "| %d | %s | %.2f | %.2f | %.0f k | %.0f |\n", i+1, r.report.Outcome, r.took.Seconds(), r.cpu.Seconds(), r.rate()/1000, r.mib())
 	}
-	for _, stat := range []struct {
-		name string
-		of   func([]float64) float64
-	}{{"min", slices.Min[[]float64]}, {"median", median}, {"max", slices.Max[[]float64]}} {
-		pick := func(f func(result) float64) float64 {
-			var v []float64
-			for _, r := range all {
-				v = append(v, f(r))
-			}
-			return stat.of(v)
-		}
-		fmt.Fprintf(&b, "| **%s** | | **%.2f** | **%.2f** | **%.0f k** | **%.0f** |\n", stat.name,
+	for _, stat := range rig.Stats {
+		pick := func(f func(result) float64) float64 { return rig.Of(stat, all, f) }
+		fmt.Fprintf(&b, "| **%s** | | **%.2f** | **%.2f** | **%.0f k** | **%.0f** |\n", stat.Name,
 			pick(func(r result) float64 { return r.took.Seconds() }),
 			pick(func(r result) float64 { return r.cpu.Seconds() }), pick(result.rate)/1000, pick(result.mib))
 	}
 	return b.String()
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	if n := len(v); n%2 == 0 {
-		return (v[n/2-1] + v[n/2]) / 2
-	}
-	return v[len(v)/2]
 }
 
 var errEnded = errors.New("a stage ended early")

@@ -18,14 +18,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,7 +32,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/bench/rig"
 )
 
 func main() {
@@ -71,7 +69,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
@@ -83,9 +81,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	defer cl.Close()
 	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
 	var text strings.Builder
-	fmt.Fprintf(&text, "# The delay stage: lateness and memory\n\n%s, %d cores, %s/%s, %s\n\n    %s\n\n%s. Values of %d bytes, %d partitions.\n",
-		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
-		strings.Join(append([]string{"go run ./bench/delay"}, args...), " "), what, l.size, l.partitions)
+	fmt.Fprintf(&text, "# The delay stage: lateness and memory\n\n%s\n\n    %s\n\n%s. Values of %d bytes, %d partitions.\n",
+		rig.Machine(), strings.Join(append([]string{"go run ./bench/delay"}, args...), " "), what, l.size, l.partitions)
 	wanted := strings.Split(*only, ",")
 	var rows []row
 	for _, s := range scenarios {
@@ -109,24 +106,5 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		}
 		text.WriteString(table)
 	}
-	fmt.Fprint(stdout, text.String())
-	if *out != "" {
-		return os.WriteFile(*out, []byte(text.String()), 0o644)
-	}
-	return nil
-}
-
-func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
-	if given := getenv("KAFKA_BROKERS"); given != "" {
-		return strings.Split(given, ","), cmp.Or(getenv("KAFKA_NAME"), "The cluster of KAFKA_BROKERS"), func() {}, nil
-	}
-	lib, err := local.Ensure(ctx, "", stderr)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
-	if err != nil {
-		return nil, "", nil, err
-	}
-	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+	return rig.Print(stdout, *out, text.String())
 }

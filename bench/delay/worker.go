@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/topics"
@@ -107,26 +108,11 @@ func (w *world) start(ctx context.Context) (*process, error) {
 
 // end ends the worker in good order and returns its peak of resident memory.
 func (p *process) end() (peak int64, err error) {
-	peak, err = p.peak()
+	peak, err = rig.PeakMemory(p.cmd.Process.Pid)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
 	<-p.read
 	if werr := p.cmd.Wait(); werr != nil && err == nil {
 		err = fmt.Errorf("worker: %w", werr)
 	}
 	return peak, err
-}
-
-// peak reads VmHWM, in bytes.
-func (p *process) peak() (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 10, 64)
-			return n << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no VmHWM of process %d", p.cmd.Process.Pid)
 }

@@ -21,7 +21,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,7 +38,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -77,7 +76,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	brokers, what, closeKafka, err := kafka(ctx, getenv, stderr)
+	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
@@ -110,11 +109,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(stdout, text)
-	if *out != "" {
-		return os.WriteFile(*out, []byte(text), 0o644)
-	}
-	return nil
+	return rig.Print(stdout, *out, text)
 }
 
 // restores measures the restore beside the bare consumer, in turns.
@@ -155,21 +150,6 @@ func (b *bench) restores(ctx context.Context, w *world, what, command, profile s
 	return table(b.load, what, rows, command), nil
 }
 
-func kafka(ctx context.Context, getenv func(string) string, stderr io.Writer) (brokers []string, what string, closeKafka func(), err error) {
-	if given := getenv("KAFKA_BROKERS"); given != "" {
-		return strings.Split(given, ","), cmp.Or(getenv("KAFKA_NAME"), "the cluster of KAFKA_BROKERS"), func() {}, nil
-	}
-	lib, err := local.Ensure(ctx, "", stderr)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
-	if err != nil {
-		return nil, "", nil, err
-	}
-	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
-}
-
 // read is records read in a time.
 type read struct {
 	records int64
@@ -186,42 +166,21 @@ type row struct{ restore, bare read }
 
 func table(l load, what string, rows []row, command string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Restore beside a bare consumer\n\n%s, %s\n\n    %s\n\n", time.Now().UTC().Format("2006-01-02"), machine(), command)
+	fmt.Fprintf(&b, "# Restore beside a bare consumer\n\n%s\n\n    %s\n\n", rig.Machine(), command)
 	fmt.Fprintf(&b, "%s. A ledger of %d recipients over %d partitions, one record a recipient, written by a real admission worker;\n", what, l.recipients, l.partitions)
 	b.WriteString("the restore is a new worker's, into its limit tables, all partitions from the beginning; the bare consumer is franz-go's, which reads\nthe same partitions to the same end and drops what it reads.\n\n")
 	b.WriteString("| run | restore | bare consumer | ratio |\n|---|---|---|---|\n")
 	for i, r := range rows {
 		fmt.Fprintf(&b, "| %d | %s | %s | %.2f |\n", i+1, r.restore, r.bare, r.restore.rate()/r.bare.rate())
 	}
-	for _, stat := range []struct {
-		name string
-		of   func([]float64) float64
-	}{{"min", slices.Min[[]float64]}, {"median", median}, {"max", slices.Max[[]float64]}} {
-		pick := func(f func(row) float64) float64 {
-			var v []float64
-			for _, r := range rows {
-				v = append(v, f(r))
-			}
-			return stat.of(v)
-		}
-		fmt.Fprintf(&b, "| **%s** | **%.2f M/s** | **%.2f M/s** | **%.2f** |\n", stat.name,
+	for _, stat := range rig.Stats {
+		pick := func(f func(row) float64) float64 { return rig.Of(stat, rows, f) }
+		fmt.Fprintf(&b, "| **%s** | **%.2f M/s** | **%.2f M/s** | **%.2f** |\n", stat.Name,
 			pick(func(r row) float64 { return r.restore.rate() / 1e6 }),
 			pick(func(r row) float64 { return r.bare.rate() / 1e6 }),
 			pick(func(r row) float64 { return r.restore.rate() / r.bare.rate() }))
 	}
 	return b.String()
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	if n := len(v); n%2 == 0 {
-		return (v[n/2-1] + v[n/2]) / 2
-	}
-	return v[len(v)/2]
-}
-
-func machine() string {
-	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
 var errEnded = errors.New("the worker ended")

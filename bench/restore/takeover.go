@@ -19,6 +19,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/topics"
 )
@@ -347,7 +348,7 @@ dead worker's transaction is still open then: the broker ends it at its timeout 
 	if sig == syscall.SIGTERM {
 		name, why = "an orderly end", fmt.Sprintf("One is told to end (SIGTERM): it commits, leaves the group, and the other gets its %d partitions at once.", b.partitions/2)
 	}
-	fmt.Fprintf(&out, "# Takeover after %s\n\n%s, %s\n\n    %s\n\n", name, time.Now().UTC().Format("2006-01-02"), machine(), command)
+	fmt.Fprintf(&out, "# Takeover after %s\n\n%s\n\n    %s\n\n", name, rig.Machine(), command)
 	fmt.Fprintf(&out, "%s. Two worker processes of %d partitions each, a ledger of %d recipients, half of them in the partitions\n", what, b.partitions/2, b.recipients)
 	fmt.Fprintf(&out, "that are taken over, at most 2,000 requests a second. %s\n\n", why)
 	out.WriteString("Times are since the signal: when the assignment came, when a transaction of the old owner was aborted (- is none), and when the first\ndecision of the new owner in these partitions was committed and read. The takeover is from the later of the first two to the last.\n\n")
@@ -375,7 +376,7 @@ dead worker's transaction is still open then: the broker ends it at its timeout 
 		if standby {
 			name = "from a standby"
 		}
-		fmt.Fprintf(&out, "| %s | %.2f s | %.2f s | %.2f s |\n", name, slices.Min(took[standby]), median(took[standby]), slices.Max(took[standby]))
+		fmt.Fprintf(&out, "| %s | %.2f s | %.2f s | %.2f s |\n", name, slices.Min(took[standby]), rig.Median(took[standby]), slices.Max(took[standby]))
 	}
 	return out.String(), nil
 }

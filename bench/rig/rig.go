@@ -1,0 +1,92 @@
+// Package rig is what the benchmarks stand on: a cluster to measure, how a table
+// names the machine, and the rows that sum up its runs. It measures nothing.
+package rig
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/deploy/local"
+)
+
+// Kafka returns the brokers that KAFKA_BROKERS names, or starts Apache Kafka; what
+// begins a sentence that says which, by KAFKA_NAME if that is set. The caller
+// must end it.
+func Kafka(ctx context.Context, getenv func(string) string, log io.Writer) (brokers []string, what string, end func(), err error) {
+	if given := getenv("KAFKA_BROKERS"); given != "" {
+		return strings.Split(given, ","), cmp.Or(getenv("KAFKA_NAME"), "The cluster of KAFKA_BROKERS"), func() {}, nil
+	}
+	lib, err := local.Ensure(ctx, "", log)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+}
+
+// Machine is the date and what the figures were taken on.
+func Machine() string {
+	return fmt.Sprintf("%s, %d cores, %s/%s, %s", time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+// Print writes a table to stdout and, if it has a name, to a file.
+func Print(stdout io.Writer, file, text string) error {
+	if _, err := io.WriteString(stdout, text); err != nil || file == "" {
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+// Stat sums up the runs of a table.
+type Stat struct {
+	Name string
+	of   func([]float64) float64
+}
+
+// Stats are the rows below the runs of a table.
+var Stats = []Stat{{"min", slices.Min[[]float64]}, {"median", Median}, {"max", slices.Max[[]float64]}}
+
+// Of sums up one figure of the runs, of which there is one at least.
+func Of[R any](s Stat, runs []R, figure func(R) float64) float64 {
+	v := make([]float64, len(runs))
+	for i, r := range runs {
+		v[i] = figure(r)
+	}
+	return s.of(v)
+}
+
+// Median is that of at least one figure.
+func Median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// PeakMemory is the most that a running process has had resident, in bytes
+// (VmHWM of Linux).
+func PeakMemory(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kib), " kB"), 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no VmHWM of process %d", pid)
+}
