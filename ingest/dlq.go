@@ -77,10 +77,6 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 // postRedrive asks admission to send again what it is told, for as long as a
 // call may take; the cursor goes on.
 func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request) {
-	if p := wrongType(r.Header); p != nil {
-		refuse(w, r, p)
-		return
-	}
 	body, p := readBody(w, r)
 	if p != nil {
 		refuse(w, r, p)

@@ -18,10 +18,6 @@ import (
 // postMessage takes one message in. It answers 202 when all in-sync replicas
 // hold it, and a problem otherwise.
 func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
-	if p := wrongType(r.Header); p != nil {
-		refuse(w, r, p)
-		return
-	}
 	body, p := readBody(w, r)
 	if p != nil {
 		refuse(w, r, p)
@@ -176,7 +172,11 @@ func wrongType(h http.Header) *client.Problem {
 	return nil
 }
 
+// readBody returns a body that may be JSON, whole.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *client.Problem) {
+	if p := wrongType(r.Header); p != nil {
+		return nil, p
+	}
 	if r.ContentLength > schemas.MaxRequestBytes {
 		w.Header().Set("Connection", "close") // rather than read what is thrown away
 		return nil, oversized()

@@ -39,7 +39,7 @@ var ProviderTypes = map[string][]Channel{
 	"smpp":        {ChannelSMS},
 }
 
-// providerTypes are their names, in CONTRACT's order.
+// providerTypes are their names, in the order of policy.schema.json.
 var providerTypes = []string{"simulated", "http", "external", "none", "aliyun-sms", "tencent-sms", "twilio", "ses", "sns", "smtp", "fcm", "apns", "smpp"}
 
 // templateFields are the parts of a message that a channel has.

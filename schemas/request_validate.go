@@ -33,7 +33,7 @@ const (
 func (q *Request) Validate(now Millis) error { return q.validate(now, false) }
 
 // ValidateHTTP is Validate for the body of POST /v1/messages, where ids are
-// Weir's and the other actions have routes of their own.
+// Weir's and what comes is a message to send.
 func (q *Request) ValidateHTTP(now Millis) error { return q.validate(now, true) }
 
 func (q *Request) validate(now Millis, http bool) error {
@@ -51,7 +51,7 @@ func (q *Request) problems(ps *requestProblems, now Millis, http bool) {
 			ps.add("/id", ReasonNotPermitted, "is for Kafka only: over HTTP Weir makes the id")
 		}
 		if q.Action != ActionSend {
-			ps.add("/action", ReasonNotPermitted, "is for Kafka only: over HTTP the other actions have routes of their own")
+			ps.add("/action", ReasonNotPermitted, "is for Kafka only: HTTP takes messages to send")
 			return
 		}
 	}

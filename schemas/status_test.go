@@ -2,7 +2,7 @@ package schemas
 
 import "testing"
 
-// CONTRACT's ends, and the order of what is known about a message.
+// The contract's ends, and the order of what is known about a message.
 func TestStatuses(t *testing.T) {
 	want := map[Status]struct {
 		end  bool
