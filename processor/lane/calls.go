@@ -74,7 +74,8 @@ func newCalls(ctx context.Context, p provider.Provider, w *stream.Waker) *calls 
 }
 
 // start makes the call at its time, unless its permit has expired: a process
-// that was paused must not call on a lane that may be another's by now.
+// that was paused must not call on a lane that may be another's by now. Nor does it
+// where the lane was hushed meanwhile.
 func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) {
 	key, call := p.item.key, p.item.call
 	c.flights[key] = &flight{done: p.done}

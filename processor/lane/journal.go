@@ -17,7 +17,7 @@ const (
 
 // Outcomes that are no provider's.
 const (
-	outcomeExpiredPermit = "expired_permit" // the permit was too old to call on: never called, permitted anew
+	outcomeExpiredPermit = "expired_permit" // the permit was too old to call on, or a silence or an open breaker forbade it: never called, permitted anew
 	outcomeStale         = "stale"          // given back to be decided anew, without a call
 	outcomeReroute       = "reroute"        // given back to be sent another way, without a call
 	outcomeExpired       = "expired"        // ended without a call

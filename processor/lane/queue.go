@@ -15,7 +15,7 @@ import (
 //	waiting ─► permitting ─► calling ─► answered ─► ending ─► finished
 //	   ▲            │ abort                │  ▲ abort  │
 //	   ├────────────┘                      │  └────────┤
-//	   └───────────── the permit expired ──┴───────────┘
+//	   └───────── the permit was not used ─┴───────────┘
 //
 // A record that ends without a call goes from waiting to ending.
 type state uint8
