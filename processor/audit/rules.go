@@ -17,9 +17,9 @@ type rules struct {
 	policy   *schemas.Policy
 	limits   []limit
 	byName   map[string]*limit
-	country  bool // some limit asks for the recipient's country
-	metadata bool // some limit asks for the request's metadata
-	content  bool // some limit counts by the content, or its parts
+	country  bool             // some limit asks for the recipient's country
+	metadata bool             // some limit asks for the request's metadata
+	content  bool             // some limit counts by the content, or its parts
 	classes  map[string]*gate // nil: none has countries or quiet hours
 }
 
