@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -13,7 +14,11 @@ var version = "dev"
 var versionCommand = command{
 	name:    "version",
 	summary: "Print the version of this program.",
+	example: "weir version",
 	run: func(_ context.Context, c *call) error {
+		if err := c.parse(flag.NewFlagSet("version", flag.ContinueOnError)); err != nil {
+			return err
+		}
 		rev := "unknown commit"
 		if info, ok := debug.ReadBuildInfo(); ok {
 			for _, s := range info.Settings {
