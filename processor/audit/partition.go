@@ -561,7 +561,7 @@ func decoded(in *kgo.Record) *schemas.Request {
 // expiry is until when the message in hand must have ended; 0 when what it
 // follows from is gone.
 func (p *partition) expiry(in *kgo.Record, env *schemas.Envelope) schemas.Millis {
-	if env != nil && env.ExpiresAt != 0 {
+	if env != nil && env.ExpiresAt != 0 && env.Reason != schemas.ReadmitRedrive {
 		return env.ExpiresAt
 	}
 	if in == nil || p.rules == nil {

@@ -90,6 +90,12 @@ func TestRedrivesOfADeadLetter(t *testing.T) {
 			e.Status, e.Reason = schemas.StatusExpired, "expired"
 			s.decide(e, schemas.VerdictExpire, start+20_000, in)
 		}},
+		{"expired by the first message's time in its envelope", KindLate, func(s *sheet) {
+			e, in := s.redrive("d", "d2", alice, "verify", start+20_000)
+			s.readmit[len(s.readmit)-1].env.ExpiresAt = start + 19_000
+			e.Status, e.Reason = schemas.StatusExpired, "expired"
+			s.decide(e, schemas.VerdictExpire, start+20_000, in)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSheet(t)
