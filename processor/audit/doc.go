@@ -18,6 +18,8 @@
 //     rightly returned;
 //   - countries and quiet hours, both ways: what went on might, and what was held
 //     had to be, until the right moment;
+//   - repeats, by id and by idempotency key, both ways: what is called one names
+//     the message that it repeats, and what is taken for new is none;
 //   - suppressions and cancels: what ended by one was asked for, and nothing went
 //     on while one stood;
 //   - every message (a tenant's id to one recipient) has at most one end, in an
@@ -33,15 +35,15 @@
 // and the text that is sent (content). It shares no table, no compiled rule, no
 // calendar, no bucket and no clock of quiet hours. It changes nothing and joins
 // no group. It does not judge the choice of a provider, the reading of a
-// request's fields, duplicates, or limits that count without a recipient;
-// decisions under the last are told as not judged.
+// request's fields, whether a repeat asks for the same, or limits that count
+// without a recipient; decisions under the last are told as not judged.
 //
 // Memory. Partitions are read as streams, as many at a time as there are
 // processors. Of each, in memory: some 50 B a place that the longest window of
 // its limit still sees, and as much for each call in it; some 45 B a limit and
 // scope; 150 B a message that is open or ended within the last 25 hours, 50 B an
-// early cancel, 270 B a recipient that opted out; and what the client has
-// fetched ahead. Joins across topics take 3 MiB each, whatever the log's size,
+// early cancel or message sent elsewhere, 80 B an idempotency key of 25 hours,
+// 270 B a recipient that opted out; and what the client has fetched ahead. Joins across topics take 3 MiB each, whatever the log's size,
 // and some 80 B for each record of the last two minutes. A provider of more than
 // one lane costs 8 B a permit. Config.Memory bounds it all: half of it is for
 // what is remembered, measured every 1024 records, and what does not fit is told

@@ -81,6 +81,7 @@ type partition struct {
 	places   *places
 	tanks    *tanks
 	causes   *causes
+	repeats  *repeats
 	where    map[string][]*time.Location // by recipient: its zones, of some
 	calls    *calls
 	messages map[sum]message
@@ -103,7 +104,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), calls: newCalls(), messages: make(map[sum]message), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(), messages: make(map[sum]message), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -242,6 +243,7 @@ func (p *partition) decision() error {
 	}
 	p.about(in, env)
 	p.redriven(in, env)
+	p.comesOnce(in, env)
 	p.gates(in, env)
 	switch d.Verdict {
 	case schemas.VerdictMarker:
@@ -696,6 +698,7 @@ func (p *partition) sweep() {
 	p.calls.made.sweep(p.t - reach)
 	p.tanks.sweep(p.t)
 	p.causes.sweep(p.t)
+	p.repeats.sweep(p.t)
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
 			delete(p.messages, k)

@@ -197,7 +197,7 @@ func newSheet(t testing.TB) *sheet {
 	e.Status, e.Reason = schemas.StatusRejected, "bad_recipient"
 	s.decide(e, schemas.VerdictReject, start+7000, in)
 	e, in = s.request("a", alice, "verify", start+7100)
-	e.Kind, e.Reason = schemas.KindDecision, "repeated"
+	e.Kind, e.Reason, e.DuplicateOf = schemas.KindDecision, "repeated", e.MessageID
 	s.decide(e, schemas.VerdictDuplicate, start+7100, in)
 	s.say(&schemas.Event{Kind: schemas.KindStatus, MessageID: id("a"), To: alice, Status: schemas.StatusDelivered}, start+7200)
 	return s
