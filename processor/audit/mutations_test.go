@@ -118,6 +118,7 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 		{"one id admitted twice", "repeats.go", "	case first, v == schemas.VerdictAdmit && !waits:\n", "	case false && waits && first:\n", ""},
 		{"one id admitted twice, of a record that comes back", "repeats.go", "	case first, v == schemas.VerdictAdmit && !waits:\n", "	case first, waits && v == \"\":\n", ""},
 		{"one id admitted, while it waits", "repeats.go", "	case first, v == schemas.VerdictAdmit && !waits:\n", "	case v == schemas.VerdictAdmit && !waits:\n", ""},
+		{"an id used again after a day", "repeats.go", "	case !waits && p.t-m.first >= unique:", "	case !waits && p.t < 0:", ""},
 		{"two under one key", "repeats.go", "		if there && p.t-before.t < unique {\n", "		if false {\n", ""},
 		{"a duplicate under another key", "repeats.go", "	case named != none:\n		p.fault", "	case named != none:\n		func(...any) {}", ""},
 		{"a duplicate without key", "repeats.go", "	case key == \"\" && named != none:\n		p.fault", "	case key == \"\" && named != none:\n		func(...any) {}", ""},

@@ -92,6 +92,7 @@ func (p *partition) notOpen(first bool) {
 	switch v := p.e.Decision.Verdict; {
 	case v == schemas.VerdictCancel:
 		// Asked for by another record.
+	case !waits && p.t-m.first >= unique: // nobody knows its id any more
 	case first, v == schemas.VerdictAdmit && !waits:
 		p.fault(KindDuplicate, "%s, and a message of its id came at %s and is %s", v, m.first, m.state())
 	}

@@ -89,6 +89,7 @@ func TestDuplicates(t *testing.T) {
 			s.waits("g", carol, "plain", reasonSendAt, hour(1), hour(60))
 			s.comesAgain("g", carol, hour(30))
 		}},
+		{"an id used again after a day, the first still on its way", "", func(s *sheet) { s.free("g", carol, "plain", hour(1)); s.free("g", carol, "plain", hour(25)) }},
 		{"of no message", KindDuplicate, func(s *sheet) { s.repeats("h", carol, "k", "g", hour(2)) }},
 		{"of a message that came later", KindDuplicate, func(s *sheet) { s.repeats("h", carol, "k", "g", hour(1)); s.came("g", carol, "l", hour(2)) }},
 		{"of another recipient's message", KindDuplicate, func(s *sheet) { s.came("g", alice, "k", hour(1)); s.repeats("h", carol, "k", "g", hour(2)) }},
