@@ -162,16 +162,14 @@ func (p *partition) quietHours(g *gate, in *kgo.Record, env *schemas.Envelope) {
 	case g.quiet.rejects:
 		return
 	}
-	wakes, ever := g.quiet.wakes(zones, t)
-	if !ever { // wherever it comes back it asks again
-		if e.RetryAt <= t || e.RetryAt > t.Add(schemas.MaxWindow) {
-			p.fault(KindQuiet, "it comes back at %s, and is quiet in one zone or another all day long", e.RetryAt)
-		}
-		return
-	}
 	// At its expiry it comes back in any case, to end.
 	expires := p.expiry(in, env)
+	wakes, ever := g.quiet.wakes(zones, t)
 	switch {
+	case !ever: // whenever it comes back it asks again
+		if e.RetryAt <= t || expires != 0 && e.RetryAt > expires {
+			p.fault(KindQuiet, "it comes back at %s; it is quiet in one zone or another all day long, and it expires at %s", e.RetryAt, or(expires, "a time that is not known"))
+		}
 	case e.RetryAt == wakes && (expires == 0 || wakes <= expires), e.RetryAt == expires && expires < wakes && expires != 0:
 	case expires == 0 && e.RetryAt < wakes && e.RetryAt > t:
 		p.cannotTell("waits that end before the quiet hours do, of messages whose expiry is not known")

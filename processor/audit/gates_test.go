@@ -1,9 +1,13 @@
 package audit
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/processor/quiet"
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -188,7 +192,8 @@ func TestQuietHoursThatCannotBeTold(t *testing.T) {
 	}{
 		{"comes back after hours", hour(30), Proven},
 		{"comes back at once", hour(2), Violated},
-		{"comes back in two months", hour(1500), Violated},
+		{"comes back at its expiry", hour(74) - 10, Proven},
+		{"comes back after its expiry", hour(74), Violated},
 	} {
 		s := gated(t)
 		s.policies[0].Classes = append(s.policies[0].Classes, schemas.Class{Name: "never", QuietHours: &schemas.QuietHours{From: "20:00", To: "12:00", Timezone: "recipient"}})
@@ -236,5 +241,60 @@ func TestQuietHoursEnd(t *testing.T) {
 		if end, ever := q.wakes([]*time.Location{zone}, moment(c.at)); !ever || end != moment(c.end) {
 			t.Errorf("%s to %s in %s at %s: until %s, want %s", c.from, c.to, c.zone, c.at, end, c.end)
 		}
+	}
+}
+
+// Two ways to the end of quiet hours, which share nothing, come to the same, for
+// numbers of one zone and of many, over days on which clocks change too.
+func TestQuietHoursTwoWays(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	day := func(text string) schemas.Millis {
+		v, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schemas.MillisOf(v)
+	}
+	days := []schemas.Millis{day("2026-03-07"), day("2026-03-28"), day("2026-10-24"), day("2026-10-31"), day("2026-07-01"), start}
+	numbers := []string{carol, manhattan, tollFree, "+61412345678", "+5511987654321", "+4930123456", "+7495123456"}
+	told, never := 0, 0
+	for range 3000 {
+		to := numbers[rng.IntN(len(numbers))]
+		hours := schemas.QuietHours{From: fmt.Sprintf("%02d:%02d", rng.IntN(24), rng.IntN(60)), To: fmt.Sprintf("%02d:%02d", rng.IntN(24), rng.IntN(60)), Timezone: "recipient"}
+		all, err := gatesOf(&schemas.Policy{Classes: []schemas.Class{{Name: "c", QuietHours: &hours}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := quiet.Parse(&hours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zones := recipient.Zones(to)
+		if len(zones) == 0 {
+			zones = []*time.Location{time.UTC}
+		}
+		at := days[rng.IntN(len(days))] + schemas.Millis(rng.IntN(2*24*3_600_000))
+		until, is := other.Until(at.Time(), zones)
+		q := all["c"].quiet
+		if got := q.holds(zones, at); got != is {
+			t.Fatalf("%v to %s at %s: quiet %v, and %v", hours, to, at, got, is)
+		}
+		if !is {
+			continue
+		}
+		wakes, ever := q.wakes(zones, at)
+		switch end := schemas.MillisOf(until); {
+		case ever && wakes != end:
+			t.Fatalf("%v to %s at %s: until %s, and %s", hours, to, at, wakes, end)
+		case ever:
+			told++
+		case end <= at:
+			t.Fatalf("%v to %s at %s: it asks again at %s", hours, to, at, end)
+		default:
+			never++
+		}
+	}
+	if told < 500 || never < 50 {
+		t.Errorf("%d were quiet, %d of them all day long: the test shows little", told, never)
 	}
 }

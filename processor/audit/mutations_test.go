@@ -105,7 +105,7 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 		{"held for quiet hours by day", "gates.go", "	case !quiet:\n		p.fault(KindQuiet,", "	case !quiet:\n		func(...any) {}(KindQuiet,", ""},
 		{"waits in quiet hours where the class rejects", "gates.go", "case g.quiet.rejects != (e.Decision.Verdict == schemas.VerdictReject):", "case false:", ""},
 		{"waits until another moment than their end", "gates.go", "		p.fault(KindQuiet, \"it comes back at %s; its", "		func(...any) {}(KindQuiet, \"it comes back at %s; its", ""},
-		{"waits for ever", "gates.go", "		if e.RetryAt <= t || e.RetryAt", "		if false && e.RetryAt", ""},
+		{"waits for ever", "gates.go", "		if e.RetryAt <= t || expires", "		if false && expires", ""},
 		{"the first of several zones", "gates.go", "	p.where[p.e.To] = known\n	return known\n", "	return known[:1]\n", ""},
 		{"an end for another time", "gates.go", "s.start <= t && t < s.end {", "s.end > 0 {", ""},
 		{"a class that nobody declared", "gates.go", "r.classes[schemas.DefaultClass]; ok {", "r.classes[schemas.DefaultClass]; ok && false {", ""},
