@@ -66,20 +66,23 @@ func (h Hours) inside(local time.Time) bool {
 }
 
 // end returns the end of the quiet hours that local is inside of: the first
-// whole minute at which the local clock does not read quiet. Where the clocks
-// change, that is not always a time of day that the day has once; so the last
-// hours are gone through minute by minute.
+// whole minute at which the local clock does not read quiet. That is when the
+// clock comes to their end, or when it is moved out of them: put back to before
+// their beginning, or forward beyond their end.
 func (h Hours) end(local time.Time) time.Time {
-	left := h.to - (local.Hour()*60 + local.Minute())
-	if left <= 0 {
-		left += 24 * 60
+	e := local.Truncate(time.Minute)
+	for {
+		left := h.to - (e.Hour()*60 + e.Minute())
+		if left <= 0 {
+			left += 24 * 60
+		}
+		next := e.Add(time.Duration(left) * time.Minute)
+		_, moved := e.ZoneBounds()
+		if moved.IsZero() || next.Before(moved) {
+			return next
+		}
+		if e = moved; !h.inside(e) {
+			return e
+		}
 	}
-	e := local.Truncate(time.Minute).Add(time.Duration(max(left-margin, 1)) * time.Minute)
-	for h.inside(e) {
-		e = e.Add(time.Minute)
-	}
-	return e
 }
-
-// margin is more than any clock has ever been changed by at once, in minutes.
-const margin = 180

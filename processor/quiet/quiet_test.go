@@ -37,6 +37,8 @@ func TestUntil(t *testing.T) {
 		// Berlin lacks 02:00 to 03:00 on 29 March 2026, and has it twice on 25 October.
 		{"an end that the day lacks", "22:00", "02:30", []string{"Europe/Berlin"}, "2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00"},
 		{"an end that comes twice", "22:00", "02:30", []string{"Europe/Berlin"}, "2026-10-25T01:30:00+02:00", "2026-10-25T02:30:00+02:00"},
+		{"a beginning that comes twice", "01:13", "22:49", []string{"America/New_York"}, "2026-11-01T01:20:12-04:00", "2026-11-01T01:00:00-05:00"},
+		{"clocks put back within them", "00:30", "22:49", []string{"America/New_York"}, "2026-11-01T01:20:12-04:00", "2026-11-01T22:49:00-05:00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, err := Parse(&schemas.QuietHours{From: c.from, To: c.to})
