@@ -208,6 +208,9 @@ func (l *load) finish(workers ...*Process) figures {
 	if jsonErr := json.Unmarshal(out, &f.Audit); err != nil || jsonErr != nil || f.Audit.Outcome != "proven" {
 		text, _ := l.audit()
 		t.Errorf("weir audit: %v %v\n%s", err, jsonErr, text)
+	} else if testing.Verbose() {
+		text, _ := l.audit()
+		t.Logf("weir audit:\n%s", text)
 	}
 	f.Took = time.Since(l.began)
 	// A log without the cases proves nothing of them.
