@@ -27,8 +27,12 @@ run: build ## start all of Weir here, with an embedded broker and engine, and sh
 
 test: unit e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
 
+# A skip is not seen where its package passes: this says what is not run.
 unit: ## tests that need nothing but Go (and npm for the engine)
-	$(GO) vet ./...
+	@command -v npm >/dev/null || { \
+		echo "NOT RUN: the tests on the ClickHouse engine. Missing: npm, which comes with Node.js and fetches it."; \
+		[ -z "$${CI:-}" ]; }
+	$(GO) vet ./... && $(GO) vet -tags e2e,chaos,mutations ./...
 	$(GO) test -timeout 15m ./...
 
 # Apache Kafka comes from Maven and needs a JDK. Without them this says so; in
@@ -62,7 +66,7 @@ chaos: ## long runs: the code broken on purpose, thousands of fault schedules, a
 	WEIR_CHAOS=1 $(GO) test -timeout 60m -count 1 -v -run TestFaults ./cmd/weir/faultsim
 	$(GO) test -tags e2e -timeout 90m -count 1 -v -run TestChaos ./cmd/weir/e2e 2>&1 | tee bin/chaos.log | grep --line-buffered -E 'CHAOS|WEIR_SEED|^panic|^FAIL|--- FAIL'
 	$(GO) test -tags e2e -timeout 20m -count 1 -p 1 ./deploy/local/...
-	WEIR_CHAOS=1 $(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags e2e -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
+	$(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags chaos -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
 	$(GO) test -timeout 20m -count 1 -v ./processor/recipient -run 'Spellings|KeysAreStable|FastPath' -spellings=1000000 -beginnings=4
 
 fuzz: ## fuzz each target for FUZZTIME (30s)
@@ -74,8 +78,8 @@ fuzz: ## fuzz each target for FUZZTIME (30s)
 
 lint: ## formatting, vet, staticcheck, exhaustive switches, tidy modules
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt these:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags e2e ./...
-	$(GO) run $(STATICCHECK) -tags e2e ./...
+	$(GO) vet ./... && $(GO) vet -tags e2e,chaos,mutations ./...
+	$(GO) run $(STATICCHECK) -tags e2e,chaos,mutations ./...
 	$(GO) run $(EXHAUSTIVE) -d -typeonly "weirhq/weir" ./...
 	$(GO) mod tidy -diff
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
 	"github.com/weirhq/weir/processor/sink"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
@@ -73,13 +74,7 @@ func startSink(t *testing.T, o order) *child.Process {
 // startEngine runs a ClickHouse engine until the test ends.
 func startEngine(t *testing.T, dir, addr string) *child.Process {
 	t.Helper()
-	lib, err := engine.Ensure(t.Context(), "", os.Stderr)
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED, NOT TESTED: the ClickHouse engine cannot be had: %v", err)
-	}
+	lib := enginetest.Library(t)
 	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, Addr: addr, LibPath: lib, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,10 @@
-//go:build e2e
+//go:build chaos
 
 package stream_test
 
 import (
 	"context"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -49,9 +48,6 @@ func (s *ticks) Ended(committed bool) {
 // transactions, where its producer's epoch ends and a new producer id begins.
 // It takes minutes, so it belongs to make chaos.
 func TestApachePastTheLastEpoch(t *testing.T) {
-	if os.Getenv("WEIR_CHAOS") == "" {
-		t.Skip("NOT RUN: takes minutes; make chaos runs it") // CI does not: make test has 20 minutes
-	}
 	brokers := localtest.ForTest(t)
 	cl := client(t, brokers)
 	if _, err := kadm.NewClient(cl).CreateTopics(t.Context(), 1, 1, nil, "epochs.in", "epochs.out"); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -39,13 +40,7 @@ func (s *site) sendMany(prefix string, n int) []Offset {
 // arrives once.
 func TestClickHouseAway(t *testing.T) {
 	t.Parallel()
-	lib, err := engine.Ensure(t.Context(), "", os.Stderr)
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skipf("NOT TESTED: ClickHouse going away: %v", err)
-	}
+	lib := enginetest.Library(t)
 	dir, addr := t.TempDir(), freeAddr(t)
 	start := func() *child.Process {
 		t.Helper()

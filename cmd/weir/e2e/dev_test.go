@@ -119,7 +119,7 @@ func children(t *testing.T, pid int) []int {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil || len(tasks) == 0 {
-		if os.Getenv("CI") == "true" {
+		if os.Getenv("CI") != "" {
 			t.Fatal("/proc/PID/task/*/children is not there: run CI on a Linux that has it")
 		}
 		t.Skip("NOT TESTED: without /proc/PID/task/*/children the children of a killed weir dev cannot be told")
@@ -156,7 +156,7 @@ func TestDev(t *testing.T) {
 		t.Errorf("ready after %v", d.ready)
 	}
 	if d.ClickHouse == "" {
-		if os.Getenv("CI") == "true" {
+		if os.Getenv("CI") != "" {
 			t.Fatalf("no engine:\n%s", d.Output())
 		}
 		t.Logf("NOT TESTED: SQL, since there is no engine here:\n%s", d.Output())

@@ -27,6 +27,7 @@ import (
 
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
 )
 
 func TestMain(m *testing.M) {
@@ -34,27 +35,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// library returns the engine's library, fetched if need be. Where it cannot be
-// had the test is skipped, and in CI it fails.
-func library(t *testing.T) string {
-	t.Helper()
-	lib, err := engine.Ensure(t.Context(), "", os.Stderr)
-	if err == nil {
-		return lib
-	}
-	cannot := errors.Is(err, engine.ErrNoNPM) || errors.Is(err, engine.ErrUnsupported)
-	if cannot && os.Getenv("CI") != "true" {
-		t.Skipf("SKIPPED, NOT TESTED: the ClickHouse engine cannot be had: %v", err)
-	}
-	t.Fatal(err)
-	return ""
-}
-
 // start runs an engine on dir until the test ends.
 func start(t *testing.T, dir string) *child.Process {
 	t.Helper()
 	began := time.Now()
-	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, LibPath: library(t), Log: t.Output()})
+	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, LibPath: enginetest.Library(t), Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -623,7 +608,7 @@ func TestServeRefuses(t *testing.T) {
 		})
 	}
 	t.Run("a file that is no library", func(t *testing.T) {
-		library(t)
+		enginetest.Library(t)
 		dir := t.TempDir()
 		fake := filepath.Join(dir, "lib.so")
 		if err := os.WriteFile(fake, []byte("no"), 0o755); err != nil {
@@ -637,14 +622,14 @@ func TestServeRefuses(t *testing.T) {
 	t.Run("a directory in use", func(t *testing.T) {
 		dir := t.TempDir()
 		start(t, dir)
-		err := engine.Serve(t.Context(), engine.Config{LibPath: library(t), Dir: dir, Addr: "127.0.0.1:0", LockWait: 100 * time.Millisecond}, func(string) {})
+		err := engine.Serve(t.Context(), engine.Config{LibPath: enginetest.Library(t), Dir: dir, Addr: "127.0.0.1:0", LockWait: 100 * time.Millisecond}, func(string) {})
 		if e, ok := errors.AsType[*engine.LockedError](err); !ok || e.Dir != dir {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an address in use", func(t *testing.T) {
 		p := start(t, t.TempDir())
-		_, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: library(t), Addr: p.Addr()})
+		_, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: enginetest.Library(t), Addr: p.Addr()})
 		if err == nil || !strings.Contains(err.Error(), "address already in use") {
 			t.Errorf("got %v", err)
 		}
@@ -652,9 +637,9 @@ func TestServeRefuses(t *testing.T) {
 }
 
 func TestEnsureIsInstantTheSecondTime(t *testing.T) {
-	library(t)
+	enginetest.Library(t)
 	began := time.Now()
-	library(t)
+	enginetest.Library(t)
 	took := time.Since(began)
 	t.Logf("%v", took)
 	if took > time.Second { // a hash of the library takes longer
@@ -696,7 +681,7 @@ func TestGoKeepsItsSignalHandlers(t *testing.T) {
 	// With the engine's handler in place a nil dereference never returns.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	p, err := child.Start(ctx, child.Spec{Role: signalsRole, Args: []string{library(t), t.TempDir()}, Log: t.Output()})
+	p, err := child.Start(ctx, child.Spec{Role: signalsRole, Args: []string{enginetest.Library(t), t.TempDir()}, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 )
 
@@ -23,13 +24,7 @@ func TestMain(m *testing.M) {
 // startEngine runs an engine until the test ends and returns its address.
 func startEngine(t *testing.T) string {
 	t.Helper()
-	lib, err := engine.Ensure(t.Context(), "", os.Stderr)
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED, NOT TESTED: the ClickHouse engine cannot be had: %v", err)
-	}
+	lib := enginetest.Library(t)
 	p, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: lib, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
