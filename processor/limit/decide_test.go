@@ -315,6 +315,29 @@ func TestGiveBackToALargeCalendarWindow(t *testing.T) {
 	}
 }
 
+// TestGiveBackOfWhatAShorterWindowForgot: a place left its slot before a longer
+// window came, which counts from then on; its day's count still holds it.
+func TestGiveBackOfWhatAShorterWindowForgot(t *testing.T) {
+	before, table := rulesOf(t, perRecipient(t, "a", "5/10s", "101/calendar-day")), NewTable()
+	now := at(t, "2026-11-21T01:00:00Z")
+	held := passes(t, table, before, now)
+	now += 20 * second
+	passes(t, table, before, now)
+	table.Commit()
+	now += second
+	policy := &schemas.Policy{Limits: []schemas.Limit{perRecipient(t, "a", "5/1h", "101/calendar-day")}}
+	after, err := Compile(policy, map[string]map[string]schemas.Millis{"a": {"1h": now}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if returned, missing := table.GiveBack(after, held, now); !slices.Equal(returned, held) {
+		t.Errorf("returned %v, missing %v", returned, missing)
+	}
+	if left := table.Peek(after, &Subject{Recipient: "+8613800000000"}, now); left[1].Left != 100 {
+		t.Errorf("%d of the day are left, want 100", left[1].Left)
+	}
+}
+
 func TestOverridesAndExemptions(t *testing.T) {
 	l := perRecipient(t, "a", "2/60s")
 	l.Overrides = []schemas.Override{{To: "+8613800000000", Allow: windows(t, "15/1h")}}
