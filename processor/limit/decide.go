@@ -123,9 +123,8 @@ func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, 
 		p := &t.plans[i]
 		if !p.skip {
 			t.place(p, now, now)
-			n := len(res.Charges)
-			res.Charges = slices.Grow(res.Charges, 1)[:n+1]
-			c := &res.Charges[n]
+			var c *schemas.Charge
+			res.Charges, c = extend(res.Charges)
 			c.Limit, c.Scope, c.T, c.Cost = p.l.name, p.scope, now, p.cost
 		}
 		if !remaining {
@@ -219,7 +218,8 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 		if !l.applies(s) {
 			continue
 		}
-		p := t.nextPlan()
+		var p *plan
+		t.plans, p = extend(t.plans)
 		p.l, p.windows, p.cost, p.scope, p.found, p.skip = l, l.windowsFor(s.Recipient), l.cost(s), s.Recipient, 0, false
 		var ok bool
 		if p.key, p.at, ok = t.ahead.plain(l, s); ok {
@@ -246,14 +246,13 @@ func (t *Table) findAgain(p *plan) {
 	p.found = t.moves
 }
 
-// nextPlan returns one plan more, which still has what an earlier decision left.
-func (t *Table) nextPlan() *plan {
-	n := len(t.plans)
-	if n == cap(t.plans) {
-		t.plans = append(t.plans, plan{})
-	}
-	t.plans = t.plans[:n+1]
-	return &t.plans[n]
+// extend returns s with one more, and that one, which still has what was there:
+// a composite literal would be made elsewhere and copied, and copying is a tenth
+// of a decision.
+func extend[T any](s []T) ([]T, *T) {
+	n := len(s)
+	s = slices.Grow(s, 1)[:n+1]
+	return s, &s[n]
 }
 
 // never is a retry-at that no other exceeds.

@@ -3,7 +3,6 @@ package limit
 import (
 	"math/bits"
 	"runtime"
-	"slices"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -267,10 +266,8 @@ func (t *Table) touch(s *slot, at uint32) {
 			}
 		}
 	}
-	// In place, since a copy more of a slot is a tenth of the decision.
-	n := len(t.undo)
-	t.undo = slices.Grow(t.undo, 1)[:n+1]
-	b := &t.undo[n]
+	var b *before
+	t.undo, b = extend(t.undo)
 	b.slot, b.at, b.words, b.existed = *s, at, len(t.words), true
 	if s.size >= spilled {
 		t.words = append(t.words, t.blocks.at(s.size-spilled, s.w[0])...)

@@ -106,8 +106,8 @@ func (q *keyQueue) add(l *rule, s *Subject) {
 	q.blocks = slices.Grow(q.blocks, 2)[:n+1] // sum may need one more
 	block := &q.blocks[n]
 	size := l.plainText(block, s.Recipient)
-	plain := size > 0
-	if !plain {
+	asItIs := size > 0
+	if !asItIs {
 		*block = [64]byte{}
 		size = len(l.text(block[:0:longestText], s))
 	}
@@ -117,7 +117,7 @@ func (q *keyQueue) add(l *rule, s *Subject) {
 	}
 	block[size] = 0x80
 	binary.BigEndian.PutUint64(block[56:], uint64(size)*8)
-	q.asks = append(q.asks, ask{l: l, size: size, plain: plain, at: nowhere})
+	q.asks = append(q.asks, ask{l: l, size: size, plain: asItIs, at: nowhere})
 }
 
 // plainText is text for a limit per recipient alone and a recipient that is
