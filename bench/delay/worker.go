@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -69,41 +67,26 @@ func cpu() time.Duration {
 // process is a worker process.
 type process struct {
 	cmd  *exec.Cmd
-	read chan struct{}
+	read <-chan struct{}
 	heap int64         // the largest that it said, bytes
 	cpu  time.Duration // the last that it said
 }
 
 var saysHeap = regexp.MustCompile(`^heap=(\d+) cpu=(\d+)$`)
 
-func (w *world) start(ctx context.Context) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p := &process{cmd: exec.CommandContext(ctx, self), read: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(w.brokers, ","), fmt.Sprintf("%s=%s,%d", asWorker, w.names.Prefix, w.partitions))
-	out, err := p.cmd.StderrPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		defer close(p.read)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			m := saysHeap.FindStringSubmatch(lines.Text())
-			if m == nil {
-				fmt.Fprintln(w.log, "worker:", lines.Text())
-				continue
-			}
-			bytes, _ := strconv.ParseInt(m[1], 10, 64) // digits
-			ms, _ := strconv.ParseInt(m[2], 10, 64)
-			p.heap, p.cpu = max(p.heap, bytes), time.Duration(ms)*time.Millisecond
+func (w *world) start(ctx context.Context) (p *process, err error) {
+	p = &process{}
+	p.cmd, p.read, err = rig.Worker(ctx, w.brokers, asWorker, fmt.Sprintf("%s,%d", w.names.Prefix, w.partitions), func(line string) {
+		m := saysHeap.FindStringSubmatch(line)
+		if m == nil {
+			fmt.Fprintln(w.log, "worker:", line)
+			return
 		}
-	}()
-	return p, nil
+		bytes, _ := strconv.ParseInt(m[1], 10, 64) // digits
+		ms, _ := strconv.ParseInt(m[2], 10, 64)
+		p.heap, p.cpu = max(p.heap, bytes), time.Duration(ms)*time.Millisecond
+	})
+	return p, err
 }
 
 // end ends the worker in good order and returns its peak of resident memory.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -57,43 +55,31 @@ const session = 6 * time.Second
 
 // process is a worker process and what it has said.
 type process struct {
-	cmd *exec.Cmd
+	cmd  *exec.Cmd
+	read <-chan struct{}
 
 	mu   sync.Mutex
 	said []string
 }
 
-func (w *world) process(ctx context.Context, slot string, standby bool) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func (w *world) process(ctx context.Context, slot string, standby bool) (p *process, err error) {
 	kind := "none"
 	if standby {
 		kind = "standby"
 	}
-	p := &process{cmd: exec.CommandContext(ctx, self)}
-	p.cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(w.brokers, ","), fmt.Sprintf("%s=%s,%d,%s,%s", asWorker, w.names.Prefix, w.n, slot, kind))
-	out, err := p.cmd.StderrPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.mu.Lock()
-			p.said = append(p.said, lines.Text())
-			p.mu.Unlock()
-		}
-	}()
-	return p, nil
+	p = &process{}
+	p.cmd, p.read, err = rig.Worker(ctx, w.brokers, asWorker, fmt.Sprintf("%s,%d,%s,%s", w.names.Prefix, w.n, slot, kind), func(line string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.said = append(p.said, line)
+	})
+	return p, err
 }
 
 func (p *process) end(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig) // it may have ended by itself
-	_ = p.cmd.Wait()              // by a signal
+	<-p.read
+	_ = p.cmd.Wait() // by a signal
 }
 
 // assigned is what a worker said of an assignment.

@@ -1,13 +1,15 @@
 // Package rig is what the benchmarks stand on: a cluster to measure, how a table
-// names the machine, and the rows that sum up its runs. It measures nothing.
+// names the machine, the rows that sum up its runs, and worker processes. It measures nothing.
 package rig
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -73,6 +75,33 @@ func Median(v []float64) float64 {
 		return (v[n/2-1] + v[n/2]) / 2
 	}
 	return v[len(v)/2]
+}
+
+// Worker starts this program again, with the brokers and what makes it a worker in
+// its environment. It hands said each line of the worker's standard error, and
+// closes read behind the last.
+func Worker(ctx context.Context, brokers []string, as, spec string, said func(line string)) (cmd *exec.Cmd, read <-chan struct{}, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(brokers, ","), as+"="+spec)
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			said(lines.Text())
+		}
+	}()
+	return cmd, end, nil
 }
 
 // PeakMemory is the most that a running process has had resident, in bytes
