@@ -183,6 +183,14 @@ func genEvent() *rapid.Generator[*Event] {
 				Charges:   genCharges().Draw(t, "charges"),
 				Returned:  genCharges().Draw(t, "returned"),
 				Missing:   genCharges().Draw(t, "missing"),
+
+				Carried:    genCharges().Draw(t, "carried"),
+				Passed:     genAsks().Draw(t, "passed"),
+				Restored:   genCharges().Draw(t, "restored"),
+				Released:   genCharges().Draw(t, "released"),
+				Reinstated: genCharges().Draw(t, "reinstated"),
+				Onward:     rapid.Ptr(rapid.Int32(), true).Draw(t, "onward"),
+
 				Evidence: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Evidence {
 					return Evidence{
 						genText().Draw(t, "limit"), genText().Draw(t, "scope"), genText().Draw(t, "window"),
@@ -212,4 +220,10 @@ func headersOf(m map[string]string) func(string) (string, bool) {
 		v, ok := m[key]
 		return v, ok
 	}
+}
+
+func genAsks() *rapid.Generator[[]Ask] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Ask {
+		return Ask{genText().Draw(t, "limit"), genText().Draw(t, "scope"), rapid.Int64().Draw(t, "cost"), genMillis().Draw(t, "t")}
+	}), 0, 3)
 }

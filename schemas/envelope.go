@@ -48,8 +48,10 @@ type Envelope struct {
 	Error      string
 	LastError  string
 	RedriveOf  string
-	Timestamp  Millis // the producer's own, where it gives one
-	RequestKey string // the request's own record key: any bytes; empty is none, or the canonical recipient
+	Timestamp  Millis   // the producer's own, where it gives one
+	Round      *Round   // on its way round the owners of wide limits; nil elsewhere
+	Restore    []Charge // on an unwind: old places to put back
+	RequestKey string   // the request's own record key: any bytes; empty is none, or the canonical recipient
 }
 
 // Each calls fn for every header that is set, in a fixed order.
@@ -80,6 +82,12 @@ func (e *Envelope) Each(fn func(key, value string)) {
 	text(HeaderDueAt, e.DueAt.String())
 	if len(e.Place) > 0 {
 		fn(HeaderPlace, string(AppendCharges(nil, e.Place)))
+	}
+	if e.Round != nil {
+		fn(HeaderRound, string(AppendRound(nil, e.Round)))
+	}
+	if len(e.Restore) > 0 {
+		fn(HeaderRestore, string(AppendCharges(nil, e.Restore)))
 	}
 	text(HeaderTaint, string(e.Taint))
 	text(HeaderReturn, e.Return)
@@ -123,6 +131,10 @@ func (e *Envelope) Set(key, value string) error {
 		e.DueAt, err = ParseMillis(value)
 	case HeaderPlace:
 		e.Place, err = DecodeCharges([]byte(value))
+	case HeaderRound:
+		e.Round, err = DecodeRound([]byte(value))
+	case HeaderRestore:
+		e.Restore, err = DecodeCharges([]byte(value))
 	case HeaderTaint:
 		e.Taint = Taint(value)
 	case HeaderReturn:

@@ -14,6 +14,7 @@ var Kinds = []Kind{KindStatus, KindDecision}
 var Verdicts = []Verdict{
 	VerdictAdmit, VerdictRefuse, VerdictDefer, VerdictMove, VerdictGiveBack, VerdictForward, VerdictMarker,
 	VerdictReject, VerdictDuplicate, VerdictExpire, VerdictSuppress, VerdictCancel, VerdictRecord, VerdictNothing,
+	VerdictCharge,
 }
 
 // AppendEvent appends an event as one JSON object to dst: byte for byte what
@@ -80,13 +81,15 @@ func (w *jsonWriter) decision(d *Decision) {
 	w.chargesIf("charges", d.Charges)
 	w.chargesIf("returned", d.Returned)
 	w.chargesIf("missing", d.Missing)
-	if len(d.Evidence) > 0 {
-		w.open("evidence", jsontext.BeginArray)
-		for i := range d.Evidence {
-			w.evidence(&d.Evidence[i])
-		}
-		w.token(jsontext.EndArray)
+	w.chargesIf("carried", d.Carried)
+	w.asksIf("passed", d.Passed)
+	w.chargesIf("restored", d.Restored)
+	w.chargesIf("released", d.Released)
+	w.chargesIf("reinstated", d.Reinstated)
+	if d.Onward != nil {
+		w.int("onward", int64(*d.Onward))
 	}
+	w.evidenceIf("evidence", d.Evidence)
 	if d.Marker != nil {
 		w.string("marker")
 		w.marker(d.Marker)
@@ -112,6 +115,17 @@ func (w *jsonWriter) charges(charges []Charge) {
 		w.time("t", c.T)
 		w.int("cost", c.Cost)
 		w.token(jsontext.EndObject)
+	}
+	w.token(jsontext.EndArray)
+}
+
+func (w *jsonWriter) evidenceIf(name string, all []Evidence) {
+	if len(all) == 0 {
+		return
+	}
+	w.open(name, jsontext.BeginArray)
+	for i := range all {
+		w.evidence(&all[i])
 	}
 	w.token(jsontext.EndArray)
 }
@@ -318,6 +332,18 @@ func (r *jsonReader) intoDecision(dst **Decision) bool {
 			return r.intoCharges(&d.Returned)
 		case "missing":
 			return r.intoCharges(&d.Missing)
+		case "carried":
+			return r.intoCharges(&d.Carried)
+		case "passed":
+			return r.intoAsks(&d.Passed)
+		case "restored":
+			return r.intoCharges(&d.Restored)
+		case "released":
+			return r.intoCharges(&d.Released)
+		case "reinstated":
+			return r.intoCharges(&d.Reinstated)
+		case "onward":
+			return r.intoPartition(&d.Onward)
 		case "evidence":
 			return r.intoEvidence(&d.Evidence)
 		case "marker":

@@ -26,6 +26,8 @@ const (
 	HeaderRedriveOf   = "weir-redrive-of"  // id of the message this one sends again
 	HeaderLastError   = "weir-last-error"  // the last attempt's error code
 	HeaderTenant      = "weir-tenant"      // the tenant as decided
+	HeaderRound       = "weir-round"       // JSON object Round: what a message has still to be charged, and has been, on its way round the owners
+	HeaderRestore     = "weir-restore"     // JSON array of Charge: old places that an unwind puts back
 	HeaderReply       = "weir-reply"       // partition/correlation of weir.replies
 )
 
@@ -37,5 +39,8 @@ const (
 	ReadmitStale    = "stale"     // its decision grew older than stale_after before its turn
 	ReadmitReroute  = "reroute"   // its provider takes no calls now, or left the policy: it was not called
 	ReadmitGiveBack = "give_back" // the message ended without being received: return its places
+	ReadmitCharge   = "charge"    // to the owner of a wide limit: take places in it for a message, and send it on
+	ReadmitCharged  = "charged"   // home again from the owners, with places or a refusal
+	ReadmitUnwind   = "unwind"    // to an owner: the message does not go on, so what its round took is returned
 	ReadmitRedrive  = "redrive"   // a message given up on, sent again as a new one
 )

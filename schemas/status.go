@@ -120,6 +120,7 @@ const (
 	VerdictDefer     Verdict = "defer"     // parked; nothing taken, an old place stands
 	VerdictMove      Verdict = "move"      // a later attempt: the old place removed and a new one taken in one step
 	VerdictGiveBack  Verdict = "give_back" // a place returned
+	VerdictCharge    Verdict = "charge"    // places taken for a message that goes on to the next owner of a wide limit, or home
 	VerdictForward   Verdict = "forward"   // sent to the partition that owns the recipient
 	VerdictMarker    Verdict = "marker"    // a policy revision comes into force
 	VerdictReject    Verdict = "reject"    // invalid
@@ -134,17 +135,28 @@ const (
 // Decision is one change of a partition's state. Seq is dense in a partition,
 // T never goes back in it, and Revision is the policy it was taken under.
 type Decision struct {
-	Verdict   Verdict    `json:"verdict"`
-	Partition int32      `json:"partition"`
-	Seq       int64      `json:"seq"`
-	T         Millis     `json:"t"`
-	Revision  int64      `json:"revision"`
-	Input     *Source    `json:"input,omitempty"`    // the record of requests or readmit that it answers
-	Charges   []Charge   `json:"charges,omitempty"`  // places taken
-	Returned  []Charge   `json:"returned,omitempty"` // places removed
-	Missing   []Charge   `json:"missing,omitempty"`  // places that a give-back named and did not find
-	Evidence  []Evidence `json:"evidence,omitempty"`
-	Marker    *Marker    `json:"marker,omitempty"`
+	Verdict   Verdict  `json:"verdict"`
+	Partition int32    `json:"partition"`
+	Seq       int64    `json:"seq"`
+	T         Millis   `json:"t"`
+	Revision  int64    `json:"revision"`
+	Input     *Source  `json:"input,omitempty"`    // the record of requests or readmit that it answers
+	Charges   []Charge `json:"charges,omitempty"`  // places taken
+	Returned  []Charge `json:"returned,omitempty"` // places removed
+	Missing   []Charge `json:"missing,omitempty"`  // places that a give-back named and did not find
+
+	// Of limits that count without a recipient, whose places stand in other
+	// partitions. Onward is the partition that the message goes to next. What a
+	// message holds when it is admitted is Charges and Carried together.
+	Carried    []Charge `json:"carried,omitempty"`    // taken for it by earlier decisions, here and elsewhere
+	Passed     []Ask    `json:"passed,omitempty"`     // asked, and no place taken: the owner has no such limit, or only observes and is full
+	Restored   []Charge `json:"restored,omitempty"`   // old places put back, since the attempt that moved them was refused elsewhere
+	Released   []Charge `json:"released,omitempty"`   // places of other partitions that this decision asks them to return
+	Reinstated []Charge `json:"reinstated,omitempty"` // and old ones that it asks them to put back
+	Onward     *int32   `json:"onward,omitempty"`
+
+	Evidence []Evidence `json:"evidence,omitempty"`
+	Marker   *Marker    `json:"marker,omitempty"`
 }
 
 // Charge is one place: in which limit and scope it stands, at what time, and

@@ -359,6 +359,7 @@ const (
 	Verdict_VERDICT_CANCEL      Verdict = 12
 	Verdict_VERDICT_RECORD      Verdict = 13
 	Verdict_VERDICT_NOTHING     Verdict = 14
+	Verdict_VERDICT_CHARGE      Verdict = 15
 )
 
 // Enum value maps for Verdict.
@@ -379,6 +380,7 @@ var (
 		12: "VERDICT_CANCEL",
 		13: "VERDICT_RECORD",
 		14: "VERDICT_NOTHING",
+		15: "VERDICT_CHARGE",
 	}
 	Verdict_value = map[string]int32{
 		"VERDICT_UNSPECIFIED": 0,
@@ -396,6 +398,7 @@ var (
 		"VERDICT_CANCEL":      12,
 		"VERDICT_RECORD":      13,
 		"VERDICT_NOTHING":     14,
+		"VERDICT_CHARGE":      15,
 	}
 )
 
@@ -1010,9 +1013,21 @@ type Decision struct {
 	// Places removed.
 	Returned []*Charge `protobuf:"bytes,8,rep,name=returned,proto3" json:"returned,omitempty"`
 	// Places that a give-back named and did not find.
-	Missing       []*Charge   `protobuf:"bytes,9,rep,name=missing,proto3" json:"missing,omitempty"`
-	Evidence      []*Evidence `protobuf:"bytes,10,rep,name=evidence,proto3" json:"evidence,omitempty"`
-	Marker        *Marker     `protobuf:"bytes,11,opt,name=marker,proto3" json:"marker,omitempty"`
+	Missing  []*Charge   `protobuf:"bytes,9,rep,name=missing,proto3" json:"missing,omitempty"`
+	Evidence []*Evidence `protobuf:"bytes,10,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	Marker   *Marker     `protobuf:"bytes,11,opt,name=marker,proto3" json:"marker,omitempty"`
+	// Taken for it by earlier decisions, here and in other partitions.
+	Carried []*Charge `protobuf:"bytes,12,rep,name=carried,proto3" json:"carried,omitempty"`
+	// Limits asked that took no place.
+	Passed []*Ask `protobuf:"bytes,13,rep,name=passed,proto3" json:"passed,omitempty"`
+	// Old places put back, since the attempt that moved them was refused elsewhere.
+	Restored []*Charge `protobuf:"bytes,14,rep,name=restored,proto3" json:"restored,omitempty"`
+	// Places of other partitions that it asks them to return.
+	Released []*Charge `protobuf:"bytes,15,rep,name=released,proto3" json:"released,omitempty"`
+	// Old places of other partitions that it asks them to put back.
+	Reinstated []*Charge `protobuf:"bytes,16,rep,name=reinstated,proto3" json:"reinstated,omitempty"`
+	// The partition that the message goes to next.
+	Onward        *int32 `protobuf:"varint,17,opt,name=onward,proto3,oneof" json:"onward,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1124,6 +1139,118 @@ func (x *Decision) GetMarker() *Marker {
 	return nil
 }
 
+func (x *Decision) GetCarried() []*Charge {
+	if x != nil {
+		return x.Carried
+	}
+	return nil
+}
+
+func (x *Decision) GetPassed() []*Ask {
+	if x != nil {
+		return x.Passed
+	}
+	return nil
+}
+
+func (x *Decision) GetRestored() []*Charge {
+	if x != nil {
+		return x.Restored
+	}
+	return nil
+}
+
+func (x *Decision) GetReleased() []*Charge {
+	if x != nil {
+		return x.Released
+	}
+	return nil
+}
+
+func (x *Decision) GetReinstated() []*Charge {
+	if x != nil {
+		return x.Reinstated
+	}
+	return nil
+}
+
+func (x *Decision) GetOnward() int32 {
+	if x != nil && x.Onward != nil {
+		return *x.Onward
+	}
+	return 0
+}
+
+// Ask is one limit that a message was to be charged in, by the owner of its
+// scope.
+type Ask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         string                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Scope         string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	Cost          int64                  `protobuf:"varint,3,opt,name=cost,proto3" json:"cost,omitempty"`
+	T             *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=t,proto3" json:"t,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ask) Reset() {
+	*x = Ask{}
+	mi := &file_weir_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ask) ProtoMessage() {}
+
+func (x *Ask) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ask.ProtoReflect.Descriptor instead.
+func (*Ask) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Ask) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *Ask) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *Ask) GetCost() int64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *Ask) GetT() *timestamppb.Timestamp {
+	if x != nil {
+		return x.T
+	}
+	return nil
+}
+
 // Charge is one place: in which limit and scope it stands, since when, and for
 // how much.
 type Charge struct {
@@ -1138,7 +1265,7 @@ type Charge struct {
 
 func (x *Charge) Reset() {
 	*x = Charge{}
-	mi := &file_weir_proto_msgTypes[4]
+	mi := &file_weir_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1277,7 @@ func (x *Charge) String() string {
 func (*Charge) ProtoMessage() {}
 
 func (x *Charge) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[4]
+	mi := &file_weir_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1290,7 @@ func (x *Charge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Charge.ProtoReflect.Descriptor instead.
 func (*Charge) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{4}
+	return file_weir_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Charge) GetLimit() string {
@@ -1213,7 +1340,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_weir_proto_msgTypes[5]
+	mi := &file_weir_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1352,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[5]
+	mi := &file_weir_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1365,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{5}
+	return file_weir_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Evidence) GetLimit() string {
@@ -1318,7 +1445,7 @@ type Marker struct {
 
 func (x *Marker) Reset() {
 	*x = Marker{}
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1457,7 @@ func (x *Marker) String() string {
 func (*Marker) ProtoMessage() {}
 
 func (x *Marker) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1470,7 @@ func (x *Marker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Marker.ProtoReflect.Descriptor instead.
 func (*Marker) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{6}
+	return file_weir_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Marker) GetRevision() int64 {
@@ -1384,7 +1511,7 @@ type WindowSince struct {
 
 func (x *WindowSince) Reset() {
 	*x = WindowSince{}
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1523,7 @@ func (x *WindowSince) String() string {
 func (*WindowSince) ProtoMessage() {}
 
 func (x *WindowSince) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1536,7 @@ func (x *WindowSince) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSince.ProtoReflect.Descriptor instead.
 func (*WindowSince) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{7}
+	return file_weir_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WindowSince) GetWindows() map[string]*timestamppb.Timestamp {
@@ -1496,7 +1623,7 @@ const file_weir_proto_rawDesc = "" +
 	"\x06Source\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\x03R\x06offset\"\xae\x03\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\"\xb2\x05\n" +
 	"\bDecision\x12*\n" +
 	"\averdict\x18\x01 \x01(\x0e2\x10.weir.v1.VerdictR\averdict\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x10\n" +
@@ -1509,7 +1636,21 @@ const file_weir_proto_rawDesc = "" +
 	"\amissing\x18\t \x03(\v2\x0f.weir.v1.ChargeR\amissing\x12-\n" +
 	"\bevidence\x18\n" +
 	" \x03(\v2\x11.weir.v1.EvidenceR\bevidence\x12'\n" +
-	"\x06marker\x18\v \x01(\v2\x0f.weir.v1.MarkerR\x06marker\"r\n" +
+	"\x06marker\x18\v \x01(\v2\x0f.weir.v1.MarkerR\x06marker\x12)\n" +
+	"\acarried\x18\f \x03(\v2\x0f.weir.v1.ChargeR\acarried\x12$\n" +
+	"\x06passed\x18\r \x03(\v2\f.weir.v1.AskR\x06passed\x12+\n" +
+	"\brestored\x18\x0e \x03(\v2\x0f.weir.v1.ChargeR\brestored\x12+\n" +
+	"\breleased\x18\x0f \x03(\v2\x0f.weir.v1.ChargeR\breleased\x12/\n" +
+	"\n" +
+	"reinstated\x18\x10 \x03(\v2\x0f.weir.v1.ChargeR\n" +
+	"reinstated\x12\x1b\n" +
+	"\x06onward\x18\x11 \x01(\x05H\x00R\x06onward\x88\x01\x01B\t\n" +
+	"\a_onward\"o\n" +
+	"\x03Ask\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x12\n" +
+	"\x04cost\x18\x03 \x01(\x03R\x04cost\x12(\n" +
+	"\x01t\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x01t\"r\n" +
 	"\x06Charge\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12(\n" +
@@ -1580,7 +1721,7 @@ const file_weir_proto_rawDesc = "" +
 	"\x0eSTATUS_EXPIRED\x10\x0e\x12\x14\n" +
 	"\x10STATUS_CANCELLED\x10\x0f\x12\x13\n" +
 	"\x0fSTATUS_REJECTED\x10\x10\x12\x14\n" +
-	"\x10STATUS_DUPLICATE\x10\x11*\xc0\x02\n" +
+	"\x10STATUS_DUPLICATE\x10\x11*\xd4\x02\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_ADMIT\x10\x01\x12\x12\n" +
@@ -1597,7 +1738,8 @@ const file_weir_proto_rawDesc = "" +
 	"\x10VERDICT_SUPPRESS\x10\v\x12\x12\n" +
 	"\x0eVERDICT_CANCEL\x10\f\x12\x12\n" +
 	"\x0eVERDICT_RECORD\x10\r\x12\x13\n" +
-	"\x0fVERDICT_NOTHING\x10\x0eB.Z,github.com/weirhq/weir/schemas/weirpb;weirpbb\x06proto3"
+	"\x0fVERDICT_NOTHING\x10\x0e\x12\x12\n" +
+	"\x0eVERDICT_CHARGE\x10\x0fB.Z,github.com/weirhq/weir/schemas/weirpb;weirpbb\x06proto3"
 
 var (
 	file_weir_proto_rawDescOnce sync.Once
@@ -1612,7 +1754,7 @@ func file_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_weir_proto_goTypes = []any{
 	(Action)(0),                   // 0: weir.v1.Action
 	(Channel)(0),                  // 1: weir.v1.Channel
@@ -1624,56 +1766,63 @@ var file_weir_proto_goTypes = []any{
 	(*StatusEvent)(nil),           // 7: weir.v1.StatusEvent
 	(*Source)(nil),                // 8: weir.v1.Source
 	(*Decision)(nil),              // 9: weir.v1.Decision
-	(*Charge)(nil),                // 10: weir.v1.Charge
-	(*Evidence)(nil),              // 11: weir.v1.Evidence
-	(*Marker)(nil),                // 12: weir.v1.Marker
-	(*WindowSince)(nil),           // 13: weir.v1.WindowSince
-	nil,                           // 14: weir.v1.SendRequest.VarsEntry
-	nil,                           // 15: weir.v1.SendRequest.DataEntry
-	nil,                           // 16: weir.v1.SendRequest.MetadataEntry
-	nil,                           // 17: weir.v1.Marker.SinceEntry
-	nil,                           // 18: weir.v1.WindowSince.WindowsEntry
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(*Ask)(nil),                   // 10: weir.v1.Ask
+	(*Charge)(nil),                // 11: weir.v1.Charge
+	(*Evidence)(nil),              // 12: weir.v1.Evidence
+	(*Marker)(nil),                // 13: weir.v1.Marker
+	(*WindowSince)(nil),           // 14: weir.v1.WindowSince
+	nil,                           // 15: weir.v1.SendRequest.VarsEntry
+	nil,                           // 16: weir.v1.SendRequest.DataEntry
+	nil,                           // 17: weir.v1.SendRequest.MetadataEntry
+	nil,                           // 18: weir.v1.Marker.SinceEntry
+	nil,                           // 19: weir.v1.WindowSince.WindowsEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_weir_proto_depIdxs = []int32{
 	0,  // 0: weir.v1.SendRequest.action:type_name -> weir.v1.Action
 	1,  // 1: weir.v1.SendRequest.channel:type_name -> weir.v1.Channel
-	14, // 2: weir.v1.SendRequest.vars:type_name -> weir.v1.SendRequest.VarsEntry
-	15, // 3: weir.v1.SendRequest.data:type_name -> weir.v1.SendRequest.DataEntry
+	15, // 2: weir.v1.SendRequest.vars:type_name -> weir.v1.SendRequest.VarsEntry
+	16, // 3: weir.v1.SendRequest.data:type_name -> weir.v1.SendRequest.DataEntry
 	2,  // 4: weir.v1.SendRequest.priority:type_name -> weir.v1.Priority
-	19, // 5: weir.v1.SendRequest.send_at:type_name -> google.protobuf.Timestamp
-	19, // 6: weir.v1.SendRequest.expires_at:type_name -> google.protobuf.Timestamp
-	16, // 7: weir.v1.SendRequest.metadata:type_name -> weir.v1.SendRequest.MetadataEntry
-	19, // 8: weir.v1.SendRequest.at:type_name -> google.protobuf.Timestamp
+	20, // 5: weir.v1.SendRequest.send_at:type_name -> google.protobuf.Timestamp
+	20, // 6: weir.v1.SendRequest.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 7: weir.v1.SendRequest.metadata:type_name -> weir.v1.SendRequest.MetadataEntry
+	20, // 8: weir.v1.SendRequest.at:type_name -> google.protobuf.Timestamp
 	3,  // 9: weir.v1.StatusEvent.kind:type_name -> weir.v1.Kind
 	4,  // 10: weir.v1.StatusEvent.status:type_name -> weir.v1.Status
-	19, // 11: weir.v1.StatusEvent.at:type_name -> google.protobuf.Timestamp
-	19, // 12: weir.v1.StatusEvent.retry_at:type_name -> google.protobuf.Timestamp
-	19, // 13: weir.v1.StatusEvent.accepted_at:type_name -> google.protobuf.Timestamp
+	20, // 11: weir.v1.StatusEvent.at:type_name -> google.protobuf.Timestamp
+	20, // 12: weir.v1.StatusEvent.retry_at:type_name -> google.protobuf.Timestamp
+	20, // 13: weir.v1.StatusEvent.accepted_at:type_name -> google.protobuf.Timestamp
 	8,  // 14: weir.v1.StatusEvent.source:type_name -> weir.v1.Source
 	9,  // 15: weir.v1.StatusEvent.decision:type_name -> weir.v1.Decision
 	5,  // 16: weir.v1.Decision.verdict:type_name -> weir.v1.Verdict
-	19, // 17: weir.v1.Decision.t:type_name -> google.protobuf.Timestamp
+	20, // 17: weir.v1.Decision.t:type_name -> google.protobuf.Timestamp
 	8,  // 18: weir.v1.Decision.input:type_name -> weir.v1.Source
-	10, // 19: weir.v1.Decision.charges:type_name -> weir.v1.Charge
-	10, // 20: weir.v1.Decision.returned:type_name -> weir.v1.Charge
-	10, // 21: weir.v1.Decision.missing:type_name -> weir.v1.Charge
-	11, // 22: weir.v1.Decision.evidence:type_name -> weir.v1.Evidence
-	12, // 23: weir.v1.Decision.marker:type_name -> weir.v1.Marker
-	19, // 24: weir.v1.Charge.t:type_name -> google.protobuf.Timestamp
-	19, // 25: weir.v1.Evidence.oldest:type_name -> google.protobuf.Timestamp
-	19, // 26: weir.v1.Evidence.start:type_name -> google.protobuf.Timestamp
-	19, // 27: weir.v1.Evidence.since:type_name -> google.protobuf.Timestamp
-	19, // 28: weir.v1.Marker.t:type_name -> google.protobuf.Timestamp
-	17, // 29: weir.v1.Marker.since:type_name -> weir.v1.Marker.SinceEntry
-	18, // 30: weir.v1.WindowSince.windows:type_name -> weir.v1.WindowSince.WindowsEntry
-	13, // 31: weir.v1.Marker.SinceEntry.value:type_name -> weir.v1.WindowSince
-	19, // 32: weir.v1.WindowSince.WindowsEntry.value:type_name -> google.protobuf.Timestamp
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	11, // 19: weir.v1.Decision.charges:type_name -> weir.v1.Charge
+	11, // 20: weir.v1.Decision.returned:type_name -> weir.v1.Charge
+	11, // 21: weir.v1.Decision.missing:type_name -> weir.v1.Charge
+	12, // 22: weir.v1.Decision.evidence:type_name -> weir.v1.Evidence
+	13, // 23: weir.v1.Decision.marker:type_name -> weir.v1.Marker
+	11, // 24: weir.v1.Decision.carried:type_name -> weir.v1.Charge
+	10, // 25: weir.v1.Decision.passed:type_name -> weir.v1.Ask
+	11, // 26: weir.v1.Decision.restored:type_name -> weir.v1.Charge
+	11, // 27: weir.v1.Decision.released:type_name -> weir.v1.Charge
+	11, // 28: weir.v1.Decision.reinstated:type_name -> weir.v1.Charge
+	20, // 29: weir.v1.Ask.t:type_name -> google.protobuf.Timestamp
+	20, // 30: weir.v1.Charge.t:type_name -> google.protobuf.Timestamp
+	20, // 31: weir.v1.Evidence.oldest:type_name -> google.protobuf.Timestamp
+	20, // 32: weir.v1.Evidence.start:type_name -> google.protobuf.Timestamp
+	20, // 33: weir.v1.Evidence.since:type_name -> google.protobuf.Timestamp
+	20, // 34: weir.v1.Marker.t:type_name -> google.protobuf.Timestamp
+	18, // 35: weir.v1.Marker.since:type_name -> weir.v1.Marker.SinceEntry
+	19, // 36: weir.v1.WindowSince.windows:type_name -> weir.v1.WindowSince.WindowsEntry
+	14, // 37: weir.v1.Marker.SinceEntry.value:type_name -> weir.v1.WindowSince
+	20, // 38: weir.v1.WindowSince.WindowsEntry.value:type_name -> google.protobuf.Timestamp
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -1681,13 +1830,14 @@ func file_weir_proto_init() {
 	if File_weir_proto != nil {
 		return
 	}
+	file_weir_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
