@@ -24,19 +24,19 @@ var (
 
 // ProviderTypes are the adapters and the channels each can carry.
 var ProviderTypes = map[string][]Channel{
-	"simulated":   Channels,
-	"http":        Channels,
-	"external":    Channels,
-	"none":        Channels,
-	"aliyun-sms":  {ChannelSMS},
-	"tencent-sms": {ChannelSMS},
-	"twilio":      {ChannelSMS, ChannelVoice},
-	"ses":         {ChannelEmail},
-	"sns":         {ChannelSMS, ChannelPush},
-	"smtp":        {ChannelEmail},
-	"fcm":         {ChannelPush},
-	"apns":        {ChannelPush},
-	"smpp":        {ChannelSMS},
+	"simulated":      Channels,
+	"http":           Channels,
+	ProviderExternal: Channels,
+	ProviderNone:     Channels,
+	"aliyun-sms":     {ChannelSMS},
+	"tencent-sms":    {ChannelSMS},
+	"twilio":         {ChannelSMS, ChannelVoice},
+	"ses":            {ChannelEmail},
+	"sns":            {ChannelSMS, ChannelPush},
+	"smtp":           {ChannelEmail},
+	"fcm":            {ChannelPush},
+	"apns":           {ChannelPush},
+	"smpp":           {ChannelSMS},
 }
 
 // providerTypes are their names, in the order of policy.schema.json.
@@ -493,6 +493,19 @@ func (c *checker) provider(v *Provider, path string) {
 			c.failf(at, "is not text: write an address, such as \"https://sms.example.com/send\"")
 		default:
 			c.address(at, u)
+		}
+	}
+	if v.Type == ProviderExternal || v.Type == ProviderNone {
+		for _, f := range []struct {
+			name string
+			set  bool
+		}{
+			{"pace", len(v.Pace) > 0}, {"smooth", v.Smooth}, {"concurrency", v.Concurrency != 0}, {"timeout", v.Timeout != 0},
+			{"lanes", v.Lanes != 0 && v.Type == ProviderNone}, {"settings", len(v.Settings) > 0},
+		} {
+			if f.set {
+				c.failf(path+"."+f.name, "does nothing: Weir does not call a provider of type %s; take it out", v.Type)
+			}
 		}
 	}
 	if id := v.LegacyID; id != 0 {

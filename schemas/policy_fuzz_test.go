@@ -120,7 +120,10 @@ func genPolicy(t *rapid.T) *Policy {
 	p := new(Policy)
 	for _, n := range names("providers") {
 		v := Provider{Name: n, Type: rapid.SampledFrom([]string{"simulated", "external", "none"}).Draw(t, "type"), Channels: []Channel{ChannelSMS, ChannelEmail}}
-		if some("more") {
+		if v.Type == "external" && some("more") {
+			v.Lanes, v.Price = 4, &Price{Currency: "CNY", PerSegment: "0.045"}
+		}
+		if v.HasLane() && some("more") {
 			v.Pace, v.Concurrency, v.Timeout = windows(WindowRolling), 3, Duration(time.Second)
 			v.Smooth, v.Lanes, v.Price = true, 1, &Price{Currency: "CNY", PerSegment: "0.045"}
 			v.Settings = map[string]any{"a": text.Draw(t, "setting"), "n": float64(rapid.Int32().Draw(t, "n")), "f": rapid.Float64Range(-1e9, 1e9).Draw(t, "f"),

@@ -154,9 +154,15 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 	add(n.Health(), 1, PartitionsFloor, "breakers and success rates of providers", compact())
 	add(n.Replies(), cmp.Or(cfg.Replies, defaultReplies), PartitionsFloor, "decisions that waiting HTTP requests asked for", keep(ReplyRetention))
 	for _, pr := range p.Providers {
+		if pr.Type == schemas.ProviderNone {
+			continue // nothing is dispatched
+		}
 		lanes := max(1, pr.Lanes)
 		for _, q := range Queues {
 			add(n.Dispatch(pr.Name, q), lanes, PartitionsLanes, fmt.Sprintf("messages admitted for %s, %s", pr.Name, q), keep(waiting))
+		}
+		if !pr.HasLane() {
+			continue // nobody has a permit
 		}
 		// A journal says what was called. It must outlive the messages it
 		// speaks of, not only the pace: after an outage longer than its

@@ -277,3 +277,18 @@ func TestAnEditMeetsAnother(t *testing.T) {
 		t.Errorf("classes %v", now.Names(schemas.ResourceClass))
 	}
 }
+
+// A provider's name keeps who reads its queues, also when it was taken out in
+// between: lanes would send again what a consumer has sent.
+func TestQueuesKeepTheirReaders(t *testing.T) {
+	b := newBench(t)
+	of := func(kind string) string {
+		return b.file("providers: [{name: one, type: " + kind + ", channels: [sms]}]")
+	}
+	b.does([]string{"apply", "-f", of("external")}, "Revision 1")
+	b.does([]string{"apply", "-f", of("none")}, "Revision 2")
+	b.does([]string{"delete", "provider", "one"}, "Revision 3")
+	b.fails([]string{"apply", "-f", of("simulated")}, "revision 1: provider one was of type external and cannot become simulated")
+	b.fails([]string{"apply", "--dry-run", "-f", of("simulated")}, "cannot become simulated")
+	b.does([]string{"apply", "-f", of("external")}, "Revision 4")
+}

@@ -42,13 +42,30 @@ func (k *cluster) revise(ctx context.Context, s *Settings, tries int, edit func(
 
 // draft is revise without the writing: everything that can refuse an edit.
 func (k *cluster) draft(ctx context.Context, s *Settings, edit func(have *schemas.Revision) (*schemas.Policy, error)) (*revision, error) {
-	have, err := k.inForce(ctx, s)
+	have := &schemas.Revision{}
+	var past []*schemas.Revision
+	err := k.readRevisions(ctx, s, func(w *policy.Watcher) error {
+		have = w.Latest()
+		for n := int64(1); n <= have.Revision; n++ {
+			r, err := w.Get(ctx, n)
+			if err != nil {
+				return err
+			}
+			past = append(past, r)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	next, err := edit(have)
 	if err != nil {
 		return nil, err
+	}
+	for _, r := range past {
+		if err := next.KeepsQueues(&r.Policy); err != nil {
+			return nil, fmt.Errorf("nothing was changed: revision %d: %w", r.Revision, err)
+		}
 	}
 	return &revision{from: have, next: next, now: have}, nil
 }

@@ -12,6 +12,7 @@
 //
 //	decide.go    one input, one decision: a function of the partition's state
 //	life.go      what becomes of a message, at first and when it comes back
+//	external.go  the end of messages whose provider Weir does not call
 //	defer.go     what makes a message wait: quiet hours, limits that defer
 //	routing.go   by whom: the policy's routes, the providers' health, and when to ask again
 //	actions.go   requests other than send: suppress, unsuppress, cancel, record

@@ -37,13 +37,16 @@ func (h *history) policy(revision int64) *schemas.Policy {
 	return h.policies[revision]
 }
 
-// providers returns every provider that any revision names, as the latest one
-// that has it does.
-func (h *history) providers() map[string]schemas.Provider {
-	out := make(map[string]schemas.Provider)
+// providers returns every provider that any revision names.
+func (h *history) providers() map[string]roles {
+	out := make(map[string]roles)
 	for _, p := range h.policies {
-		for _, pr := range p.Providers {
-			out[pr.Name] = pr
+		for i := range p.Providers {
+			pr := &p.Providers[i]
+			r := out[pr.Name]
+			r.queues = r.queues || pr.Type != schemas.ProviderNone
+			r.journal = r.journal || pr.HasLane()
+			out[pr.Name] = r
 		}
 	}
 	return out

@@ -49,7 +49,7 @@ func mayFollow(from, to schemas.Status) bool {
 	switch from {
 	case "":
 		switch to {
-		case schemas.StatusSending, schemas.StatusRetrying, schemas.StatusSent, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusAccepted:
+		case schemas.StatusSending, schemas.StatusRetrying, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusAccepted:
 			return false
 		default:
 			return true
@@ -60,7 +60,7 @@ func mayFollow(from, to schemas.Status) bool {
 			return from == schemas.StatusScheduled
 		case schemas.StatusUnknown:
 			return from == schemas.StatusDeferred
-		case schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusLimited, schemas.StatusSuppressed,
+		case schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusSent, schemas.StatusLimited, schemas.StatusSuppressed,
 			schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected:
 			return true
 		default:
@@ -70,13 +70,13 @@ func mayFollow(from, to schemas.Status) bool {
 		switch to {
 		case schemas.StatusSending:
 			return from != schemas.StatusRetrying // again: its permit expired unused
-		case schemas.StatusSent, schemas.StatusRetrying:
+		case schemas.StatusRetrying:
 			return from == schemas.StatusSending
 		case schemas.StatusFailed:
 			return from != schemas.StatusRetrying
-		case schemas.StatusQueued, schemas.StatusDeferred, schemas.StatusUnknown, schemas.StatusSuppressed,
+		case schemas.StatusQueued, schemas.StatusDeferred, schemas.StatusSent, schemas.StatusUnknown, schemas.StatusSuppressed,
 			schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected:
-			return true
+			return true // sent by whom, sentByWhom judges
 		default:
 			return false
 		}

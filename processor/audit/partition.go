@@ -612,7 +612,7 @@ func (p *partition) status() {
 			p.fault(KindOrder, "a receipt for a message that ended as %s", m.state())
 		}
 		return
-	case !there && before && !mayFollow("", e.Status):
+	case !there && before && (!mayFollow("", e.Status) || e.Status == schemas.StatusSent && e.Decision == nil):
 		p.cannotTell("messages that began before the log")
 		m.flags |= flagBefore
 		p.counts.Messages += p.one()
@@ -631,6 +631,9 @@ func (p *partition) status() {
 		return
 	case !mayFollow(m.state(), e.Status):
 		p.fault(KindOrder, "%s after %s", e.Status, m.state())
+	}
+	if m.flags&flagBefore == 0 {
+		p.sentByWhom(m.state())
 	}
 	if !there {
 		m.first = e.At

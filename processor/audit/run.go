@@ -326,11 +326,15 @@ func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kad
 // ever was, and takes their ends.
 func (a *auditing) providers(ctx context.Context, b *bounds) (queues, journals map[string]string, err error) {
 	queues, journals = make(map[string]string), make(map[string]string)
-	for name := range b.config.providers() {
+	for name, has := range b.config.providers() {
 		for _, q := range topics.Queues {
-			queues[a.Names.Dispatch(name, q)] = name
+			if has.queues {
+				queues[a.Names.Dispatch(name, q)] = name
+			}
 		}
-		journals[a.Names.Journal(name)] = name
+		if has.journal {
+			journals[a.Names.Journal(name)] = name
+		}
 	}
 	all := slices.Concat(slices.Collect(maps.Keys(queues)), slices.Collect(maps.Keys(journals)))
 	if len(all) == 0 {

@@ -92,9 +92,9 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 		p.nothingReturned()
 	}
 	p.learn(in, env)
-	if p.gone[e.Provider] {
+	if dispatched := p.handedOver(); dispatched && p.gone[e.Provider] {
 		p.cannotTell("admissions for providers whose dispatch topics are gone")
-	} else if p.judged {
+	} else if dispatched && p.judged {
 		p.dispatched.put(dispatchItem(e.MessageID, e.Provider, d.T, d.Charges), 1, d.T)
 	}
 	if e.To != "" && schemas.PartitionOf(e.To, p.partitions) != p.num {

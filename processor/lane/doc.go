@@ -19,7 +19,6 @@
 //	pace.go       PURE when the next permit may be given, and how much of a burst ahead
 //	smooth.go     PURE the same, evenly spaced
 //	breaker.go    when no call is made because the last ones failed
-//	price.go      PURE what a message costs
 //	choose.go     PURE which queue is next
 //	settle.go     PURE what becomes of a message after a call
 //	journal.go    the journal's records, and the text beside the group's positions

@@ -88,18 +88,22 @@ func (n *named) removed(ctx context.Context, cfg Config) ([]string, error) {
 			return nil, err
 		}
 		for _, p := range rev.Policy.Providers {
-			n.all[p.Name] = hasLane(p)
+			n.all[p.Name] = n.all[p.Name] || p.HasLane()
 		}
 	}
 	var out []string
 	for name, lane := range n.all {
-		if _, ok := latest.Policy.Provider(name); !ok && lane {
+		if _, ok := served(&latest.Policy, name); !ok && lane {
 			out = append(out, name)
 		}
 	}
 	return out, nil
 }
 
-// hasLane reports whether Weir itself calls a provider: of the other types
-// somebody else reads the dispatch topics, or nobody.
-func hasLane(p schemas.Provider) bool { return p.Type != typeExternal && p.Type != typeNone }
+// served returns a provider that the policy has and that has lanes. One that
+// is of type none now drains like one that was taken out. (None becomes
+// external: schemas.Policy.KeepsQueues.)
+func served(pol *schemas.Policy, name string) (schemas.Provider, bool) {
+	p, ok := pol.Provider(name)
+	return p, ok && p.HasLane()
+}

@@ -28,7 +28,7 @@ func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Mill
 		s.close(tx, it, it.attempt, v, o.Code, o.Text)
 	default: // sent
 		if p := s.provider.Price; p != nil {
-			e.Price, e.Currency = price(p, e.Segments), p.Currency
+			e.Price, e.Currency = p.Of(e.Segments), p.Currency
 		}
 	}
 	s.status(tx, it, e)

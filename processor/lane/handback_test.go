@@ -185,6 +185,15 @@ func TestRestartAmidHandBack(t *testing.T) {
 // takes its word back and ends. What is dispatched to it later, while nobody
 // runs, is handed back by the next start, which opens no adapter.
 func TestDrain(t *testing.T) {
+	for name, without := range map[string]schemas.Policy{
+		"removed":      {Classes: []schemas.Class{{Name: "notice"}}},
+		"only decides": oneProvider(func(p *schemas.Provider) { p.Type = schemas.ProviderNone }),
+	} {
+		t.Run(name, func(t *testing.T) { drains(t, without) })
+	}
+}
+
+func drains(t *testing.T, without schemas.Policy) {
 	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 2 }))
 	called, release := make(chan struct{}, 10), make(chan struct{})
 	r.fake.respond = func(_ context.Context, c provider.Call) provider.Outcome {
@@ -206,7 +215,7 @@ func TestDrain(t *testing.T) {
 	for i, q := range topics.Queues {
 		r.dispatch(message{id: fmt.Sprint("m", i), queue: q}, message{id: fmt.Sprint("n", i), queue: q, pinned: true})
 	}
-	r.apply(schemas.Policy{Classes: []schemas.Class{{Name: "notice"}}})
+	r.apply(without)
 	r.eventually("all go back", func() bool { return len(r.read(r.names.Readmit())) == 8 })
 	for _, rec := range r.read(r.names.Readmit()) {
 		if env := r.envelope(rec); env.Reason != schemas.ReadmitReroute || len(env.Place) != 1 || len(rec.Value) == 0 {

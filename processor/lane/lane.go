@@ -105,7 +105,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("lane %s: %w", cfg.Provider, err)
 	}
-	spec, ok := cfg.Policy.Latest().Policy.Provider(cfg.Provider)
+	spec, ok := served(&cfg.Policy.Latest().Policy, cfg.Provider)
 	var adapter provider.Provider
 	if ok {
 		if adapter, err = cfg.Open(spec); err != nil {

@@ -214,7 +214,7 @@ func (s *stage) follow() {
 	if s.rev != nil && s.rev.Revision == rev.Revision {
 		return
 	}
-	p, ok := rev.Policy.Provider(s.cfg.Provider)
+	p, ok := served(&rev.Policy, s.cfg.Provider)
 	s.removed = !ok
 	if s.known = ok && s.calls.provider != nil; s.known {
 		s.provider = p

@@ -91,7 +91,7 @@ func Supervise(ctx context.Context, cfg Config) error {
 	drain()
 	for ctx.Err() == nil {
 		for _, p := range rev.Policy.Providers {
-			if hasLane(p) {
+			if p.HasLane() {
 				start(p.Name)
 			}
 		}
@@ -119,12 +119,6 @@ func Supervise(ctx context.Context, cfg Config) error {
 	return errors.Join(cut...)
 }
 
-// Types without a lane: somebody else reads their dispatch topics, or nobody.
-const (
-	typeExternal = "external"
-	typeNone     = "none"
-)
-
 // How often a provider that left the policy is looked at: while its lanes drain,
 // and afterwards, because a partition of admission that was down while it left
 // may still dispatch to it.
@@ -138,8 +132,8 @@ const (
 func keep(ctx context.Context, cfg Config) error {
 	for {
 		rev := cfg.Policy.Latest()
-		was, ok := rev.Policy.Provider(cfg.Provider)
-		if ctx.Err() != nil {
+		was, ok := served(&rev.Policy, cfg.Provider)
+		if ctx.Err() != nil || was.Type == schemas.ProviderExternal {
 			return nil
 		}
 		if !ok {
@@ -160,7 +154,7 @@ func keep(ctx context.Context, cfg Config) error {
 				if err != nil { // the end, or reported by Supervise
 					return
 				}
-				is, declared := next.Policy.Provider(cfg.Provider)
+				is, declared := served(&next.Policy, cfg.Provider)
 				switch {
 				case !declared && ok:
 					cfg.Logger.Info("lane drains: its provider left the policy", "provider", cfg.Provider, "revision", next.Revision)
@@ -209,7 +203,7 @@ func drained(ctx context.Context, cfg Config) bool {
 			return false
 		case <-tick.C:
 		}
-		if _, ok := cfg.Policy.Latest().Policy.Provider(cfg.Provider); ok {
+		if _, ok := served(&cfg.Policy.Latest().Policy, cfg.Provider); ok {
 			empty = 0
 			continue
 		}

@@ -31,25 +31,26 @@ func follows(current schemas.Status) []schemas.Status {
 	case None, schemas.StatusAccepted:
 		return []schemas.Status{
 			schemas.StatusScheduled, schemas.StatusDeferred, schemas.StatusQueued,
+			schemas.StatusSent, // its provider is none that Weir calls; so in every state that admission decides
 			schemas.StatusLimited, schemas.StatusSuppressed, schemas.StatusExpired, schemas.StatusCancelled,
 			schemas.StatusRejected, schemas.StatusDuplicate,
 		}
 	case schemas.StatusScheduled:
 		return []schemas.Status{
 			schemas.StatusScheduled, // it came back before its time, by the clock of the partition
-			schemas.StatusDeferred, schemas.StatusQueued,
+			schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusSent,
 			schemas.StatusLimited, schemas.StatusSuppressed, schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected,
 		}
 	case schemas.StatusDeferred: // before the first attempt, or between attempts
 		return []schemas.Status{
-			schemas.StatusDeferred, schemas.StatusQueued,
+			schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusSent,
 			schemas.StatusLimited, schemas.StatusSuppressed, schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected,
 			schemas.StatusUnknown, schemas.StatusUndelivered, schemas.StatusDelivered,
 		}
 	case schemas.StatusQueued:
 		return []schemas.Status{
 			schemas.StatusSending,
-			schemas.StatusQueued, schemas.StatusDeferred, // it went stale and was decided anew
+			schemas.StatusQueued, schemas.StatusDeferred, schemas.StatusSent, // it went stale and was decided anew
 			schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusSuppressed, schemas.StatusExpired,
 			schemas.StatusCancelled, schemas.StatusRejected,
 			schemas.StatusUndelivered, schemas.StatusDelivered,
@@ -64,7 +65,7 @@ func follows(current schemas.Status) []schemas.Status {
 		}
 	case schemas.StatusRetrying:
 		return []schemas.Status{
-			schemas.StatusQueued, schemas.StatusDeferred,
+			schemas.StatusQueued, schemas.StatusDeferred, schemas.StatusSent,
 			schemas.StatusUnknown, schemas.StatusSuppressed, schemas.StatusExpired, schemas.StatusCancelled, schemas.StatusRejected,
 			schemas.StatusUndelivered, schemas.StatusDelivered,
 		}

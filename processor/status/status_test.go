@@ -34,7 +34,10 @@ func TestLives(t *testing.T) {
 		{"nothing follows failed", "queued sending failed !sent !delivered !queued", "failed"},
 		{"nothing but receipts follows sent", "queued sending sent !retrying !failed !sent !expired", "sent"},
 		{"nothing but receipts follows unknown", "queued sending unknown !failed !sent", "unknown"},
-		{"nothing is sent undecided", "!sent !sending !delivered", ""},
+		{"decided without sending", "sent !sending !queued", "sent"},
+		{"handed over after it waited", "scheduled deferred sent delivered", "delivered"},
+		{"handed over after an attempt", "queued sending retrying sent", "sent"},
+		{"nothing is sending undecided", "!sending !delivered", ""},
 		{"accepted is never a record", "!accepted queued !accepted", "queued"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,20 +1,17 @@
-package lane
+package schemas
 
 import (
 	"math/big"
 	"strings"
-
-	"github.com/weirhq/weir/schemas"
 )
 
-// priceDigits is how many digits after the point a price has at most
-// (schemas.Decimal).
+// priceDigits is how many digits after the point a Decimal has at most.
 const priceDigits = 9
 
-// price returns what a provider bills for a message of so many segments, as
+// Of returns what a provider bills for a message of so many segments, as
 // decimal text without needless zeros; empty when it has no price. A message
 // of a channel without segments is one.
-func price(p *schemas.Price, segments int) string {
+func (p *Price) Of(segments int) string {
 	if p == nil {
 		return ""
 	}
@@ -32,7 +29,7 @@ func price(p *schemas.Price, segments int) string {
 }
 
 // scaled returns d in billionths. apply has refused what is no decimal.
-func scaled(d schemas.Decimal) *big.Int {
+func scaled(d Decimal) *big.Int {
 	whole, part, _ := strings.Cut(string(d), ".")
 	if len(part) > priceDigits {
 		part = part[:priceDigits]

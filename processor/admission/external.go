@@ -1,0 +1,21 @@
+package admission
+
+import "github.com/weirhq/weir/schemas"
+
+// handOver ends a message whose provider Weir does not call: nobody after
+// admission will tell its end, so this decision is it. One of type external
+// goes to its dispatch topic, for its consumer. One of type none goes nowhere.
+func (p *partition) handOver(m *message, v *schemas.Provider, o outcome) outcome {
+	if v.HasLane() {
+		return o
+	}
+	e := &o.event
+	e.Status = schemas.StatusSent
+	if v.Price != nil {
+		e.Price, e.Currency = v.Price.Of(e.Segments), v.Price.Currency
+	}
+	if v.Type == schemas.ProviderNone {
+		o.send = nil
+	}
+	return o
+}
