@@ -18,7 +18,6 @@ type notInForce struct {
 // The only list of what does not act yet. apply refuses a policy that uses any
 // of it, at its line: never silently do nothing.
 var notYetInForce = []notInForce{
-	{"limits[].per", withoutRecipient, "a limit that does not count by recipient; per with recipient is"},
 	{"providers[].type", isNot("simulated", "http", ProviderExternal, ProviderNone), "this type of provider; simulated, http, external and none are"},
 	{"providers[].legacy_id", nil, "legacy_id"},
 	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},
@@ -30,11 +29,6 @@ var notYetInForce = []notInForce{
 
 func isNot(values ...string) func(any) bool {
 	return func(v any) bool { s, ok := v.(string); return ok && !slices.Contains(values, s) }
-}
-
-func withoutRecipient(v any) bool {
-	per, ok := v.([]string)
-	return ok && !slices.Contains(per, "recipient")
 }
 
 // NotYetInForce reports, with positions, everything in the file that this

@@ -24,6 +24,9 @@ type Result struct {
 	// They refuse nobody: who passes takes no place in a limit that is named
 	// here, and gives up the one it held there.
 	Observed []schemas.Evidence
+	// Passed has what was asked of a wide limit that takes no place: the rules have
+	// none of that name and scope, or it only observes and is full.
+	Passed []schemas.Ask
 	// Remaining has every window of every limit that applies, after the
 	// decision; DecideInto leaves it out. A refused message's own old places are not counted in it.
 	Remaining []Remaining
@@ -52,6 +55,7 @@ type plan struct {
 	at      uint32 // where key's slot was when it was last looked for
 	found   uint64 // Table.moves when slot was; 0 if it never was
 	skip    bool   // it only observes, and is full
+	again   bool   // an old place put back: no bucket is drawn from
 }
 
 // Decide answers all limits that apply to s at once, all or nothing. old are
@@ -69,8 +73,7 @@ func (t *Table) Decide(r *Rules, s *Subject, old []schemas.Charge, now schemas.M
 // DecideInto is Decide without what remains, into a result whose slices are
 // used again: for many decisions of which nobody asks that. Peek tells it.
 func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) {
-	t.decide(res, r, s, old, now, false)
-	runtime.KeepAlive(t)
+	t.DecideStep(res, r, s, nil, old, now)
 }
 
 func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis, remaining bool) {
@@ -78,7 +81,11 @@ func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, 
 	now = t.advance(now)
 	t.use(r)
 	t.planFor(r, s)
+	t.answer(res, r, old, now, remaining)
+}
 
+// answer decides the plans.
+func (t *Table) answer(res *Result, r *Rules, old []schemas.Charge, now schemas.Millis, remaining bool) {
 	mark := len(t.undo)
 	if len(old) > 0 {
 		t.mark = mark
@@ -111,6 +118,7 @@ func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, 
 		if res.RetryAt == never {
 			res.RetryAt = 0
 		}
+		res.Passed = res.Passed[:0]
 		return
 	}
 	res.OK = true
@@ -126,6 +134,8 @@ func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, 
 			var c *schemas.Charge
 			res.Charges, c = extend(res.Charges)
 			c.Limit, c.Scope, c.T, c.Cost = p.l.name, p.scope, now, p.cost
+		} else if p.l.wide {
+			res.Passed = append(res.Passed, schemas.Ask{Limit: p.l.name, Scope: p.scope, Cost: p.cost})
 		}
 		if !remaining {
 			continue
@@ -164,7 +174,11 @@ func (t *Table) Record(r *Rules, s *Subject, at, now schemas.Millis) []schemas.C
 	at = max(min(at, now), 1)
 	t.use(r)
 	t.planFor(r, s)
-	var charges []schemas.Charge
+	return t.record(at, now)
+}
+
+// record takes the places of the plans as of at.
+func (t *Table) record(at, now schemas.Millis) (charges []schemas.Charge) {
 	for i := range t.plans {
 		p := &t.plans[i]
 		p.cost = min(p.cost, maxCount)
@@ -215,12 +229,12 @@ func (t *Table) planFor(r *Rules, s *Subject) {
 	t.plans = t.plans[:0]
 	for i := range r.limits {
 		l := &r.limits[i]
-		if !l.applies(s) {
+		if l.wide || !l.applies(s) {
 			continue
 		}
 		var p *plan
 		t.plans, p = extend(t.plans)
-		p.l, p.windows, p.cost, p.scope, p.found, p.skip = l, l.windowsFor(s.Recipient), l.cost(s), s.Recipient, 0, false
+		p.l, p.windows, p.cost, p.scope, p.found, p.skip, p.again = l, l.windowsFor(s.Recipient), l.cost(s), s.Recipient, 0, false, false
 		var ok bool
 		if p.key, p.at, ok = t.ahead.plain(l, s); ok {
 			continue
@@ -394,7 +408,9 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 	t.dropOldest(s, t.after(s, unseen))
 	ringed := at > unseen // else only a counter may see it
 	var bucket tokens
-	if w := bucketOf(p.windows); w != nil {
+	if p.again {
+		bucket = t.tokens(s)
+	} else if w := bucketOf(p.windows); w != nil {
 		if bucket = w.spend(t.tokens(s), l.changed, at, p.cost); bucket.t+schemas.Millis(bucket.fill) <= now {
 			bucket = tokens{} // recorded long ago: full again
 		}
@@ -488,5 +504,5 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 func (res *Result) reset() {
 	res.OK, res.RetryAt = false, 0
 	res.Charges, res.Returned, res.Missing = res.Charges[:0], res.Returned[:0], res.Missing[:0]
-	res.Refused, res.Observed, res.Remaining = res.Refused[:0], res.Observed[:0], res.Remaining[:0]
+	res.Refused, res.Observed, res.Passed, res.Remaining = res.Refused[:0], res.Observed[:0], res.Passed[:0], res.Remaining[:0]
 }

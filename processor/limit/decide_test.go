@@ -587,8 +587,9 @@ func TestCompileErrors(t *testing.T) {
 		"two buckets": {func(l *schemas.Limit) { l.Allow = windows(t, "bucket 10 refill 1/s", "bucket 20 refill 1/m") }, ErrBuckets, "bucket 20 refill 1/m"},
 		"fine bucket": {func(l *schemas.Limit) { l.Allow = windows(t, "bucket 1 refill 1/s"); l.Allow[0].RefillEvery = 1 << 43 }, nil, "finely"},
 		"slow bucket": {func(l *schemas.Limit) { l.Allow = windows(t, "bucket 1 refill 1/s"); l.Allow[0].RefillEvery = 1 << 33 }, nil, "31d"},
-		"wide":        {func(l *schemas.Limit) { l.Per = []string{"tenant"} }, ErrNotInForce, "tenant"},
-		"global":      {func(l *schemas.Limit) { l.Per = nil }, ErrNotInForce, "without recipient"},
+		"wide override": {func(l *schemas.Limit) {
+			l.Per, l.Overrides = nil, []schemas.Override{{To: "+1", Allow: windows(t, "1/60s")}}
+		}, ErrOverride, "override"},
 		"unknown per": {func(l *schemas.Limit) { l.Per = []string{"recipient", "moon"} }, nil, "moon"},
 		"prefix":      {func(l *schemas.Limit) { l.Per = []string{"recipient", "prefix:0"} }, nil, "prefix"},
 		"no windows":  {func(l *schemas.Limit) { l.Allow = nil }, nil, "empty"},

@@ -23,16 +23,17 @@ const maxNamed = 100
 
 // Errors of Compile, for errors.Is.
 var (
-	ErrNotInForce = errors.New("not yet in force")                                                                                                                                                 // valid policy that this package cannot decide yet
-	ErrTooLarge   = errors.New("the n of a rolling window is at most 100000, since the time of every place is kept: use a calendar window, which only counts, or a smaller n in a shorter window") // n beyond MaxRolling
-	ErrBuckets    = errors.New("a limit has one bucket: write another limit for the second")
-	ErrZone       = errors.New("no such time zone: write an IANA name, such as Asia/Shanghai")
+	ErrOverride = errors.New("an override is for one recipient, and the limit does not count by recipient")                                                                                      // of a wide limit
+	ErrTooLarge = errors.New("the n of a rolling window is at most 100000, since the time of every place is kept: use a calendar window, which only counts, or a smaller n in a shorter window") // n beyond MaxRolling
+	ErrBuckets  = errors.New("a limit has one bucket: write another limit for the second")
+	ErrZone     = errors.New("no such time zone: write an IANA name, such as Asia/Shanghai")
 )
 
 // Rules is one policy revision compiled for decisions. It does not change, and
 // any number of tables may use it at once.
 type Rules struct {
 	limits []rule
+	wide   bool // some of them are
 	byHash map[uint32]*rule
 	byName map[string]*rule
 }
@@ -42,6 +43,7 @@ type rule struct {
 	prefix    []byte   // of the text of its keys
 	start     [64]byte // prefix and zeros, if it is so short
 	alone     bool     // per recipient alone
+	wide      bool     // per no recipient: its places stand with the owners of its scopes
 	hash      uint32
 	index     int
 	match     schemas.Match
@@ -95,6 +97,7 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 			return nil, fmt.Errorf("limit %s: %w", l.Name, err)
 		}
 		c.index = len(r.limits)
+		r.wide = r.wide || c.wide
 		r.limits = append(r.limits, c)
 	}
 	for i := range r.limits {
@@ -138,13 +141,14 @@ func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
 		return c, err
 	}
 	c.alone = len(c.dims) == 1
-	if len(c.dims) == 0 || c.dims[0].order != dimRecipient {
-		return c, fmt.Errorf("per [%s], without recipient: %w", strings.Join(l.Per, ", "), ErrNotInForce)
-	}
+	c.wide = len(c.dims) == 0 || c.dims[0].order != dimRecipient
 	if c.windows, err = c.compileWindows(l.Allow, since); err != nil {
 		return c, err
 	}
 	for _, o := range l.Overrides {
+		if c.wide {
+			return c, ErrOverride
+		}
 		if c.overrides == nil {
 			c.overrides = map[string][]window{}
 		}
@@ -228,7 +232,7 @@ func (c *rule) compileWindows(allow []schemas.Window, since map[string]schemas.M
 // which nothing ever comes back.
 func (r *Rules) Returnable(c schemas.Charge) bool {
 	l := r.byName[c.Limit]
-	return l == nil || !l.attempts && (len(l.buckets) == 0 || len(l.rolling) > 0 || l.units != 0)
+	return l == nil || !l.attempts && r.kept(c)
 }
 
 // text appends the text of s's key: the limit and the scope.
@@ -236,7 +240,7 @@ func (c *rule) text(b []byte, s *Subject) []byte {
 	return appendScope(append(b, c.prefix...), c.dims, s)
 }
 
-// applies reports whether a message takes places in the limit.
+// applies reports whether a message counts in the limit.
 func (c *rule) applies(s *Subject) bool { return c.all || c.matches(s) }
 
 func (c *rule) matches(s *Subject) bool {

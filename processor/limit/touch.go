@@ -21,7 +21,7 @@ func (t *Table) Touch(r *Rules, subjects []Subject) {
 	q.reset()
 	for i := range subjects {
 		for j := range r.limits {
-			if l := &r.limits[j]; l.applies(&subjects[i]) {
+			if l := &r.limits[j]; !l.wide && l.applies(&subjects[i]) {
 				q.add(l, &subjects[i])
 			}
 		}
