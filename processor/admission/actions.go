@@ -88,7 +88,9 @@ func (p *partition) cancel(m *message) outcome {
 // endWaiting ends a message whose record is in the delay topics.
 func (p *partition) endWaiting(m *message, w *waiter) outcome {
 	origin := w.Origin
-	ended := &message{input: m.input, env: schemas.Envelope{Place: w.Place, Taint: w.Taint}, event: schemas.Event{
+	ended := &message{input: m.input, env: schemas.Envelope{
+		ID: m.req.ID, Key: m.to.Key, Tenant: m.req.Tenant, Origin: w.Origin, Provider: w.Provider, Place: w.Place, Taint: w.Taint,
+	}, event: schemas.Event{
 		Kind: schemas.KindStatus, MessageID: m.req.ID, To: m.to.Key, Tenant: m.req.Tenant,
 		Channel: w.Channel, Class: w.Class, Template: w.Template, Provider: w.Provider,
 		At: p.cur.meta.T, Attempt: w.Attempt, AcceptedAt: w.AcceptedAt, RedriveOf: w.RedriveOf, Source: &origin,
@@ -111,6 +113,9 @@ func (p *partition) record(m *message) outcome {
 	}
 	o := p.note(m, schemas.VerdictRecord, "")
 	o.event.Decision.Charges = p.table.Record(p.cur.rules, m.subject(), m.req.At, p.cur.meta.T)
+	if p.cur.rules.Wide() {
+		p.recordWide(&o, m)
+	}
 	return o
 }
 

@@ -36,7 +36,11 @@ func (s *stage) read(records []*kgo.Record) []*input {
 // foresee takes the recipient for canonical, and fields that a limit seldom
 // counts by for absent: where that is wrong, the table has prepared another place.
 func (p *partition) foresee(in *input) {
-	if in.foreign || in.env.Reason == schemas.ReadmitGiveBack {
+	switch in.env.Reason {
+	case schemas.ReadmitGiveBack, schemas.ReadmitUnwind, schemas.ReadmitCharge, schemas.ReadmitCharged:
+		return
+	}
+	if in.foreign {
 		return
 	}
 	if req, err := in.request(); err == nil && req.Action == schemas.ActionSend {

@@ -58,6 +58,7 @@ type send struct {
 	partition int32
 	env       schemas.Envelope
 	dead      bool // to weir.dlq
+	bare      bool // without the input's bytes: it is about places only
 }
 
 // errMisrouted is a record that was forwarded to a partition that does not own
@@ -74,6 +75,10 @@ type message struct {
 	event schemas.Event    // what every status of it says
 
 	content string // the rendered content's hash, for limits that count by it
+
+	reason string // why it came: of one that comes from a round, why that began
+	around bool   // it comes from a round, or is on one
+	round  round
 }
 
 // decide answers one input. It is a function of the partition's state, the
@@ -85,8 +90,17 @@ func (p *partition) decide(in *input) (outcome, error) {
 	}
 	if in.readmit {
 		switch in.env.Reason {
-		case schemas.ReadmitGiveBack:
-			return p.giveBack(in), nil
+		case schemas.ReadmitGiveBack, schemas.ReadmitUnwind:
+			return p.giveBack(in)
+		case schemas.ReadmitCharge:
+			if in.env.Round == nil || len(in.env.Round.Ask) == 0 {
+				return p.foreign(in), nil
+			}
+			return p.charge(in)
+		case schemas.ReadmitCharged:
+			if in.env.Round == nil {
+				return p.foreign(in), nil
+			}
 		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute:
 		case schemas.ReadmitRedrive:
 			if !in.env.Redrives(p.num, p.env.partitions) {
@@ -164,12 +178,12 @@ func (p *partition) decide(in *input) (outcome, error) {
 	if req.Action != schemas.ActionSend {
 		return p.act(m), nil
 	}
-	if in.readmit && in.env.Reason != schemas.ReadmitForward && in.env.Reason != schemas.ReadmitRedrive {
+	if in.readmit && in.env.Reason != schemas.ReadmitForward && in.env.Reason != schemas.ReadmitRedrive && !m.around {
 		if o, ended := p.returned(m); ended {
 			return o, nil
 		}
 	}
-	if m.env.Attempt > 0 || in.env.Reason == schemas.ReadmitStale || in.env.Reason == schemas.ReadmitReroute {
+	if m.repeated() {
 		return p.again(m), nil
 	}
 	return p.first(m), nil
@@ -177,7 +191,11 @@ func (p *partition) decide(in *input) (outcome, error) {
 
 // read begins a message with what is known before its bytes are.
 func (p *partition) read(in *input) *message {
-	m := &message{input: in, env: in.env}
+	m := &message{input: in, env: in.env, reason: in.env.Reason}
+	if in.readmit && in.env.Reason == schemas.ReadmitCharged {
+		m.around, m.reason, m.round = true, in.env.Round.For, round{*in.env.Round}
+	}
+	m.env.Round = nil
 	if !in.readmit {
 		m.env = schemas.Envelope{
 			ID:         schemas.DerivedID(in.source, in.appended, ""),
@@ -203,6 +221,12 @@ func (p *partition) read(in *input) *message {
 		Source:     &origin,
 	}
 	return m
+}
+
+// repeated reports whether the message comes back: after an attempt, or because
+// its decision went stale. It may hold places.
+func (m *message) repeated() bool {
+	return m.env.Attempt > 0 || m.reason == schemas.ReadmitStale || m.reason == schemas.ReadmitReroute
 }
 
 // anew takes out of a request what belonged to the message that first came of

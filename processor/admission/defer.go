@@ -74,21 +74,29 @@ const maxCursors = 4096
 
 // deferral returns when a refused message comes back; false when it must end,
 // because a limit that refused it rejects, or because it will never pass.
-func (p *partition) deferral(r *limit.Result) (schemas.Millis, bool) {
+func (p *partition) deferral(m *message, r *limit.Result) (schemas.Millis, bool) {
 	if r.RetryAt == 0 {
 		return 0, false
 	}
 	for _, e := range r.Refused {
-		i := slices.IndexFunc(p.cur.pol.Limits, func(l schemas.Limit) bool { return l.Name == e.Limit })
-		if i < 0 || p.cur.pol.Limits[i].OnRefusal != schemas.RefusalDefer {
+		if !p.defers(e.Limit) {
 			return 0, false
 		}
 	}
-	due := r.RetryAt
+	due := max(r.RetryAt, m.round.Due)
+	if m.round.Refused {
+		return due, true // its turn is the owner's to give
+	}
 	for _, e := range r.Refused {
 		due = max(due, p.handOut(e, r.RetryAt))
 	}
 	return due, true
+}
+
+// defers reports whether a limit lets those wait that it refuses.
+func (p *partition) defers(limit string) bool {
+	i := slices.IndexFunc(p.cur.pol.Limits, func(l schemas.Limit) bool { return l.Name == limit })
+	return i >= 0 && p.cur.pol.Limits[i].OnRefusal == schemas.RefusalDefer
 }
 
 // handOut returns the next time of one limit and scope, not before earliest.

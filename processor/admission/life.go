@@ -2,6 +2,7 @@ package admission
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -13,7 +14,7 @@ import (
 
 // first decides a message that has made no attempt.
 func (p *partition) first(m *message) outcome {
-	if m.input.env.Reason != schemas.ReadmitDue {
+	if m.reason != schemas.ReadmitDue && !m.around {
 		if o, known := p.recognise(m); known {
 			return o
 		}
@@ -42,23 +43,13 @@ func (p *partition) first(m *message) outcome {
 	case until > 0:
 		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, until, "quiet_hours")
 	}
-	switch back, err := p.route(m); {
+	switch back, err := p.routeOnce(m); {
 	case isTemporary(err):
 		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, back, reasonOf(err))
 	case err != nil:
 		return p.reject(m, err)
 	}
-	var r limit.Result
-	p.table.DecideInto(&r, p.cur.rules, m.subject(), nil, p.cur.meta.T)
-	if !r.OK {
-		if due, ok := p.deferral(&r); ok {
-			return p.parkRefused(m, &r, schemas.ReadmitDue, due)
-		}
-		o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, "limited")
-		refuse(&o.event, &r)
-		return o
-	}
-	return p.dispatch(m, &r, schemas.VerdictAdmit, topics.QueueOf(m.env.Priority))
+	return p.ask(m, schemas.VerdictAdmit, topics.QueueOf(m.env.Priority))
 }
 
 // again decides a message that comes back: after an attempt, or because its
@@ -80,32 +71,23 @@ func (p *partition) again(m *message) outcome {
 		until, err = m.quietUntil(p.cur.meta.T)
 	}
 	if until > 0 {
-		return p.park(m, schemas.StatusDeferred, m.input.env.Reason, until, "quiet_hours")
+		return p.park(m, schemas.StatusDeferred, m.reason, until, "quiet_hours")
 	}
 	if err == nil {
 		var back schemas.Millis
-		if back, err = p.route(m); isTemporary(err) {
-			return p.park(m, schemas.StatusDeferred, m.input.env.Reason, back, reasonOf(err))
+		if back, err = p.routeOnce(m); isTemporary(err) {
+			return p.park(m, schemas.StatusDeferred, m.reason, back, reasonOf(err))
 		}
 	}
 	if err != nil {
 		m.event.Error = err.Error()
 		return p.endAgain(m, schemas.StatusRejected, schemas.VerdictReject, reasonOf(err))
 	}
-	var r limit.Result
-	p.table.DecideInto(&r, p.cur.rules, m.subject(), m.env.Place, p.cur.meta.T)
-	if !r.OK {
-		due := r.RetryAt
-		if due == 0 { // never: it ends at its expiry
-			due = m.env.ExpiresAt
-		}
-		return p.parkRefused(m, &r, m.input.env.Reason, due)
-	}
 	queue := topics.QueueOf(m.env.Priority)
-	if m.input.env.Reason == schemas.ReadmitStale {
+	if m.reason == schemas.ReadmitStale {
 		queue = topics.QueueAgain
 	}
-	return p.dispatch(m, &r, schemas.VerdictMove, queue)
+	return p.ask(m, schemas.VerdictMove, queue)
 }
 
 // recognise tells a message whose key or id was seen before, and remembers one
@@ -258,33 +240,41 @@ func (p *partition) park(m *message, s schemas.Status, reason string, due schema
 	p.wait(m)
 	env := m.env
 	env.Reason, env.DueAt, env.Return = reason, due, p.env.names.Readmit()
-	return outcome{event: m.event, send: []send{{
+	o := outcome{event: m.event, send: []send{{
 		topic:     p.env.names.Delay(topics.TierFor(due.Sub(p.cur.meta.T)).Name),
 		partition: schemas.PartitionOf(m.to.Key, p.env.delays),
 		env:       env,
 	}}}
+	p.unwind(m, &o, true)
+	return o
 }
 
-// end closes a message that holds no place.
+// end closes a message that holds no place but those of a round.
 func (p *partition) end(m *message, s schemas.Status, v schemas.Verdict, why string) outcome {
+	return p.conclude(m, s, v, why, false)
+}
+
+// conclude ends a message. What a round took for it is returned; if it keeps what it
+// held before, that is put back.
+func (p *partition) conclude(m *message, s schemas.Status, v schemas.Verdict, why string, keeps bool) outcome {
 	m.event.Status, m.event.Reason = s, why
 	m.event.Decision = p.stamp(v, &m.source)
-	return outcome{event: m.event}
+	o := outcome{event: m.event}
+	p.unwind(m, &o, keeps)
+	return o
 }
 
 // endAgain closes a message that has been attempted. What may have been
 // received keeps its place, and after an unknown outcome only unknown is true.
 func (p *partition) endAgain(m *message, s schemas.Status, v schemas.Verdict, why string) outcome {
-	var returned, missing []schemas.Charge
-	switch m.env.Taint {
-	case schemas.TaintUnknown:
+	if m.env.Taint == schemas.TaintUnknown {
 		s = schemas.StatusUnknown
-	case schemas.TaintReceived:
-	case schemas.TaintNone:
-		returned, missing = p.table.GiveBack(p.cur.rules, m.env.Place, p.cur.meta.T)
 	}
-	o := p.end(m, s, v, why)
-	o.event.Decision.Returned, o.event.Decision.Missing = returned, missing
+	o := p.conclude(m, s, v, why, m.env.Taint != schemas.TaintNone)
+	if m.env.Taint == schemas.TaintNone {
+		still := slices.DeleteFunc(slices.Clone(m.env.Place), func(c schemas.Charge) bool { return slices.Contains(m.round.Moved, c) })
+		p.letGo(&o, &m.env, still, nil, false)
+	}
 	if s == schemas.StatusRejected {
 		o.send = append(o.send, p.deadLetter(m, why, o.event.Error))
 	}
@@ -320,14 +310,32 @@ func (p *partition) forward(m *message, owner int32) outcome {
 }
 
 // giveBack returns the places of a message that ended without possibly having
-// been received. One that finds nothing is a logged no-op.
-func (p *partition) giveBack(in *input) outcome {
+// been received, or that a round took for one that does not go on. A lane asks
+// the message's home, and home the owners. One that finds nothing is a logged
+// no-op.
+func (p *partition) giveBack(in *input) (outcome, error) {
 	m := p.read(in)
 	m.event.Kind, m.event.Tenant, m.event.Provider = schemas.KindDecision, in.env.Tenant, in.env.Provider
-	d := p.stamp(schemas.VerdictGiveBack, &m.source)
-	d.Returned, d.Missing = p.table.GiveBack(p.cur.rules, in.env.Place, p.cur.meta.T)
-	m.event.Decision = d
-	return outcome{event: m.event}
+	m.event.Decision = p.stamp(schemas.VerdictGiveBack, &m.source)
+	o := outcome{event: m.event}
+	if schemas.PartitionOf(in.env.Key, p.env.partitions) == p.num {
+		p.letGo(&o, &m.env, in.env.Place, nil, false)
+		return o, nil
+	}
+	p.letGo(&o, &m.env, in.env.Place, in.env.Restore, in.env.Reason == schemas.ReadmitUnwind)
+	if len(o.send) > 0 {
+		return outcome{}, errMisrouted
+	}
+	// What no place can be returned to, or put back in, under this revision.
+	d := o.event.Decision
+	for _, named := range [...]struct{ all, done []schemas.Charge }{{in.env.Place, slices.Concat(d.Returned, d.Missing)}, {in.env.Restore, d.Restored}} {
+		for _, c := range named.all {
+			if !slices.Contains(named.done, c) {
+				d.Passed = append(d.Passed, schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: c.Cost, T: c.T})
+			}
+		}
+	}
+	return o, nil
 }
 
 // foreign records that a record of readmit is not of Weir's making: it changes

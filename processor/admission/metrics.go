@@ -83,6 +83,9 @@ func (m *metrics) decided(o *outcome, pol *schemas.Policy) {
 		mode = schemas.ModeObserve
 	}
 	for i := range e.Decision.Evidence {
+		if e.Kind == schemas.KindDecision {
+			break // on its round: home tells what became of it
+		}
 		ev := &e.Decision.Evidence[i]
 		m.open[counted{m.refusals, [3]string{ev.Limit, ev.Window, string(mode)}}]++
 	}

@@ -66,14 +66,17 @@ func producerTime(r *kgo.Record) schemas.Millis {
 // record makes the Kafka record of a send: the input's bytes and foreign
 // headers, under the envelope.
 func (s *send) record(in *kgo.Record) *kgo.Record {
-	out := &kgo.Record{Topic: s.topic, Partition: s.partition, Value: in.Value}
+	out := &kgo.Record{Topic: s.topic, Partition: s.partition}
+	if !s.bare {
+		out.Value = in.Value
+	}
 	if s.env.Key != "" {
 		out.Key = []byte(s.env.Key)
 	} else {
 		out.Key = in.Key
 	}
 	for _, h := range in.Headers {
-		if !isWeirHeader(h.Key) {
+		if !s.bare && !isWeirHeader(h.Key) {
 			out.Headers = append(out.Headers, h)
 		}
 	}

@@ -19,6 +19,16 @@ func newRouting(health func() route.Health) *routing {
 	return &routing{health: health, probes: make(route.Probes)}
 }
 
+// routeOnce is route, but for a message that comes round: it was charged for the
+// provider that was chosen when it set out.
+func (p *partition) routeOnce(m *message) (back schemas.Millis, err error) {
+	if m.around && m.round.Revision == p.cur.meta.Marker.Revision {
+		m.event.Provider = m.env.Provider
+		return 0, nil
+	}
+	return p.route(m)
+}
+
 // route chooses the provider. When none is usable now, the error is temporary
 // and back says when to ask again.
 func (p *partition) route(m *message) (back schemas.Millis, err error) {

@@ -1,0 +1,382 @@
+package admission
+
+import (
+	"slices"
+
+	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// A message that wide limits apply to goes round their owners before its home,
+// the partition of its recipient, dispatches it. What it has been charged
+// travels with it in the header weir-round; nobody waits for it, and no owner
+// knows more of it than the places it took.
+
+// ask puts a message to the limits that apply to it, in the policy's order, as
+// far as this partition owns them, and sends it on to the owner of the next. Once
+// all have been asked it is dispatched under verdict v. What the message holds
+// from an earlier attempt moves.
+func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outcome {
+	if m.round.Refused {
+		return p.turnedAway(m, &limit.Result{Refused: m.round.Evidence, RetryAt: m.round.RetryAt})
+	}
+	var r limit.Result
+	s := m.subject()
+	if !p.cur.rules.Wide() && !m.around && !slices.ContainsFunc(m.env.Place, isWide) { // as a rule
+		p.table.DecideInto(&r, p.cur.rules, s, m.env.Place, p.cur.meta.T)
+		if !r.OK {
+			return p.turnedAway(m, &r)
+		}
+		return p.dispatch(m, &r, v, queue)
+	}
+
+	stops := p.cur.rules.Plan(nil, s)
+	own, here, rest := p.next(m, stops)
+	var old []schemas.Charge // what these limits are asked without
+	if own {
+		if old = m.round.Taken; !m.round.Home {
+			old = m.env.Place
+		} else { // home's revision changed: its own limits are asked anew
+			m.round.Evidence = slices.DeleteFunc(m.round.Evidence, func(e schemas.Evidence) bool { return !limit.Wide(e.Scope) })
+		}
+		old = slices.DeleteFunc(slices.Clone(old), isWide)
+	}
+	old = append(old, held(m.env.Place, here)...)
+	r.OK = true
+	if own || len(here) > 0 {
+		if !own {
+			s = nil
+		}
+		if p.table.DecideStep(&r, p.cur.rules, s, here, old, p.cur.meta.T); !r.OK {
+			return p.turnedAway(m, &r)
+		}
+	}
+	m.round.add(&r)
+	m.round.Home = m.round.Home || own
+	m.around = true
+	if len(rest) > 0 {
+		return p.sendRound(m, &r, rest)
+	}
+	return p.cameRound(m, &r, stops, v, queue)
+}
+
+// next returns what of a plan is to be asked now: home's own limits, the wide
+// ones that it owns, and then those of the next owners before it is home's turn
+// again. What was asked in this round is not asked again, but for home's own
+// limits when its revision has changed.
+func (p *partition) next(m *message, stops []limit.Stop) (own bool, here, rest []schemas.Ask) {
+	anew := m.around && m.round.Revision != p.cur.meta.Marker.Revision
+	for i := range stops {
+		switch st := &stops[i]; {
+		case st.Own && m.round.Home && !anew, !st.Own && m.round.asked(&st.Ask):
+		case st.Own && len(rest) > 0:
+			return own, here, rest
+		case st.Own:
+			own = true
+		case len(rest) == 0 && limit.Owner(st.Ask.Scope, p.env.partitions) == p.num:
+			here = append(here, st.Ask)
+		default:
+			rest = append(rest, st.Ask)
+		}
+	}
+	return own, here, rest
+}
+
+// sendRound sends a message to the owner of the first of these limits.
+func (p *partition) sendRound(m *message, r *limit.Result, asks []schemas.Ask) outcome {
+	owner := limit.Owner(asks[0].Scope, p.env.partitions)
+	m.event.Kind = schemas.KindDecision
+	d := p.charged(r, &m.source, owner)
+	m.event.Decision = d
+	env := m.env
+	round := m.round.Round
+	round.For, round.Revision, round.Ask = m.reason, d.Revision, asks
+	env.Reason, env.DecidedAt, env.DueAt, env.Return, env.Round = schemas.ReadmitCharge, d.T, 0, "", &round
+	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
+}
+
+// cameRound dispatches a message that every limit of its plan let pass. What it
+// holds beside that, under another revision or by another provider, is returned.
+func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v schemas.Verdict, queue topics.Queue) outcome {
+	var carried, former []schemas.Charge
+	for _, c := range m.round.Taken {
+		switch {
+		case slices.Contains(r.Charges, c):
+		case !isWide(c) || planned(stops, c):
+			carried = append(carried, c)
+		default:
+			former = append(former, c)
+		}
+	}
+	var left []schemas.Charge // of an earlier attempt, in a scope that is not asked any more
+	for _, c := range m.env.Place {
+		if isWide(c) && !m.round.asked(&schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: anyCost}) {
+			left = append(left, c)
+		}
+	}
+	all := limit.Result{OK: true, Charges: r.Charges, Returned: r.Returned, Missing: r.Missing, Observed: m.round.Evidence}
+	m.round.Taken = nil // nothing is left to unwind
+	place := append(slices.Clone(carried), r.Charges...)
+	o := p.dispatch(m, &all, v, queue)
+	d := o.event.Decision
+	d.Carried = carried
+	for _, a := range m.round.Passed {
+		if slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask.Limit == a.Limit && st.Ask.Scope == a.Scope }) {
+			d.Passed = append(d.Passed, a)
+		}
+	}
+	for i := range o.send {
+		o.send[i].env.Place = place
+	}
+	p.letGo(&o, &m.env, former, nil, true)
+	p.letGo(&o, &m.env, left, nil, false)
+	return o
+}
+
+// turnedAway ends a message that a limit refused, here or at an owner, or lets it
+// wait.
+func (p *partition) turnedAway(m *message, r *limit.Result) outcome {
+	if m.repeated() {
+		due := max(r.RetryAt, m.round.Due)
+		if r.RetryAt == 0 { // never: it ends at its expiry
+			due = m.env.ExpiresAt
+		}
+		return p.parkRefused(m, r, m.reason, due)
+	}
+	if due, ok := p.deferral(m, r); ok {
+		return p.parkRefused(m, r, schemas.ReadmitDue, due)
+	}
+	o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, "limited")
+	refuse(&o.event, r)
+	return o
+}
+
+// charge is the step of an owner: it takes places for a message in the limits
+// that it owns, as many as come one after another, or refuses, and sends the
+// message on. It looks at no more of it than its round.
+func (p *partition) charge(in *input) (outcome, error) {
+	round := round{Round: *in.env.Round}
+	if limit.Owner(round.Ask[0].Scope, p.env.partitions) != p.num {
+		return outcome{}, errMisrouted
+	}
+	asks := round.Ask
+	if i := slices.IndexFunc(asks, func(a schemas.Ask) bool { return limit.Owner(a.Scope, p.env.partitions) != p.num }); i > 0 {
+		asks = asks[:i]
+	}
+	round.Ask = round.Ask[len(asks):]
+	e := schemas.Event{Kind: schemas.KindDecision, MessageID: in.env.ID, Tenant: in.env.Tenant, To: in.env.Key, At: p.cur.meta.T}
+	if round.For == forRecord {
+		return p.recordRound(in, e, asks, &round), nil
+	}
+	home := schemas.PartitionOf(in.env.Key, p.env.partitions)
+	var r limit.Result
+	p.table.DecideStep(&r, p.cur.rules, nil, asks, held(in.env.Place, asks), p.cur.meta.T)
+	onward := home
+	if r.OK {
+		round.add(&r)
+		if len(round.Ask) > 0 {
+			onward = limit.Owner(round.Ask[0].Scope, p.env.partitions)
+		}
+		e.Decision = p.charged(&r, &in.source, onward)
+	} else {
+		round.Refused, round.RetryAt = true, r.RetryAt
+		round.Evidence = r.Refused
+		for _, v := range r.Refused {
+			if r.RetryAt > 0 && p.defers(v.Limit) {
+				round.Due = max(round.Due, p.handOut(v, r.RetryAt))
+			}
+		}
+		e.Reason, e.RetryAt = "limited", r.RetryAt
+		e.Decision = p.stamp(schemas.VerdictRefuse, &in.source)
+		e.Decision.Evidence, e.Decision.Onward = r.Refused, &onward
+	}
+	env := in.env
+	env.Reason, env.DecidedAt, env.Round = schemas.ReadmitCharge, p.cur.meta.T, &round.Round
+	if onward == home {
+		env.Reason, round.Ask = schemas.ReadmitCharged, nil
+	}
+	return outcome{event: e, send: []send{{topic: p.env.names.Readmit(), partition: onward, env: env}}}, nil
+}
+
+// charged is the decision of a step that took places and sends its message on.
+func (p *partition) charged(r *limit.Result, input *schemas.Source, onward int32) *schemas.Decision {
+	d := p.stamp(schemas.VerdictCharge, input)
+	d.Charges, d.Returned, d.Missing, d.Passed, d.Evidence, d.Onward = r.Charges, r.Returned, r.Missing, r.Passed, r.Observed, &onward
+	return d
+}
+
+// forRecord is what the round of a message sent elsewhere is for: it takes its
+// places, whether or not there is room, and does not come home.
+const forRecord = "record"
+
+// record begins such a round, or goes on with it.
+func (p *partition) recordRound(in *input, e schemas.Event, asks []schemas.Ask, round *round) outcome {
+	d := p.stamp(schemas.VerdictRecord, &in.source)
+	e.Decision = d
+	p.recordHere(d, asks)
+	o := outcome{event: e}
+	p.recordOn(&o, &in.env, round.Ask)
+	return o
+}
+
+// recordHere takes the places of wide limits that this partition owns.
+func (p *partition) recordHere(d *schemas.Decision, asks []schemas.Ask) {
+	for i := range asks {
+		if c, ok := p.table.RecordStep(p.cur.rules, &asks[i], p.cur.meta.T); ok {
+			d.Charges = append(d.Charges, c)
+		} else {
+			d.Passed = append(d.Passed, asks[i])
+		}
+	}
+}
+
+// recordOn sends a message that was sent elsewhere to the next owner, if there is
+// one.
+func (p *partition) recordOn(o *outcome, env *schemas.Envelope, asks []schemas.Ask) {
+	if len(asks) == 0 {
+		return
+	}
+	owner, d := limit.Owner(asks[0].Scope, p.env.partitions), o.event.Decision
+	d.Onward = &owner
+	next := schemas.Envelope{
+		ID: env.ID, Key: env.Key, Tenant: env.Tenant, Origin: env.Origin, AcceptedAt: env.AcceptedAt,
+		Reason: schemas.ReadmitCharge, DecidedAt: d.T, Round: &schemas.Round{For: forRecord, Revision: d.Revision, Ask: asks},
+	}
+	o.send = append(o.send, send{topic: p.env.names.Readmit(), partition: owner, env: next, bare: true})
+}
+
+// recordWide takes the places of a message that was sent elsewhere in wide limits:
+// here, and by the owners.
+func (p *partition) recordWide(o *outcome, m *message) {
+	var here, rest []schemas.Ask
+	for _, st := range p.cur.rules.Plan(nil, m.subject()) {
+		if st.Own {
+			continue
+		}
+		a := st.Ask
+		a.T = m.req.At
+		if limit.Owner(a.Scope, p.env.partitions) == p.num {
+			here = append(here, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	p.recordHere(o.event.Decision, here)
+	p.recordOn(o, &m.env, rest)
+}
+
+// letGo returns places, here and at their owners, and puts old ones back. Under
+// unwinding they were taken for a message that did not go on: then limits that
+// count attempts give back too.
+func (p *partition) letGo(o *outcome, env *schemas.Envelope, places, restore []schemas.Charge, unwinding bool) {
+	if len(places)+len(restore) == 0 {
+		return
+	}
+	d, home := o.event.Decision, schemas.PartitionOf(env.Key, p.env.partitions)
+	owner := func(c *schemas.Charge) int32 {
+		if isWide(*c) {
+			return limit.Owner(c.Scope, p.env.partitions)
+		}
+		return home
+	}
+	type share struct{ places, restore []schemas.Charge }
+	shares, order := make(map[int32]*share), []int32(nil)
+	of := func(c *schemas.Charge) *share {
+		n := owner(c)
+		if shares[n] == nil {
+			shares[n] = &share{}
+			order = append(order, n)
+		}
+		return shares[n]
+	}
+	for i := range places {
+		if unwinding || p.cur.rules.Returnable(places[i]) {
+			s := of(&places[i])
+			s.places = append(s.places, places[i])
+		}
+	}
+	for i := range restore {
+		s := of(&restore[i])
+		s.restore = append(s.restore, restore[i])
+	}
+	for _, n := range order {
+		s := shares[n]
+		if n == p.num {
+			back := p.table.GiveBack
+			if unwinding {
+				back = p.table.Unwind
+			}
+			returned, missing := back(p.cur.rules, s.places, d.T)
+			d.Returned, d.Missing = append(d.Returned, returned...), append(d.Missing, missing...)
+			d.Restored = append(d.Restored, p.table.Restore(p.cur.rules, s.restore, d.T)...)
+			continue
+		}
+		d.Released, d.Reinstated = append(d.Released, s.places...), append(d.Reinstated, s.restore...)
+		asked := schemas.Envelope{
+			ID: env.ID, Key: env.Key, Tenant: env.Tenant, Origin: env.Origin, Provider: env.Provider,
+			Reason: schemas.ReadmitGiveBack, DecidedAt: d.T, Place: s.places, Restore: s.restore,
+		}
+		if unwinding {
+			asked.Reason = schemas.ReadmitUnwind
+		}
+		o.send = append(o.send, send{topic: p.env.names.Readmit(), partition: n, env: asked, bare: true})
+	}
+}
+
+// unwind returns what a round has taken so far. Where the message goes on holding
+// what it held before, that is put back.
+func (p *partition) unwind(m *message, o *outcome, keeps bool) {
+	var restore []schemas.Charge
+	if keeps {
+		restore = m.round.Moved
+	}
+	p.letGo(o, &m.env, m.round.Taken, restore, true)
+}
+
+// round is a message's round as admission works on it.
+type round struct{ schemas.Round }
+
+// add counts what a step took.
+func (o *round) add(r *limit.Result) {
+	for _, c := range r.Returned {
+		if i := slices.Index(o.Taken, c); i >= 0 { // by this very round, under another revision
+			o.Taken = slices.Delete(o.Taken, i, i+1)
+			continue
+		}
+		o.Moved = append(o.Moved, c)
+	}
+	o.Taken = append(o.Taken, r.Charges...)
+	o.Passed = append(o.Passed, r.Passed...)
+	o.Evidence = append(o.Evidence, r.Observed...)
+}
+
+// anyCost is an ask's cost that equals every other.
+const anyCost = -1
+
+// asked reports whether the round has been to a limit and scope.
+func (o *round) asked(a *schemas.Ask) bool {
+	same := func(limit, scope string, cost int64) bool {
+		return limit == a.Limit && scope == a.Scope && (cost == a.Cost || a.Cost == anyCost)
+	}
+	return slices.ContainsFunc(o.Taken, func(c schemas.Charge) bool { return same(c.Limit, c.Scope, c.Cost) }) ||
+		slices.ContainsFunc(o.Passed, func(b schemas.Ask) bool { return same(b.Limit, b.Scope, b.Cost) })
+}
+
+// held returns those places that stand in the limits and scopes of asks.
+func held(places []schemas.Charge, asks []schemas.Ask) (out []schemas.Charge) {
+	for _, c := range places {
+		if slices.ContainsFunc(asks, func(a schemas.Ask) bool { return a.Limit == c.Limit && a.Scope == c.Scope }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func planned(stops []limit.Stop, c schemas.Charge) bool {
+	return slices.ContainsFunc(stops, func(st limit.Stop) bool {
+		return !st.Own && st.Ask.Limit == c.Limit && st.Ask.Scope == c.Scope && st.Ask.Cost == c.Cost
+	})
+}
+
+func isWide(c schemas.Charge) bool { return limit.Wide(c.Scope) }
