@@ -2,7 +2,6 @@ package admission
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -272,8 +271,7 @@ func (p *partition) endAgain(m *message, s schemas.Status, v schemas.Verdict, wh
 	}
 	o := p.conclude(m, s, v, why, m.env.Taint != schemas.TaintNone)
 	if m.env.Taint == schemas.TaintNone {
-		still := slices.DeleteFunc(slices.Clone(m.env.Place), func(c schemas.Charge) bool { return slices.Contains(m.round.Moved, c) })
-		p.letGo(&o, &m.env, still, nil, false)
+		p.letGo(&o, &m.env, without(m.env.Place, m.round.Moved), nil, false)
 	}
 	if s == schemas.StatusRejected {
 		o.send = append(o.send, p.deadLetter(m, why, o.event.Error))
@@ -325,15 +323,6 @@ func (p *partition) giveBack(in *input) (outcome, error) {
 	p.letGo(&o, &m.env, in.env.Place, in.env.Restore, in.env.Reason == schemas.ReadmitUnwind)
 	if len(o.send) > 0 {
 		return outcome{}, errMisrouted
-	}
-	// What no place can be returned to, or put back in, under this revision.
-	d := o.event.Decision
-	for _, named := range [...]struct{ all, done []schemas.Charge }{{in.env.Place, slices.Concat(d.Returned, d.Missing)}, {in.env.Restore, d.Restored}} {
-		for _, c := range named.all {
-			if !slices.Contains(named.done, c) {
-				d.Passed = append(d.Passed, schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: c.Cost, T: c.T})
-			}
-		}
 	}
 	return o, nil
 }

@@ -103,7 +103,7 @@ func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v
 	for _, c := range m.round.Taken {
 		switch {
 		case slices.Contains(r.Charges, c):
-		case !isWide(c) || planned(stops, c):
+		case planned(stops, &c):
 			carried = append(carried, c)
 		default:
 			former = append(former, c)
@@ -111,7 +111,11 @@ func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v
 	}
 	var left []schemas.Charge // of an earlier attempt, in a scope that is not asked any more
 	for _, c := range m.env.Place {
-		if isWide(c) && !m.round.asked(&schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: anyCost}) {
+		visited := m.round.Home
+		if isWide(c) {
+			visited = m.round.asked(&schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: anyCost})
+		}
+		if !visited {
 			left = append(left, c)
 		}
 	}
@@ -308,8 +312,13 @@ func (p *partition) letGo(o *outcome, env *schemas.Envelope, places, restore []s
 				back = p.table.Unwind
 			}
 			returned, missing := back(p.cur.rules, s.places, d.T)
-			d.Returned, d.Missing = append(d.Returned, returned...), append(d.Missing, missing...)
-			d.Restored = append(d.Restored, p.table.Restore(p.cur.rules, s.restore, d.T)...)
+			restored := p.table.Restore(p.cur.rules, s.restore, d.T)
+			d.Returned, d.Missing, d.Restored = append(d.Returned, returned...), append(d.Missing, missing...), append(d.Restored, restored...)
+			// A limit that is gone has no place to put back, and one that has only
+			// a bucket by now none to return.
+			for _, c := range slices.Concat(without(s.places, returned, missing), without(s.restore, restored)) {
+				d.Passed = append(d.Passed, schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: c.Cost, T: c.T})
+			}
 			continue
 		}
 		d.Released, d.Reinstated = append(d.Released, s.places...), append(d.Reinstated, s.restore...)
@@ -373,9 +382,20 @@ func held(places []schemas.Charge, asks []schemas.Ask) (out []schemas.Charge) {
 	return out
 }
 
-func planned(stops []limit.Stop, c schemas.Charge) bool {
+// planned reports whether a place that a round took is still one that the message
+// needs. Home's own are, if any of its limits applies: under another revision they
+// were taken anew.
+func planned(stops []limit.Stop, c *schemas.Charge) bool {
+	wide := isWide(*c)
 	return slices.ContainsFunc(stops, func(st limit.Stop) bool {
-		return !st.Own && st.Ask.Limit == c.Limit && st.Ask.Scope == c.Scope && st.Ask.Cost == c.Cost
+		return st.Own && !wide || !st.Own && st.Ask.Limit == c.Limit && st.Ask.Scope == c.Scope && st.Ask.Cost == c.Cost
+	})
+}
+
+// without returns the charges of all that are in none of these.
+func without(all []schemas.Charge, done ...[]schemas.Charge) []schemas.Charge {
+	return slices.DeleteFunc(slices.Clone(all), func(c schemas.Charge) bool {
+		return slices.ContainsFunc(done, func(d []schemas.Charge) bool { return slices.Contains(d, c) })
 	})
 }
 

@@ -1,0 +1,570 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// ring is the partitions of one Weir without Kafka: what one sends to readmit
+// waits in the other's queue until the test delivers it.
+type ring struct {
+	t      failer
+	parts  []*partition
+	queues [][]*input
+	now    schemas.Millis
+	offset int64
+	events []schemas.Event
+	sent   map[string]send   // by message: its last record on dispatch, delay or dlq
+	away   map[string]send   // by message: what last came back of it
+	bytes  map[string][]byte // by message: its request
+	lost   map[string]int    // those that no limit knows any more
+	stand  map[string]int    // places that stand, by partition, limit, scope, t and cost
+}
+
+// failer is a *testing.T or a *rapid.T.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newRing(t failer, n int32, policy string) *ring {
+	r := &ring{t: t, now: schemas.MillisOf(time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)), sent: map[string]send{}, away: map[string]send{}, bytes: map[string][]byte{}, stand: map[string]int{}, lost: map[string]int{}, queues: make([][]*input, n)}
+	for num := range n {
+		p, err := newPartition(num, environment{partitions: n, delays: 1, dlq: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.parts = append(r.parts, p)
+	}
+	for num := range n {
+		r.apply(num, 1, policy)
+	}
+	return r
+}
+
+// apply brings a revision into force in one partition.
+func (r *ring) apply(num int32, revision int64, text string) {
+	doc, err := schemas.ParsePolicy("test.yaml", []byte(text))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p := r.parts[num]
+	p.begin()
+	p.advance(r.now)
+	if _, err := p.switchTo(&schemas.Revision{Revision: revision, Policy: doc.Policy}); err != nil {
+		r.t.Fatal(err)
+	}
+	p.commit()
+	r.now = max(r.now, p.base.meta.T)
+}
+
+// put queues a request, in a partition that as a rule is not its recipient's.
+func (r *ring) put(format string, args ...any) {
+	num := int32(r.offset) % int32(len(r.parts))
+	r.queues[num] = append(r.queues[num], &input{source: schemas.Source{Topic: "weir.requests", Partition: num}, value: fmt.Appendf(nil, format, args...)})
+	r.offset++
+}
+
+// back queues what was sent on as lane and delay do.
+func (r *ring) back(reason string, s send, change func(*schemas.Envelope)) {
+	env := s.env
+	env.Reason = reason
+	if change != nil {
+		change(&env)
+	}
+	num := schemas.PartitionOf(env.Key, int32(len(r.parts)))
+	r.queues[num] = append(r.queues[num], &input{readmit: true, value: r.bytes[env.ID], env: env})
+	delete(r.sent, env.ID)
+	s.env = env
+	r.away[env.ID] = s
+}
+
+// deliver lets a partition decide its next input; false when it has none.
+func (r *ring) deliver(num int32) bool {
+	if len(r.queues[num]) == 0 {
+		return false
+	}
+	in := r.queues[num][0]
+	r.queues[num] = r.queues[num][1:]
+	p := r.parts[num]
+	in.source = schemas.Source{Topic: "weir.requests", Partition: num, Offset: r.offset}
+	if in.readmit {
+		in.source.Topic = "weir.readmit"
+	}
+	r.offset++
+	in.header = func(string) (string, bool) { return "", false }
+	in.appended = r.now
+	seq := p.base.meta.Seq
+	p.begin()
+	p.advance(r.now)
+	o, err := p.decide(in)
+	if err != nil {
+		r.t.Fatalf("%v: %+v", err, in.env)
+	}
+	p.commit()
+	if d := o.event.Decision; d == nil || d.Seq != seq+1 || *d.Input != in.source {
+		r.t.Fatalf("decision %+v after seq %d", d, seq)
+	}
+	r.now = max(r.now, p.base.meta.T)
+	r.events = append(r.events, o.event)
+	r.account(num, &o.event)
+	for _, s := range o.send {
+		// Through the headers, as they go through Kafka.
+		var env schemas.Envelope
+		s.env.Each(func(k, v string) {
+			if err := env.Set(k, v); err != nil {
+				r.t.Fatalf("%v", err)
+			}
+		})
+		if s.topic == p.env.names.Readmit() {
+			in := &input{readmit: true, value: in.value, env: env}
+			if s.bare {
+				in.value = nil
+			}
+			r.queues[s.partition] = append(r.queues[s.partition], in)
+			continue
+		}
+		s.env = env
+		r.sent[env.ID] = s
+		delete(r.away, env.ID)
+		r.bytes[env.ID] = in.value
+	}
+	return true
+}
+
+// account adds up the places that stand.
+func (r *ring) account(num int32, e *schemas.Event) {
+	add := func(charges []schemas.Charge, n int) {
+		for _, c := range charges {
+			k := placeKey(e.MessageID, num, c)
+			if n < 0 && r.stand[k] == 0 && c.T <= r.parts[num].cur.meta.Marker.T {
+				continue // no window sees it: a like one of another message may go for it
+			}
+			if r.stand[k] += n; r.stand[k] < 0 {
+				r.t.Fatalf("%s does not stand and is returned: %+v", k, e)
+			}
+			if r.stand[k] == 0 {
+				delete(r.stand, k)
+			}
+		}
+	}
+	add(e.Decision.Returned, -1)
+	add(e.Decision.Charges, 1)
+	add(e.Decision.Restored, 1)
+	for _, c := range e.Decision.Missing { // forgotten, since a revision began that cannot see it
+		if k := placeKey(e.MessageID, num, c); r.stand[k] > 0 && c.T <= r.parts[num].cur.meta.Marker.T {
+			add([]schemas.Charge{c}, -1)
+			r.lost[k]++
+		}
+	}
+	for _, a := range e.Decision.Passed {
+		if a.T != 0 { // nothing to put back: its limit is gone
+			r.lost[placeKey(e.MessageID, num, schemas.Charge{Limit: a.Limit, Scope: a.Scope, T: a.T, Cost: a.Cost})]++
+		}
+	}
+}
+
+func placeKey(id string, num int32, c schemas.Charge) string {
+	return fmt.Sprintf("%s %d %s [%s] %d %d", id, num, c.Limit, c.Scope, c.T, c.Cost)
+}
+
+// settle delivers everything.
+func (r *ring) settle() {
+	for more := true; more; {
+		more = false
+		for num := range r.parts {
+			for r.deliver(int32(num)) {
+				more = true
+			}
+		}
+	}
+}
+
+// expect adds up what messages hold.
+func (r *ring) expect(holding map[string][]schemas.Charge) map[string]int {
+	want := map[string]int{}
+	for id, charges := range holding {
+		home := schemas.PartitionOf(r.sent[id].env.Key, int32(len(r.parts)))
+		for _, c := range charges {
+			num := home
+			if isWide(c) {
+				num = schemas.PartitionOf(c.Scope, int32(len(r.parts)))
+			}
+			k := placeKey(r.sent[id].env.ID, num, c)
+			if r.lost[k] > 0 {
+				r.lost[k]--
+			} else {
+				want[k]++
+			}
+		}
+	}
+	return want
+}
+
+// said are the decisions since the last call, in short.
+func (r *ring) said() string {
+	var lines []string
+	for i := range r.events {
+		e := &r.events[i]
+		o := outcome{event: *e}
+		d := e.Decision
+		line := fmt.Sprintf("%d %s", d.Partition, brief(o))
+		for _, f := range []struct {
+			mark string
+			n    int
+		}{{"carried", len(d.Carried)}, {"passed", len(d.Passed)}, {"restored", len(d.Restored)}, {"released", len(d.Released)}, {"reinstated", len(d.Reinstated)}} {
+			if f.n > 0 {
+				line += fmt.Sprintf(" %s %d", f.mark, f.n)
+			}
+		}
+		if d.Onward != nil {
+			line += fmt.Sprintf(" to %d", *d.Onward)
+		}
+		lines = append(lines, line)
+	}
+	r.events = nil
+	return strings.Join(lines, "\n")
+}
+
+const roundRest = `
+tenants:
+  - {name: shop}
+classes:
+  - {name: code, expires_after: 1h, retries: [5s]}
+providers:
+  - {name: one, type: simulated, channels: [sms]}
+`
+
+// In a ring of 4, +8613800000000 is at home in partition homeOf, tenant=shop is
+// owned by ownerOf("tenant=shop"), and the scope of all by ownerOf("").
+func ownerOf(scope string) int32 { return schemas.PartitionOf(scope, 4) }
+
+func (r *ring) want(want string, args ...any) {
+	r.t.Helper()
+	want = strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(want, args...)), "\t", "")
+	if got := r.said(); got != want {
+		r.t.Fatalf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestRoundOfTwoOwners(t *testing.T) {
+	const to = "+8613800000000"
+	home, shop, all := ownerOf(to), ownerOf("tenant=shop"), ownerOf("")
+	if home == shop || home == all || shop == all {
+		t.Fatalf("the test needs three partitions: %d %d %d", home, shop, all)
+	}
+	r := newRing(t, 4, `
+limits:
+  - {name: verify, per: [recipient], allow: [2/60s]}
+  - {name: shop, match: {tenant: shop}, per: [tenant], allow: [2/1h]}
+  - {name: all, per: [], allow: [1/1h]}
+`+roundRest)
+	send := func(to string) { r.put(`{"tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x"}`, to) }
+	r.offset = int64(home)
+	send(to)
+	r.settle()
+	r.want(`
+		%d decision charge +1 to %d
+		%d decision charge +1 to %d
+		%d decision charge +1 to %d
+		%d queued admit carried 3`, home, shop, shop, all, all, home, home)
+	for id, s := range r.sent {
+		if len(s.env.Place) != 3 || s.env.Round != nil || s.env.Reason != "" {
+			t.Fatalf("%s was dispatched as %+v", id, s.env)
+		}
+		if d := r.expect(map[string][]schemas.Charge{id: s.env.Place}); !maps.Equal(d, r.stand) {
+			t.Fatalf("it holds %v, and there stands %v", d, r.stand)
+		}
+	}
+	r.offset = int64(home)
+	send(to) // the limit for all is full: what the others took comes back
+	r.settle()
+	got := r.events[len(r.events)-2]
+	if got.Limit != "all" || got.Window != "1/1h" || got.RetryAt == 0 || len(got.Decision.Evidence) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	r.want(`
+		%d decision charge +1 to %d
+		%d decision charge +1 to %d
+		%d decision refuse limited to %d
+		%d limited refuse limited -1 released 1
+		%d decision give_back -1`, home, shop, shop, all, all, home, home, shop)
+	if len(r.stand) != 3 {
+		t.Fatalf("%v", r.stand)
+	}
+	// A lane gives back what it could not send: home passes it on.
+	for _, s := range r.sent {
+		r.back(schemas.ReadmitGiveBack, s, nil)
+	}
+	r.settle()
+	if len(r.stand) != 0 {
+		t.Fatalf("%v", r.stand)
+	}
+	r.offset = int64(home)
+	send(to)
+	r.settle()
+	if len(r.stand) != 3 {
+		t.Fatalf("after everything was given back: %v", r.stand)
+	}
+}
+
+// TestRoundOrder: a limit before the recipient's is asked first, and one that
+// refuses leaves the recipient's places alone.
+func TestRoundOrder(t *testing.T) {
+	const to = "+8613800000000"
+	ip := ownerOf("metadata.ip=192.0.2.1")
+	home := ownerOf(to)
+	r := newRing(t, 4, `
+limits:
+  - {name: ip, per: [metadata.ip], allow: [1/1h]}
+  - {name: verify, per: [recipient], allow: [5/60s]}
+`+roundRest)
+	if ip == home {
+		t.Fatal("the test needs another address")
+	}
+	for range 2 {
+		r.offset = int64(home)
+		r.put(`{"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":"192.0.2.1"}}`, to)
+		r.settle()
+	}
+	r.want(`
+		%d decision charge to %d
+		%d decision charge +1 to %d
+		%d queued admit +1 carried 1
+		%d decision charge to %d
+		%d decision refuse limited to %d
+		%d limited refuse limited`, home, ip, ip, home, home, home, ip, ip, home, home)
+}
+
+// TestRoundUnwindsAMove: a retry that a later owner refuses waits with its old
+// places, where they were.
+func TestRoundUnwindsAMove(t *testing.T) {
+	const to = "+8613800000000"
+	r := newRing(t, 4, `
+limits:
+  - {name: verify, per: [recipient], allow: [5/60s]}
+  - {name: shop, match: {tenant: shop}, per: [tenant], allow: [5/1h]}
+  - {name: all, per: [], allow: [1/1h]}
+`+roundRest)
+	r.put(`{"tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x"}`, to)
+	r.settle()
+	var first send
+	for _, s := range r.sent {
+		first = s
+	}
+	before := maps.Clone(r.stand)
+	r.now += 1000
+	r.apply(ownerOf(""), 2, `
+limits:
+  - {name: verify, per: [recipient], allow: [5/60s]}
+  - {name: shop, match: {tenant: shop}, per: [tenant], allow: [5/1h]}
+  - {name: all, per: [], allow: [1/1h], count: segments}
+`+roundRest) // begins anew: full by the next
+	r.put(`{"channel":"sms","to":"+8613800000001","class":"code","body":"x"}`)
+	r.settle()
+	r.events = nil
+	r.now += 1000
+	r.back(schemas.ReadmitRetry, first, func(e *schemas.Envelope) { e.Attempt = 1 })
+	r.settle()
+	home, shop, all := ownerOf(to), ownerOf("tenant=shop"), ownerOf("")
+	r.want(`
+		%d decision charge +1 -1 to %d
+		%d decision charge +1 -1 to %d
+		%d decision refuse limited to %d
+		%d deferred defer limited -1 restored 1 released 1 reinstated 1
+		%d decision give_back -1 restored 1`, home, shop, shop, all, all, home, home, shop)
+	for k := range before {
+		if r.stand[k] != 1 {
+			t.Errorf("%s does not stand any more: %v", k, r.stand)
+		}
+	}
+	if len(r.stand) != 5 { // the other message has two
+		t.Errorf("%v", r.stand)
+	}
+}
+
+// TestRounds plays anything that may happen to messages on their rounds, under
+// revisions that come into force partition by partition, and holds the places
+// that stand to those that messages hold.
+func TestRounds(t *testing.T) {
+	policies := []string{`
+limits:
+  - {name: verify, per: [recipient], allow: [3/1h]}
+  - {name: tenant, per: [tenant], allow: [3/1h], on_refusal: defer}
+  - {name: all, per: [], allow: [4/1h]}
+`, `
+limits:
+  - {name: ip, per: [metadata.ip], allow: [3/1h]}
+  - {name: verify, per: [recipient], allow: [2/1h, 4/1d]}
+  - {name: tenant, per: [tenant, class], allow: [3/1h]}
+  - {name: all, per: [], allow: [3/1h], on_refusal: defer}
+`, `
+limits:
+  - {name: all, per: [], allow: [2/1h, 20/calendar-month], mode: observe}
+  - {name: tenant, per: [tenant], allow: [2/1h], on_refusal: defer}
+  - {name: verify, match: {tenant: shop}, per: [recipient], allow: [3/1h]}
+  - {name: parts, per: ["prefix:3"], allow: [4/1h], count: segments}
+`, `
+limits:
+  - {name: tenant, per: [tenant], allow: [6/1h], mode: off}
+  - {name: verify, per: [recipient, tenant], allow: [3/1h]}
+  - {name: late, per: [provider], allow: [3/1h], on_refusal: defer}
+`, `
+limits:
+  - {name: verify, per: [recipient], allow: [3/1h]}
+`}
+	counts := map[string]int{}
+	for range 10 { // what is rare comes too
+		rapid.Check(t, func(t *rapid.T) { playRounds(t, policies, counts) })
+	}
+	for _, k := range []string{"charge decision", "refuse decision", "refuse status", "admit status", "move status", "defer status", "give_back decision", "cancel status", "restored", "reinstated", "released", "passed"} {
+		if counts[k] == 0 {
+			t.Errorf("never: %s (%v)", k, counts)
+		}
+	}
+}
+
+// playRounds plays one run.
+func playRounds(t *rapid.T, policies []string, counts map[string]int) {
+	n := rapid.SampledFrom([]int32{1, 2, 4, 4, 7}).Draw(t, "partitions")
+	r := newRing(t, n, policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]+roundRest)
+	held := map[string][]schemas.Charge{} // what each message holds that is with a lane, waits, or was sent
+	made := 0
+	ids := func() []string { return slices.Sorted(maps.Keys(r.sent)) }
+	lane := func() (string, send, bool) { // a message that a lane has
+		var on []string
+		for _, id := range ids() {
+			if strings.Contains(r.sent[id].topic, "dispatch") && !strings.HasPrefix(id, "sent ") {
+				on = append(on, id)
+			}
+		}
+		if len(on) == 0 {
+			return "", send{}, false
+		}
+		id := rapid.SampledFrom(on).Draw(t, "message")
+		return id, r.sent[id], true
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"send": func(t *rapid.T) {
+			for range rapid.IntRange(1, 4).Draw(t, "messages") {
+				made++
+				r.put(`{"id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":%q}}`, made,
+					rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"),
+					rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"))
+			}
+		},
+		"deliver": func(t *rapid.T) { r.deliver(rapid.Int32Range(0, n-1).Draw(t, "to")) },
+		"settle":  func(t *rapid.T) { r.settle() },
+		"sent": func(t *rapid.T) {
+			if id, s, ok := lane(); ok {
+				held["sent "+id] = s.env.Place
+				r.sent["sent "+id] = s
+				delete(r.sent, id)
+			}
+		},
+		"failed": func(t *rapid.T) {
+			if id, s, ok := lane(); ok {
+				r.back(schemas.ReadmitGiveBack, s, nil)
+				delete(r.away, id)
+			}
+		},
+		"back": func(t *rapid.T) {
+			if _, s, ok := lane(); ok {
+				reason := rapid.SampledFrom([]string{schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute}).Draw(t, "reason")
+				taint := rapid.SampledFrom([]schemas.Taint{schemas.TaintNone, schemas.TaintReceived, schemas.TaintUnknown}).Draw(t, "taint")
+				r.back(reason, s, func(e *schemas.Envelope) {
+					if reason == schemas.ReadmitRetry {
+						e.Attempt, e.Taint = e.Attempt+1, e.Taint.Join(taint)
+					}
+				})
+			}
+		},
+		"due": func(t *rapid.T) {
+			for _, id := range ids() {
+				if s := r.sent[id]; strings.Contains(s.topic, "delay") {
+					r.back(s.env.Reason, s, nil)
+					return
+				}
+			}
+		},
+		"cancel": func(t *rapid.T) {
+			if made == 0 {
+				return
+			}
+			r.put(`{"action":"cancel","id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q}`, rapid.IntRange(1, made).Draw(t, "id"),
+				rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"))
+		},
+		"apply": func(t *rapid.T) {
+			if rapid.IntRange(0, 2).Draw(t, "rarely") > 0 {
+				return
+			}
+			num := rapid.Int32Range(0, n-1).Draw(t, "partition")
+			r.apply(num, r.parts[num].cur.meta.Marker.Revision+1, policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]+roundRest)
+		},
+		"time": func(t *rapid.T) { r.now += schemas.Millis(rapid.IntRange(1, 2000).Draw(t, "ms")) },
+	})
+	r.settle()
+	ended := map[string]schemas.Event{}
+	for _, e := range r.events {
+		d := e.Decision
+		counts[string(d.Verdict)+" "+string(e.Kind)]++
+		for what, n := range map[string]int{"restored": len(d.Restored), "reinstated": len(d.Reinstated), "released": len(d.Released), "passed": len(d.Passed), "missing": len(d.Missing)} {
+			counts[what] += min(n, 1)
+		}
+		if e.Kind == schemas.KindStatus && e.Status.End() {
+			if first, twice := ended[e.Tenant+e.To+e.MessageID]; twice {
+				t.Fatalf("two ends: %+v\n%+v", first, e)
+			}
+			ended[e.Tenant+e.To+e.MessageID] = e
+		}
+	}
+	for _, id := range ids() {
+		s := r.sent[id]
+		e, over := ended[s.env.Tenant+s.env.Key+id]
+		switch {
+		case strings.HasPrefix(id, "sent "):
+		case strings.HasSuffix(s.topic, topics.Names{}.DLQ()):
+		case over && e.Status != schemas.StatusUnknown && s.env.Taint == schemas.TaintNone: // ended while its record waits
+		default:
+			held[id] = s.env.Place
+		}
+	}
+	for id, s := range r.away { // ended at home, and may have been received
+		if _, again := r.sent[id]; !again && s.env.Taint != schemas.TaintNone {
+			held["away "+id] = s.env.Place
+			r.sent["away "+id] = s
+		}
+	}
+	want := r.expect(held)
+	if !maps.Equal(want, r.stand) {
+		t.Fatalf("%s\nlost %v\nstand  %v\nheld   %v", strings.Join(r.full(), "\n"), sorted(r.lost), sorted(r.stand), sorted(want))
+	}
+}
+
+func sorted(m map[string]int) []string {
+	var out []string
+	for k, n := range m {
+		out = append(out, fmt.Sprintf("%s x%d", k, n))
+	}
+	slices.SortFunc(out, cmp.Compare[string])
+	return out
+}
+
+// full are all decisions since the last said, whole.
+func (r *ring) full() (lines []string) {
+	for i := range r.events {
+		lines = append(lines, string(schemas.AppendEvent(nil, &r.events[i])))
+	}
+	return lines
+}
