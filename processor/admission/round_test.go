@@ -328,6 +328,7 @@ func TestRoundOrder(t *testing.T) {
 	r := newRing(t, 4, `
 limits:
   - {name: ip, per: [metadata.ip], allow: [1/1h]}
+  - {name: nobody, per: [template], allow: [1/1h]}
   - {name: verify, per: [recipient], allow: [5/60s]}
 `+roundRest)
 	if ip == home {

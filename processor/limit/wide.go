@@ -2,6 +2,7 @@ package limit
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/weirhq/weir/schemas"
@@ -32,7 +33,9 @@ type Stop struct {
 func (r *Rules) Wide() bool { return r.wide }
 
 // Plan appends to dst what the limits that apply to s ask, in the policy's order.
-// Those of the recipient are one stop, where the first of them stands.
+// Those of the recipient are one stop, where the first of them stands. A message
+// that lacks what a wide limit counts by, such as a mail address a country, is
+// not counted by it: all that lack it have nothing in common.
 func (r *Rules) Plan(dst []Stop, s *Subject) []Stop {
 	own := false
 	for i := range r.limits {
@@ -42,7 +45,7 @@ func (r *Rules) Plan(dst []Stop, s *Subject) []Stop {
 		case !l.wide:
 			own = true
 			dst = append(dst, Stop{Own: true})
-		default:
+		case !l.lacks(s):
 			scope := appendScope(nil, l.dims, s)
 			dst = append(dst, Stop{Ask: schemas.Ask{Limit: l.name, Scope: string(scope), Cost: l.cost(s)}})
 		}
@@ -133,6 +136,11 @@ func (t *Table) planAsk(r *Rules, a *schemas.Ask) bool {
 	p.l, p.windows, p.cost, p.scope, p.found, p.skip, p.again = l, l.windows, a.Cost, a.Scope, 0, false, false
 	p.key, p.at = t.keyOf(a.Limit, a.Scope), nowhere
 	return true
+}
+
+// lacks reports whether s has no value for something that the limit counts by.
+func (c *rule) lacks(s *Subject) bool {
+	return slices.ContainsFunc(c.dims, func(d dimension) bool { return d.value(s) == "" })
 }
 
 // counts reports whether a scope's text is one of the limit's: its dimensions, in
