@@ -19,25 +19,25 @@ type refusal struct {
 	id     string
 	tenant string
 	at     int64
-	by     int // the limit that says it was full; -1 where any may have been
+	by     int // the limit that says it was full; -1 where none is named
 }
 
 // outcome is what a run came to, counted from its log alone.
 type outcome struct {
-	System    string  `json:"system"`
-	Seed      uint64  `json:"seed"`
-	Requests  int     `json:"requests"`
-	Sent      int     `json:"sent"`      // sendings
-	Refused   int     `json:"refused"`   // messages that were refused and never sent
-	Over      int     `json:"over"`      // sendings with which a window held more than n sendings
-	OverOnce  int     `json:"over_once"` // the same if a message counts at its first sending only
-	Densest   float64 `json:"densest"`   // the fullest window, as a part of its n
-	Wrong     int     `json:"wrong"`     // refused, though no window was full of sendings
-	Lost      int     `json:"lost"`      // neither sent nor refused
-	Again     int     `json:"again"`     // sendings of messages that were sent before
-	Undecided int     `json:"undecided,omitempty"`
-	Audit     string  `json:"audit,omitempty"`
-	Seconds   float64 `json:"seconds"`
+	System   string  `json:"system"`
+	Seed     uint64  `json:"seed"`
+	Requests int     `json:"requests"`
+	Sent     int     `json:"sent"`      // sendings
+	Refused  int     `json:"refused"`   // messages that were refused and never sent
+	Over     int     `json:"over"`      // sendings with which a window held more than n sendings
+	OverOnce int     `json:"over_once"` // the same if a message counts at its first sending only
+	Densest  float64 `json:"densest"`   // the fullest window, as a part of its n
+	Wrong    int     `json:"wrong"`     // refused, though no window of any limit was full of sendings
+	WrongOwn int     `json:"wrong_own"` // the same of the limit alone that said it was full, where one did
+	Lost     int     `json:"lost"`      // neither sent nor refused
+	Again    int     `json:"again"`     // sendings of messages that were sent before
+	Audit    string  `json:"audit,omitempty"`
+	Seconds  float64 `json:"seconds"`
 }
 
 // judge counts. made are the tenants of all requests. A grace above 0 is in the
@@ -73,8 +73,11 @@ func judge(made map[string]string, sent []sending, refused []refusal, grace time
 		}
 		turned[r.id] = true
 		o.Refused++
-		if !full(all, r, slack) {
+		if !full(all, r, -1, slack) {
 			o.Wrong++
+		}
+		if !full(all, r, r.by, slack) {
+			o.WrongOwn++
 		}
 	}
 	for id := range made {
@@ -138,10 +141,11 @@ func over(all map[shelf][]stamp, sendings int, slack int64) (count int, densest 
 	return count, densest
 }
 
-// full tells whether some window that the refusal may mean held n sendings.
-func full(all map[shelf][]stamp, r refusal, slack int64) bool {
+// full tells whether some window of one limit, or with -1 of any, held n sendings
+// when a message was refused.
+func full(all map[shelf][]stamp, r refusal, by int, slack int64) bool {
 	for l := range limits {
-		if r.by >= 0 && r.by != l {
+		if by >= 0 && by != l {
 			continue
 		}
 		stamps := all[shelf{l, limits[l].scope(r.tenant)}]

@@ -29,7 +29,7 @@ func TestJudge(t *testing.T) {
 		{"tenant", true, []window{{2, time.Second}, {4, 10 * time.Second}}},
 		{"everyone", false, []window{{5, time.Second}}},
 	}
-	type want struct{ over, once, wrong, refused, lost, again int }
+	type want struct{ over, once, wrong, own, refused, lost, again int }
 	for name, c := range map[string]struct {
 		sent    []sending
 		refused []refusal
@@ -49,14 +49,14 @@ func TestJudge(t *testing.T) {
 		"outside the grace":                  {sent: sends("a", 0, 1, 985), grace: 10 * time.Millisecond, want: want{over: 1, once: 1}},
 		"a message twice":                    {sent: []sending{sends("a", 0)[0], sends("a", 1)[0], sends("a", 2)[0]}, want: want{over: 1, again: 2}},
 		"refused by a full window":           {sent: sends("a", 0, 1), refused: []refusal{{"r", "a", 999_000, -1}}, want: want{refused: 1}},
-		"refused, though there was room":     {sent: sends("a", 0, 1), refused: []refusal{{"r", "a", 1_000_000, -1}}, want: want{refused: 1, wrong: 1}},
-		"refused before the places":          {sent: sends("a", 0, 100), refused: []refusal{{"r", "a", 50_000, -1}}, want: want{refused: 1, wrong: 1}},
+		"refused, though there was room":     {sent: sends("a", 0, 1), refused: []refusal{{"r", "a", 1_000_000, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
+		"refused before the places":          {sent: sends("a", 0, 100), refused: []refusal{{"r", "a", 50_000, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
 		"refused a moment too late":          {sent: sends("a", 0, 1), refused: []refusal{{"r", "a", 1_005_000, -1}}, grace: 10 * time.Millisecond, want: want{refused: 1}},
-		"another tenant's places":            {sent: sends("b", 0, 1), refused: []refusal{{"r", "a", 2000, -1}}, want: want{refused: 1, wrong: 1}},
+		"another tenant's places":            {sent: sends("b", 0, 1), refused: []refusal{{"r", "a", 2000, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
 		"refused by everyone's":              {sent: append(append(sends("a", 0, 1), sends("b", 0, 1)...), sends("c", 1)...), refused: []refusal{{"r", "d", 2000, -1}}, want: want{refused: 1}},
-		"the wrong limit is named":           {sent: append(append(sends("a", 0, 1), sends("b", 0, 1)...), sends("c", 1)...), refused: []refusal{{"r", "d", 2000, 0}}, want: want{refused: 1, wrong: 1}},
+		"the wrong limit is named":           {sent: append(append(sends("a", 0, 1), sends("b", 0, 1)...), sends("c", 1)...), refused: []refusal{{"r", "d", 2000, 0}}, want: want{refused: 1, own: 1}},
 		"refused at first, and sent":         {sent: sends("a", 500), refused: []refusal{{"a-0", "a", 1000, -1}}, want: want{}},
-		"refused twice is one refusal":       {refused: []refusal{{"r", "a", 0, -1}, {"r", "a", 1, -1}}, want: want{refused: 1, wrong: 1}},
+		"refused twice is one refusal":       {refused: []refusal{{"r", "a", 0, -1}, {"r", "a", 1, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
 		"lost":                               {sent: sends("a", 0), more: []string{"x", "y"}, want: want{lost: 2}},
 		"many, as dense as may be":           {sent: sends("a", every(0, 2500, 100)...), want: want{}},
 		"many, one millisecond denser":       {sent: sends("a", every(0, 2499, 5)...), want: want{over: 1, once: 1}},
@@ -74,7 +74,7 @@ func TestJudge(t *testing.T) {
 				made[id] = "a"
 			}
 			o := judge(made, c.sent, c.refused, c.grace)
-			if got := (want{o.Over, o.OverOnce, o.Wrong, o.Refused, o.Lost, o.Again}); got != c.want {
+			if got := (want{o.Over, o.OverOnce, o.Wrong, o.WrongOwn, o.Refused, o.Lost, o.Again}); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})

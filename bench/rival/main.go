@@ -78,6 +78,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	systems := fs.String("systems", "calm,rdb,aof,weir", "what is run: calm, rdb, aof (the rivals without faults, or with, on a Redis with snapshots or with an append-only file), weir, weir-calm; none only prints what -keep has")
 	runs := fs.Int("runs", 5, "runs of each")
 	seed := fs.Uint64("seed", 1, "draws traffic and faults of the first run; the next has the next")
+	fs.StringVar(&b.bin, "weir", "", "run this program instead of building weir")
 	keep := fs.String("keep", "", "add the outcomes to this file, and make the table of all in it")
 	out := fs.String("out", "", "also write the table to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {

@@ -293,6 +293,7 @@ func newCallee() (*callee, error) {
 		c.mu.Lock()
 		c.calls = append(c.calls, got)
 		c.mu.Unlock()
+		answered(r.Context())
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"id":"callee-%s"}`, got.ID)
 	})}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -62,7 +63,7 @@ func rivalWorker(ctx context.Context, args []string, stderr io.Writer) error {
 
 const (
 	batch    = 500 // records of a poll: Java's max.poll.records
-	parallel = 16  // messages of a batch at once
+	parallel = 64  // messages of a batch at once
 )
 
 type consumer struct {
@@ -136,5 +137,20 @@ func (c *consumer) handle(ctx context.Context, r *kgo.Record) error {
 	if err != nil {
 		return err
 	}
-	return c.cl.ProduceSync(ctx, &kgo.Record{Topic: c.prefix + topic, Key: []byte(m.ID), Value: value}).FirstErr()
+	if err := c.cl.ProduceSync(ctx, &kgo.Record{Topic: c.prefix + topic, Key: []byte(m.ID), Value: value}).FirstErr(); err != nil || !a.ok {
+		return err
+	}
+	answered(ctx)
+	return nil
+}
+
+// answered waits as long as a provider takes to answer a call that it has received,
+// in both systems: 20 to 80 ms.
+func answered(ctx context.Context) {
+	timer := time.NewTimer(20*time.Millisecond + rand.N(60*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
