@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -34,6 +35,7 @@ type outcome struct {
 	Densest  float64 `json:"densest"`   // the fullest window, as a part of its n
 	Wrong    int     `json:"wrong"`     // refused, though no window of any limit was full of sendings
 	WrongOwn int     `json:"wrong_own"` // the same of the limit alone that said it was full, where one did
+	Room     int     `json:"room"`      // the most places that were free in the fullest window when one was refused wrongly
 	Lost     int     `json:"lost"`      // neither sent nor refused
 	Again    int     `json:"again"`     // sendings of messages that were sent before
 	Audit    string  `json:"audit,omitempty"`
@@ -73,10 +75,11 @@ func judge(made map[string]string, sent []sending, refused []refusal, grace time
 		}
 		turned[r.id] = true
 		o.Refused++
-		if !full(all, r, -1, slack) {
+		if n := room(all, r, -1, slack); n > 0 {
 			o.Wrong++
+			o.Room = max(o.Room, int(n))
 		}
-		if !full(all, r, r.by, slack) {
+		if room(all, r, r.by, slack) > 0 {
 			o.WrongOwn++
 		}
 	}
@@ -141,9 +144,10 @@ func over(all map[shelf][]stamp, sendings int, slack int64) (count int, densest 
 	return count, densest
 }
 
-// full tells whether some window of one limit, or with -1 of any, held n sendings
-// when a message was refused.
-func full(all map[shelf][]stamp, r refusal, by int, slack int64) bool {
+// room is how many sendings fewer than n the fullest window of one limit, or with
+// -1 of any, held when a message was refused; 0 or less is none.
+func room(all map[shelf][]stamp, r refusal, by int, slack int64) int64 {
+	least := int64(math.MaxInt64)
 	for l := range limits {
 		if by >= 0 && by != l {
 			continue
@@ -152,10 +156,8 @@ func full(all map[shelf][]stamp, r refusal, by int, slack int64) bool {
 		through, _ := slices.BinarySearchFunc(stamps, r.at+slack+1, func(s stamp, at int64) int { return cmp.Compare(s.at, at) })
 		for _, w := range limits[l].windows {
 			from, _ := slices.BinarySearchFunc(stamps, r.at-w.length.Microseconds()-slack+1, func(s stamp, at int64) int { return cmp.Compare(s.at, at) })
-			if int64(through-from) >= w.n {
-				return true
-			}
+			least = min(least, w.n-int64(through-from))
 		}
 	}
-	return false
+	return least
 }

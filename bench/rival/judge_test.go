@@ -74,6 +74,9 @@ func TestJudge(t *testing.T) {
 				made[id] = "a"
 			}
 			o := judge(made, c.sent, c.refused, c.grace)
+			if (o.Room > 0) != (o.Wrong > 0) {
+				t.Errorf("%d places free, and %d wrongly refused", o.Room, o.Wrong)
+			}
 			if got := (want{o.Over, o.OverOnce, o.Wrong, o.WrongOwn, o.Refused, o.Lost, o.Again}); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
