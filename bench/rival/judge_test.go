@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 		"a message twice":                    {sent: []sending{sends("a", 0)[0], sends("a", 1)[0], sends("a", 2)[0]}, want: want{over: 1, again: 2}},
 		"refused by a full window":           {sent: sends("a", 0, 1), refused: []refusal{{"r", "a", 999_000, -1}}, want: want{refused: 1}},
 		"refused, though there was room":     {sent: sends("a", 0, 1), refused: []refusal{{"r", "a", 1_000_000, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
-		"refused before the places":          {sent: sends("a", 0, 100), refused: []refusal{{"r", "a", 50_000, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
+		"refused before the places":          {sent: sends("a", 0, 100), refused: []refusal{{"r", "a", 99_999, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
 		"refused a moment too late":          {sent: sends("a", 0, 1), refused: []refusal{{"r", "a", 1_005_000, -1}}, grace: 10 * time.Millisecond, want: want{refused: 1}},
 		"another tenant's places":            {sent: sends("b", 0, 1), refused: []refusal{{"r", "a", 2000, -1}}, want: want{refused: 1, wrong: 1, own: 1}},
 		"refused by everyone's":              {sent: append(append(sends("a", 0, 1), sends("b", 0, 1)...), sends("c", 1)...), refused: []refusal{{"r", "d", 2000, -1}}, want: want{refused: 1}},

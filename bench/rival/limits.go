@@ -33,15 +33,6 @@ func (l *limit) scope(tenant string) string {
 	return ""
 }
 
-// longest is the length of the longest window.
-func (l *limit) longest() time.Duration {
-	var d time.Duration
-	for _, w := range l.windows {
-		d = max(d, w.length)
-	}
-	return d
-}
-
 func (w window) String() string { return fmt.Sprintf("%d/%ds", w.n, int(w.length.Seconds())) }
 
 // allow is the windows as a policy writes them.
