@@ -29,6 +29,10 @@
 //     records. Its last offset is always that of a record.
 //   - A plan that expired is waited out before ClickHouse is asked what it has:
 //     an insert that is under way elsewhere would land after the answer.
+//   - A plan is carried out with the rows of the version that made it (Plan.Encoder):
+//     an upgrade in the middle of one sends what the old owner sent. Rows that
+//     this version cannot make, of a newer one or of a range that Kafka has
+//     deleted a part of, make the plan one to wait out.
 //   - Group commits carry the generation. A partition's plan and confirmation
 //     are committed only between a poll and AllowRebalance, so never for a
 //     partition that the group has given to somebody else.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/schemas/clickhouse"
 )
 
 // Record is one record of weir.status, as it stands in Kafka.
@@ -31,12 +32,17 @@ const (
 	maxAhead  = 24 * time.Hour
 )
 
+// nowhere is onward of a decision that sends its message to no other partition:
+// 0 is one.
+const nowhere = int32(-1)
+
 // kindPoison is the kind of a row whose record could not be decoded.
 const kindPoison = "poison"
 
-// Block is rows as columns, in the order of clickhouse.Columns. The rows depend
-// on the records, the key and EncoderVersion alone. Not for concurrent use.
+// Block is rows as columns, in the order of its log's. The rows depend
+// on the records, the key and the encoder's version alone. Not for concurrent use.
 type Block struct {
+	log       clickhouse.Log
 	countries countries
 	hash      hash.Hash
 	sum       [sha256.Size]byte
@@ -61,29 +67,39 @@ type Block struct {
 	inputTopic                                                             []string
 	inputPartition                                                         []int32
 	inputOffset                                                            []int64
-	chargeLimit, chargeScope                                               [][]string
-	chargeT                                                                [][]time.Time
-	chargeCost                                                             [][]int64
-	returned, missing, evidence, marker                                    []string
+	charges, carried                                                       places
+	returned, missing, passed, restored, released, reinstated              []string
+	onward                                                                 []int32
+	evidence, marker                                                       []string
 	bytes                                                                  []uint32
 	statusPartition                                                        []int32
 	statusOffset                                                           []int64
 }
 
-// NewBlock returns an empty block. key keys recipient_hash: whoever lacks it
-// cannot test a guess.
-func NewBlock(key []byte) *Block {
-	return &Block{hash: hmac.New(sha256.New, key)}
+// places are charges as the columns of a Nested.
+type places struct {
+	limit, scope [][]string
+	t            [][]time.Time
+	cost         [][]int64
 }
 
-// Reserve makes room for n rows: growing 50 columns by doubling takes as long as
+// NewBlock returns an empty block. key keys recipient_hash: whoever lacks it
+// cannot test a guess.
+func NewBlock(key []byte) *Block { return newBlock(key, EncoderVersion) }
+
+// newBlock returns an empty block of an encoder's version.
+func newBlock(key []byte, version int) *Block {
+	return &Block{log: clickhouse.Logs[version-1], hash: hmac.New(sha256.New, key)}
+}
+
+// Reserve makes room for n rows: growing 60 columns by doubling takes as long as
 // decoding.
 func (b *Block) Reserve(n int) {
 	for _, c := range []*[]string{
 		&b.kind, &b.messageID, &b.tenant, &b.channel, &b.class, &b.template, &b.to, &b.country, &b.status,
 		&b.reason, &b.provider, &b.providerMessageID, &b.errorCode, &b.errorText, &b.limit, &b.window,
 		&b.price, &b.currency, &b.duplicateOf, &b.redriveOf, &b.sourceTopic, &b.verdict, &b.inputTopic,
-		&b.returned, &b.missing, &b.evidence, &b.marker,
+		&b.returned, &b.missing, &b.passed, &b.restored, &b.released, &b.reinstated, &b.evidence, &b.marker,
 	} {
 		*c = slices.Grow(*c, n)
 	}
@@ -93,28 +109,36 @@ func (b *Block) Reserve(n int) {
 		*c = slices.Grow(*c, n)
 	}
 	b.recipientHash = slices.Grow(b.recipientHash, n)
-	b.chargeLimit = slices.Grow(b.chargeLimit, n)
-	b.chargeScope = slices.Grow(b.chargeScope, n)
-	b.chargeT = slices.Grow(b.chargeT, n)
-	b.chargeCost = slices.Grow(b.chargeCost, n)
+	b.onward = slices.Grow(b.onward, n)
+	for _, p := range []*places{&b.charges, &b.carried} {
+		p.limit, p.scope, p.t, p.cost = slices.Grow(p.limit, n), slices.Grow(p.scope, n), slices.Grow(p.t, n), slices.Grow(p.cost, n)
+	}
 }
 
 // Rows is the number of rows.
 func (b *Block) Rows() int { return b.rows }
 
-// Columns returns the columns in the order of clickhouse.Columns.
+// Columns returns the columns in the order of the block's log.
 func (b *Block) Columns() []any {
-	return []any{
+	all := []any{
 		b.kind, b.messageID, b.tenant, b.channel, b.class, b.template, b.to, b.recipientHash, b.country, b.status,
 		b.at, b.reason, b.attempt, b.provider, b.providerMessageID, b.errorCode, b.errorText, b.limit, b.window,
 		b.retryAt, b.acceptedAt, b.segments, b.price, b.currency, b.duplicateOf, b.redriveOf, b.observed,
 		b.sourceTopic, b.sourcePartition, b.sourceOffset,
 		b.verdict, b.decisionPartition, b.decisionSeq, b.decisionT, b.revision,
 		b.inputTopic, b.inputPartition, b.inputOffset,
-		b.chargeLimit, b.chargeScope, b.chargeT, b.chargeCost,
-		b.returned, b.missing, b.evidence, b.marker,
+		b.charges.limit, b.charges.scope, b.charges.t, b.charges.cost,
+		b.carried.limit, b.carried.scope, b.carried.t, b.carried.cost,
+		b.returned, b.missing, b.passed, b.restored, b.released, b.reinstated, b.onward, b.evidence, b.marker,
 		b.bytes, b.statusPartition, b.statusOffset,
 	}
+	out := all[:0]
+	for i, name := range clickhouse.StatusLog.Columns {
+		if slices.Contains(b.log.Columns, name) {
+			out = append(out, all[i])
+		}
+	}
+	return out
 }
 
 // Append adds a record's row. A record that cannot be decoded gives a row of
@@ -178,23 +202,19 @@ func (b *Block) decision(d schemas.Decision) {
 	b.inputTopic = append(b.inputTopic, in.Topic)
 	b.inputPartition = append(b.inputPartition, in.Partition)
 	b.inputOffset = append(b.inputOffset, in.Offset)
-	var (
-		limits, scopes []string
-		ts             []time.Time
-		costs          []int64
-	)
-	for _, c := range d.Charges {
-		limits = append(limits, c.Limit)
-		scopes = append(scopes, c.Scope)
-		ts = append(ts, time.UnixMilli(instant(c.T)))
-		costs = append(costs, c.Cost)
-	}
-	b.chargeLimit = append(b.chargeLimit, limits)
-	b.chargeScope = append(b.chargeScope, scopes)
-	b.chargeT = append(b.chargeT, ts)
-	b.chargeCost = append(b.chargeCost, costs)
+	b.charges.append(d.Charges)
+	b.carried.append(d.Carried)
 	b.returned = append(b.returned, text(d.Returned))
 	b.missing = append(b.missing, text(d.Missing))
+	b.passed = append(b.passed, text(d.Passed))
+	b.restored = append(b.restored, text(d.Restored))
+	b.released = append(b.released, text(d.Released))
+	b.reinstated = append(b.reinstated, text(d.Reinstated))
+	onward := nowhere
+	if d.Onward != nil {
+		onward = *d.Onward
+	}
+	b.onward = append(b.onward, onward)
 	b.evidence = append(b.evidence, text(d.Evidence))
 	marker := ""
 	if d.Marker != nil {
@@ -202,6 +222,24 @@ func (b *Block) decision(d schemas.Decision) {
 		marker = marker[1 : len(marker)-1]
 	}
 	b.marker = append(b.marker, marker)
+}
+
+func (p *places) append(charges []schemas.Charge) {
+	var (
+		limits, scopes []string
+		ts             []time.Time
+		costs          []int64
+	)
+	for _, c := range charges {
+		limits = append(limits, c.Limit)
+		scopes = append(scopes, c.Scope)
+		ts = append(ts, time.UnixMilli(instant(c.T)))
+		costs = append(costs, c.Cost)
+	}
+	p.limit = append(p.limit, limits)
+	p.scope = append(p.scope, scopes)
+	p.t = append(p.t, ts)
+	p.cost = append(p.cost, costs)
 }
 
 // hashOf is the first 64 bits of HMAC-SHA256(key, recipient), so that rows of

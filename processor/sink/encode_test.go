@@ -20,16 +20,16 @@ func row(t *testing.T, r sink.Record) map[string]any {
 	b := sink.NewBlock([]byte("key"))
 	b.Append(r)
 	cols := b.Columns()
-	if len(cols) != len(clickhouse.Columns) || b.Rows() != 1 {
-		t.Fatalf("%d columns and %d rows, want %d and 1", len(cols), b.Rows(), len(clickhouse.Columns))
+	if len(cols) != len(clickhouse.StatusLog.Columns) || b.Rows() != 1 {
+		t.Fatalf("%d columns and %d rows, want %d and 1", len(cols), b.Rows(), len(clickhouse.StatusLog.Columns))
 	}
 	out := make(map[string]any)
 	for i, c := range cols {
 		v := reflect.ValueOf(c)
 		if v.Len() != 1 {
-			t.Fatalf("column %s has %d values", clickhouse.Columns[i], v.Len())
+			t.Fatalf("column %s has %d values", clickhouse.StatusLog.Columns[i], v.Len())
 		}
-		out[clickhouse.Columns[i]] = v.Index(0).Interface()
+		out[clickhouse.StatusLog.Columns[i]] = v.Index(0).Interface()
 	}
 	return out
 }
@@ -47,6 +47,10 @@ func TestEncode(t *testing.T) {
 			Input:    &schemas.Source{Topic: "weir.readmit", Partition: 8, Offset: 9},
 			Charges:  []schemas.Charge{{Limit: "verify", Scope: "s", T: appended, Cost: 2}},
 			Returned: []schemas.Charge{{Limit: "old", Scope: "s", T: appended, Cost: 1}},
+			Carried:  []schemas.Charge{{Limit: "acme", Scope: "tenant=acme", T: appended - 2, Cost: 1}, {Limit: "all", T: appended - 1, Cost: 3}},
+			Passed:   []schemas.Ask{{Limit: "p", Scope: "prefix:3=861", Cost: 1}},
+			Restored: []schemas.Charge{{Limit: "r", Scope: "s", T: appended, Cost: 1}}, Released: []schemas.Charge{{Limit: "l", Scope: "s", T: appended, Cost: 1}},
+			Reinstated: []schemas.Charge{{Limit: "i", Scope: "s", T: appended, Cost: 1}}, Onward: new(int32(0)),
 			Evidence: []schemas.Evidence{{Limit: "verify", Scope: "s", Window: "1/60s", N: 1, Count: 1, Cost: 1, Oldest: appended - 50}},
 			Marker:   &schemas.Marker{Revision: 7, Seq: 6, T: appended}},
 	}
@@ -69,7 +73,13 @@ func TestEncode(t *testing.T) {
 		"decision_verdict": "refuse", "decision_partition": int32(5), "decision_seq": int64(6), "decision_t": int64(appended - 5), "revision": int64(7),
 		"input_topic": "weir.readmit", "input_partition": int32(8), "input_offset": int64(9),
 		"charges.limit": []string{"verify"}, "charges.scope": []string{"s"}, "charges.t": []time.Time{time.UnixMilli(int64(appended))}, "charges.cost": []int64{2},
-		"returned": `[{"limit":"old","scope":"s","t":"2025-11-21T10:00:00.000Z","cost":1}]`, "missing": "",
+		"carried.limit": []string{"acme", "all"}, "carried.scope": []string{"tenant=acme", ""}, "carried.cost": []int64{1, 3},
+		"carried.t": []time.Time{time.UnixMilli(int64(appended - 2)), time.UnixMilli(int64(appended - 1))},
+		"returned":  `[{"limit":"old","scope":"s","t":"2025-11-21T10:00:00.000Z","cost":1}]`, "missing": "",
+		"passed":     `[{"limit":"p","scope":"prefix:3=861","cost":1}]`,
+		"restored":   `[{"limit":"r","scope":"s","t":"2025-11-21T10:00:00.000Z","cost":1}]`,
+		"released":   `[{"limit":"l","scope":"s","t":"2025-11-21T10:00:00.000Z","cost":1}]`,
+		"reinstated": `[{"limit":"i","scope":"s","t":"2025-11-21T10:00:00.000Z","cost":1}]`, "onward": int32(0),
 		"evidence": `[{"limit":"verify","scope":"s","window":"1/60s","n":1,"count":1,"cost":1,"oldest":"2025-11-21T09:59:59.950Z"}]`,
 		"marker":   `{"revision":7,"seq":6,"t":"2025-11-21T10:00:00.000Z"}`,
 		"bytes":    uint32(len(raw)), "status_partition": int32(1), "status_offset": int64(2),

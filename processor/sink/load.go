@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/schemas"
-	schema "github.com/weirhq/weir/schemas/clickhouse"
 )
 
 // tryWithin bounds one try of an insert: a server that hangs must not take the
@@ -26,7 +25,7 @@ func load(ctx context.Context, conn driver.Conn, key []byte, p Plan, recs []*kgo
 	defer cancel()
 	ctx, cancelTry := context.WithTimeout(ctx, tryWithin)
 	defer cancelTry()
-	b := NewBlock(key)
+	b := newBlock(key, p.Encoder)
 	b.Reserve(len(recs))
 	for _, r := range recs {
 		b.Append(Record{Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp), Value: r.Value})
@@ -55,14 +54,14 @@ func insert(ctx context.Context, conn driver.Conn, p Plan, b *Block) error {
 		"date_time_overflow_behavior":                        "saturate",
 		"input_format_defaults_for_omitted_fields":           1,
 	}))
-	batch, err := conn.PrepareBatch(ctx, schema.InsertStatusLog)
+	batch, err := conn.PrepareBatch(ctx, b.log.Insert())
 	if err != nil {
 		return fmt.Errorf("prepare insert: %w", err)
 	}
 	defer func() { _ = batch.Close() }()
 	for i, col := range b.Columns() {
 		if err := batch.Column(i).Append(col); err != nil {
-			return fmt.Errorf("fill column %s: %w", schema.Columns[i], err)
+			return fmt.Errorf("fill column %s: %w", b.log.Columns[i], err)
 		}
 	}
 	if err := batch.Send(); err != nil {

@@ -94,10 +94,16 @@ func (p *partition) reread(now time.Time) {
 	}
 	p.take(n, now)
 	p.phase = inserting
-	if p.plan.Encoder != EncoderVersion || n == 0 {
-		// The same token must not carry other rows.
+	if n == 0 {
 		p.look()
 	}
+}
+
+// insertable reports whether the plan's rows can be made, and until its end may
+// be sent: the same token must not carry other rows. A plan that is not is waited
+// out, since its former owner's insert may be under way.
+func (p *partition) insertable(now time.Time) bool {
+	return encodes(p.plan.Encoder) && schemas.MillisOf(now) < p.plan.Expires
 }
 
 // full reports that no more should be read for now.
@@ -252,11 +258,7 @@ func (p *partition) wants(now time.Time) (time.Time, bool) {
 	if p.phase == looking && !p.running {
 		return p.retryAt, true
 	}
-	if p.phase != inserting || p.running {
-		return time.Time{}, false
-	}
-	if schemas.MillisOf(now) >= p.plan.Expires {
-		// Wait until it can be planned anew.
+	if p.phase != inserting || p.running || !p.insertable(now) {
 		return time.Time{}, false
 	}
 	return p.retryAt, true
@@ -265,7 +267,7 @@ func (p *partition) wants(now time.Time) (time.Time, bool) {
 // wakes is when something is to be done although nothing happens; false when
 // nothing is.
 func (p *partition) wakes(now time.Time) (time.Time, bool) {
-	if p.phase == inserting && !p.running && schemas.MillisOf(now) >= p.plan.Expires {
+	if p.phase == inserting && !p.running && !p.insertable(now) {
 		return p.plan.Expires.Add(p.lim.grace).Time(), true
 	}
 	if at, ok := p.wants(now); ok {

@@ -8,24 +8,53 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 // house is ClickHouse as far as the sink relies on it: how often it has each
-// offset, and the tokens it remembers. forget is what a deduplication window
-// does once a plan's life is over.
+// offset, the tokens it remembers, and inserts that were sent and have not landed.
 type house struct {
 	rows   map[int64]int
-	tokens map[string]bool
+	tokens map[string]Plan
+	flying []flight
 }
 
-func (h *house) insert(p Plan, rows []*kgo.Record) {
-	if h.tokens[p.Token()] {
+type flight struct {
+	plan Plan
+	rows []*kgo.Record
+}
+
+func (h *house) insert(t *rapid.T, p Plan, rows []*kgo.Record) {
+	if was, ok := h.tokens[p.Token()]; ok {
+		if was.Encoder != p.Encoder {
+			t.Fatalf("token %s has rows of version %d, and then of version %d", p.Token(), was.Encoder, p.Encoder)
+		}
 		return
 	}
-	h.tokens[p.Token()] = true
+	h.tokens[p.Token()] = p
 	for _, r := range rows {
 		h.rows[r.Offset]++
 	}
+}
+
+// land lets an insert land that is under way.
+func (h *house) land(t *rapid.T, i int) {
+	f := h.flying[i]
+	h.flying = slices.Delete(h.flying, i, i+1)
+	h.insert(t, f.plan, f.rows)
+}
+
+// pass lets time go by until now. What is under way lands while it may, and after
+// that a deduplication window forgets.
+func (h *house) pass(t *rapid.T, now time.Time, grace time.Duration) {
+	over := func(p Plan) bool { return schemas.MillisOf(now) >= p.Expires.Add(grace) }
+	for i := len(h.flying) - 1; i >= 0; i-- {
+		if over(h.flying[i].plan) {
+			h.land(t, i)
+		}
+	}
+	maps.DeleteFunc(h.tokens, func(_ string, p Plan) bool { return over(p) })
 }
 
 // Whatever happens in whatever order (crashes before and after a commit, answers
@@ -45,15 +74,14 @@ func story(t *rapid.T) {
 		log = append(log, &kgo.Record{Offset: at, Value: make([]byte, 10)})
 	}
 	var (
-		lim       = limits{rows: rapid.IntRange(1, 20).Draw(t, "rows"), bytes: 1 << 20, linger: 0, every: time.Second, life: 10 * time.Second, grace: time.Second}
-		now       = time.UnixMilli(1_763_719_200_000)
-		h         = &house{rows: map[int64]int{}, tokens: map[string]bool{}}
-		offset    = int64(-1) // what the group holds
-		metadata  string
-		p         *partition
-		asked     map[int64]struct{} // the answer under way
-		none      bool
-		expiresAt = map[string]time.Time{}
+		lim      = limits{rows: rapid.IntRange(1, 20).Draw(t, "rows"), bytes: 1 << 20, linger: 0, every: time.Second, life: 10 * time.Second, grace: time.Second}
+		now      = time.UnixMilli(1_763_719_200_000)
+		h        = &house{rows: map[int64]int{}, tokens: map[string]Plan{}}
+		offset   = int64(-1) // what the group holds
+		metadata string
+		p        *partition
+		asked    map[int64]struct{} // the answer under way
+		none     bool
 	)
 	open := func() {
 		plan, err := ParseMetadata(0, offset, metadata)
@@ -67,11 +95,7 @@ func story(t *rapid.T) {
 	open()
 	pass := func(d time.Duration) {
 		now = now.Add(d)
-		for token, end := range expiresAt {
-			if now.After(end) { // the window rolls over as soon as it may
-				delete(h.tokens, token)
-			}
-		}
+		h.pass(t, now, lim.grace)
 	}
 	read := func() {
 		for _, r := range log {
@@ -97,6 +121,13 @@ func story(t *rapid.T) {
 		}
 		return pos, ok
 	}
+	// as lets another version of Weir be the one that plans.
+	as := func(version int) {
+		if p.phase == planning {
+			p.plan.Encoder = version
+		}
+	}
+	slowly := false // what is sent lands later
 	send := func() bool {
 		due, ok := p.wants(now)
 		if !ok || due.After(now) {
@@ -118,8 +149,10 @@ func story(t *rapid.T) {
 			}
 			return true
 		}
-		h.insert(p.plan, p.rows)
-		expiresAt[p.plan.Token()] = p.plan.Expires.Time()
+		h.flying = append(h.flying, flight{p.plan, p.rows})
+		if !slowly {
+			h.land(t, len(h.flying)-1)
+		}
 		return true
 	}
 	answer := func() {
@@ -130,7 +163,7 @@ func story(t *rapid.T) {
 		}
 	}
 	for range rapid.IntRange(0, 150).Draw(t, "steps") {
-		switch rapid.SampledFrom([]string{"read", "read", "read", "cut", "cut", "commit", "commit", "commit and crash", "commit unknown", "send", "send", "send and crash", "answer lost", "crash", "wait", "wait long", "offsets lost"}).Draw(t, "step") {
+		switch rapid.SampledFrom([]string{"read", "read", "read", "cut", "cut", "commit", "commit", "commit and crash", "commit unknown", "send", "send", "send and crash", "send slowly and crash", "land", "former version", "newer version and crash", "answer lost", "crash", "wait", "wait long", "offsets lost"}).Draw(t, "step") {
 		case "read":
 			read()
 		case "cut":
@@ -151,6 +184,23 @@ func story(t *rapid.T) {
 		case "send and crash":
 			send()
 			open()
+		case "send slowly and crash":
+			slowly = true
+			send()
+			slowly = false
+			open()
+		case "land":
+			if n := len(h.flying); n > 0 {
+				h.land(t, rapid.IntRange(0, n-1).Draw(t, "which"))
+			}
+		case "former version":
+			as(1)
+		case "newer version and crash":
+			as(EncoderVersion + 1)
+			if plan, ok := commit(); ok && plan.planned() {
+				h.flying = append(h.flying, flight{plan, p.rows})
+			}
+			open()
 		case "answer lost":
 			if send() {
 				p.failed(now.Add(time.Second))
@@ -161,7 +211,10 @@ func story(t *rapid.T) {
 			pass(time.Second)
 		case "wait long":
 			pass(12 * time.Second)
-		case "offsets lost":
+		case "offsets lost": // by idleness or by hand, so not within the seconds that an insert takes
+			for len(h.flying) > 0 {
+				h.land(t, 0)
+			}
 			offset, metadata = -1, ""
 			open()
 		}

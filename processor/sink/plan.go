@@ -11,8 +11,15 @@ import (
 
 // EncoderVersion changes whenever the same record would give another row: a
 // token must never be sent again with other rows, which ClickHouse would drop
-// without a word.
-const EncoderVersion = 1
+// without a word. A former version's plan is carried out with its rows, and into
+// its table.
+//
+//	1  clickhouse.FormerStatusLog
+//	2  clickhouse.StatusLog, with carried, passed, restored, released, reinstated and onward
+const EncoderVersion = 2
+
+// encodes reports whether this Weir makes the rows of an encoder's version.
+func encodes(version int) bool { return version >= 1 && version <= EncoderVersion }
 
 // maxMetadata is Kafka's offset.metadata.max.bytes. What is longer fails the
 // commit for ever.
@@ -25,7 +32,7 @@ type Plan struct {
 	Topic     string // the topic's id, so that a topic made anew is not taken for the old one
 	Partition int32
 	From, To  int64
-	Encoder   int            // EncoderVersion of the rows
+	Encoder   int            // the EncoderVersion of the rows; 0 is none that can be made any more
 	Expires   schemas.Millis // until then the token is sure to be remembered, and nobody inserts after it
 	Try       int64          // 0, or what makes the token another one than that of an expired plan
 	Doubt     int64          // rows below it may be in ClickHouse though no plan says so; 0 is none

@@ -30,7 +30,7 @@ var ErrUnfit = errors.New("ClickHouse cannot keep rows exactly once")
 var needed = []string{"async_insert", "insert_deduplicate", "insert_deduplication_token", "deduplicate_blocks_in_dependent_materialized_views"}
 
 // Check refuses a database in which a block sent twice could be two: a table
-// that a view fills from status_log, directly or through others, without a
+// that a view fills from one of schema.Logs, directly or through others, without a
 // deduplication window, or a server that lacks a setting. Every reason is named.
 func Check(ctx context.Context, conn driver.Conn) error {
 	known, err := column(ctx, conn, "SELECT name FROM system.settings WHERE name IN ('"+strings.Join(needed, "', '")+"')")
@@ -47,19 +47,33 @@ func Check(ctx context.Context, conn driver.Conn) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := tables[schema.StatusLog]; !ok {
-		return fmt.Errorf("%w: there is no table %s: migrate first", ErrUnfit, schema.StatusLog)
-	}
-	columns, err := column(ctx, conn, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+schema.StatusLog+"'")
-	if err != nil {
-		return fmt.Errorf("read the columns of %s: %w", schema.StatusLog, err)
-	}
-	for _, c := range schema.Columns {
-		if !slices.Contains(columns, c) {
-			errs = append(errs, fmt.Errorf("%w: table %s has no column %s: migrate first", ErrUnfit, schema.StatusLog, c))
+	var reached []string
+	for _, log := range schema.Logs {
+		if _, ok := tables[log.Table]; !ok {
+			return fmt.Errorf("%w: there is no table %s: migrate first", ErrUnfit, log.Table)
 		}
+		columns, err := column(ctx, conn, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+log.Table+"'")
+		if err != nil {
+			return fmt.Errorf("read the columns of %s: %w", log.Table, err)
+		}
+		for _, c := range log.Columns {
+			if !slices.Contains(columns, c) {
+				errs = append(errs, fmt.Errorf("%w: table %s has no column %s: migrate first", ErrUnfit, log.Table, c))
+			}
+		}
+		filled := fills(log.Table, tables)
+		for _, name := range []string{"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state"} {
+			if !slices.Contains(filled, name) {
+				errs = append(errs, fmt.Errorf("%w: nothing fills table %s: a view from %s is missing: migrate first", ErrUnfit, name, log.Table))
+			}
+		}
+		reached = append(reached, filled...)
 	}
-	return errors.Join(append(errs, unfit(tables)...)...)
+	slices.Sort(reached)
+	for _, name := range slices.Compact(reached) {
+		errs = append(errs, fit(tables[name]))
+	}
+	return errors.Join(errs...)
 }
 
 // table is what Check looks at of one.
@@ -71,35 +85,25 @@ type table struct {
 	views  []string // materialized views that read it
 }
 
-// unfit walks from status_log through the views and names every target that
-// could not deduplicate.
-func unfit(tables map[string]table) []error {
+// fills walks from a log through the views and returns every table on the way, the
+// log too.
+func fills(log string, tables map[string]table) []string {
 	var (
-		errs []error
-		seen = map[string]bool{}
-		todo = []string{schema.StatusLog}
+		seen []string
+		todo = []string{log}
 	)
 	for len(todo) > 0 {
 		t, ok := tables[todo[0]]
 		todo = todo[1:]
-		if !ok || seen[t.name] {
+		if !ok || slices.Contains(seen, t.name) {
 			continue
 		}
-		seen[t.name] = true
+		seen = append(seen, t.name)
 		for _, v := range t.views {
-			view := tables[v]
-			todo = append(todo, target(view))
-		}
-		if err := fit(t); err != nil {
-			errs = append(errs, err)
+			todo = append(todo, target(tables[v]))
 		}
 	}
-	for _, name := range []string{"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state"} {
-		if !seen[name] {
-			errs = append(errs, fmt.Errorf("%w: nothing fills table %s: a view from %s is missing: migrate first", ErrUnfit, name, schema.StatusLog))
-		}
-	}
-	return errs
+	return seen
 }
 
 var (

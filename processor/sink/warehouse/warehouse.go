@@ -117,8 +117,16 @@ func ping(ctx context.Context, o *clickhouse.Options) error {
 }
 
 // Migrate makes the database and brings its tables to this version. It may be
-// called again at any time, also after it was interrupted.
+// called again at any time, also after it was interrupted, by several at once,
+// and while rows are inserted, by a sink of a former version too.
 func Migrate(ctx context.Context, rawURL string) error {
+	return migrate(ctx, rawURL, func(ctx context.Context, p *goose.Provider) error {
+		_, err := p.Up(ctx)
+		return err
+	})
+}
+
+func migrate(ctx context.Context, rawURL string, step func(context.Context, *goose.Provider) error) error {
 	o, err := Parse(rawURL)
 	if err != nil {
 		return err
@@ -138,7 +146,7 @@ func Migrate(ctx context.Context, rawURL string) error {
 		return err
 	}
 	defer provider.Close()
-	if _, err := provider.Up(ctx); err != nil {
+	if err := step(ctx, provider); err != nil {
 		return fmt.Errorf("migrate database %s: %w", o.Auth.Database, err)
 	}
 	return nil

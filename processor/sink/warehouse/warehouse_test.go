@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,18 +24,26 @@ func TestMain(m *testing.M) {
 
 // startEngine runs an engine until the test ends and returns its address.
 func startEngine(t *testing.T) string {
+	addr, _ := startEngineIn(t, t.TempDir())
+	return addr
+}
+
+// startEngineIn runs an engine on a directory until stop is called or the test
+// ends.
+func startEngineIn(t *testing.T, dir string) (addr string, stop func()) {
 	t.Helper()
 	lib := enginetest.Library(t)
-	p, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: lib, Log: t.Output()})
+	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, LibPath: lib, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
 		_ = p.Stop(ctx)
 	})
-	return p.Addr()
+	t.Cleanup(stop)
+	return p.Addr(), stop
 }
 
 func TestTokensReachEveryTable(t *testing.T) {
@@ -125,9 +134,12 @@ func TestCheck(t *testing.T) {
 		{name: "an operator's view whose target deduplicates", harm: []string{
 			"CREATE TABLE mine (class String, n UInt64) ENGINE = SummingMergeTree ORDER BY class SETTINGS non_replicated_deduplication_window = 5000",
 			"CREATE MATERIALIZED VIEW to_mine TO mine AS SELECT class, count() AS n FROM status_events GROUP BY class"}},
-		{name: "a column is missing", harm: []string{"DROP VIEW status_log_to_decisions", "ALTER TABLE status_log DROP COLUMN marker"},
-			want: []string{"no column marker", "nothing fills table decisions"}},
+		{name: "a column is missing", harm: []string{"DROP VIEW status_log_2_to_decisions", "ALTER TABLE status_log_2 DROP COLUMN marker"},
+			want: []string{"table status_log_2 has no column marker", "nothing fills table decisions: a view from status_log_2"}},
+		{name: "a former sink's plans would be lost", harm: []string{"DROP VIEW status_log_to_decisions"},
+			want: []string{"nothing fills table decisions: a view from status_log is"}},
 		{name: "a migration half done", harm: []string{"DROP TABLE status_log"}, want: []string{"no table status_log: migrate first"}},
+		{name: "a migration missing", harm: []string{"DROP TABLE status_log_2"}, want: []string{"no table status_log_2: migrate first"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			url := "http://" + addr + "/" + "db_" + strings.Map(func(r rune) rune {
@@ -174,7 +186,8 @@ func TestMigrationMendsItself(t *testing.T) {
 	defer conn.Close()
 	// As if it had been killed after a part of its statements: no version
 	// noted, some objects missing.
-	for _, q := range []string{"DROP VIEW messages", "DROP VIEW status_log_to_decisions", "TRUNCATE TABLE goose_db_version"} {
+	for _, q := range []string{"DROP VIEW messages", "DROP VIEW status_log_to_decisions", "DROP VIEW status_log_2_to_decisions",
+		"ALTER TABLE decisions DROP COLUMN `carried.t`, DROP COLUMN onward", "TRUNCATE TABLE goose_db_version"} {
 		if err := conn.Exec(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}

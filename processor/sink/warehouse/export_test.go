@@ -1,0 +1,23 @@
+package warehouse
+
+import (
+	"context"
+
+	"github.com/pressly/goose/v3"
+)
+
+// MigrateTo brings a database up or down to a version.
+func MigrateTo(ctx context.Context, rawURL string, version int64) error {
+	return migrate(ctx, rawURL, func(ctx context.Context, p *goose.Provider) error {
+		at, err := p.GetDBVersion(ctx)
+		if err != nil {
+			return err
+		}
+		if at > version {
+			_, err = p.DownTo(ctx, version)
+		} else {
+			_, err = p.UpTo(ctx, version)
+		}
+		return err
+	})
+}
