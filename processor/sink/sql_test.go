@@ -32,10 +32,11 @@ func TestQueriesOfTheDocs(t *testing.T) {
 	run(t, sink.Config{Brokers: seeds, URL: url, Logger: logger(t), Metrics: reg})
 
 	now := schemas.MillisOf(time.Now().Add(-5 * time.Minute).Truncate(time.Minute))
-	tell(t, seeds, story(now))
+	told := append(story(now), wideStory(now)...)
+	tell(t, seeds, told)
 	conn := open(t, url)
 	// Tables are filled one after the other: wait for the whole block.
-	until(t, 20*time.Second, "the story is there", func() bool { return confirmed(t, reg) == 11 })
+	until(t, 20*time.Second, "the story is there", func() bool { return confirmed(t, reg) == len(told)+1 })
 	at := func(d time.Duration) string { return "'" + now.Add(d).Time().Format("2006-01-02 15:04:05.000") + "'" }
 	unit := func(layout string) string { return "'" + now.Time().Format(layout) + "'" }
 	var (
@@ -50,7 +51,7 @@ func TestQueriesOfTheDocs(t *testing.T) {
 		history += fmt.Sprintf("|(%s,'m-1','verify','%s','','','',NULL)", at(st.after), st.status)
 	}
 	want := []string{
-		"('','',1)|('notice','queued',1)|('verify','queued',1)|('verify','sending',2)|('verify','retrying',1)|('verify','sent',1)|('verify','delivered',1)|('verify','limited',2)",
+		"('','',1)|('code','queued',1)|('code','limited',1)|('notice','queued',1)|('verify','queued',1)|('verify','sending',2)|('verify','retrying',1)|('verify','sent',1)|('verify','delivered',1)|('verify','limited',2)",
 		"(" + at(0) + ",'queued',0,'','','','','','',NULL)|(" + at(10*time.Millisecond) + ",'sending',1,'aliyun','','','','','',NULL)|(" +
 			at(20*time.Millisecond) + ",'retrying',1,'aliyun','','E9','busy','','',NULL)|(" + at(5*time.Second) + ",'sending',2,'aliyun','','','','','',NULL)|(" +
 			at(5100*time.Millisecond) + ",'sent',2,'aliyun','','','','','',NULL)|(" + at(6*time.Second) + ",'delivered',2,'aliyun','','','','','',NULL)",
@@ -59,14 +60,16 @@ func TestQueriesOfTheDocs(t *testing.T) {
 		"('m-1','aliyun')",
 		"(" + unit("2006-01-02 15:00:00") + ",'aliyun','CN',1,1,0,1)",
 		"('verify',1,[5105,5105,5105])",
-		strings.ReplaceAll("(M,'queued',2,9005)|(M,'sending',2,5005)|(M,'retrying',1,25)|(M,'sent',1,5105)|(M,'delivered',1,6005)|(M,'limited',2,8005)", "M", minute),
+		strings.ReplaceAll("(M,'queued',3,10505)|(M,'sending',2,5005)|(M,'retrying',1,25)|(M,'sent',1,5105)|(M,'delivered',1,6005)|(M,'limited',3,13005)", "M", minute),
 		"('verify','aliyun',1)",
 		"('aliyun','E9','busy',1)",
-		"('verify','1/60s',2,0)|('notice','3/60s',0,1)",
-		"('+8613800000000','verify',2," + free + ")",
-		"(" + at(7*time.Second) + `,0,3,1,'refuse','verify','1/60s','[{"limit":"verify","scope":"+8613800000000","window":"1/60s","n":1,"count":1,"cost":1,"oldest":"` + now.String() + `"}]')`,
+		"('verify','1/60s',2,0)|('acme','3/24h',1,0)|('notice','3/60s',0,1)",
+		"('+8613800000000','verify',2," + free + ")|('+6590000000','code',1," + at(24*time.Hour) + ")",
+		"(" + at(7*time.Second) + `,0,3,1,'refuse',-1,'verify','1/60s','[{"limit":"verify","scope":"+8613800000000","window":"1/60s","n":1,"count":1,"cost":1,"oldest":"` + now.String() + `"}]')`,
+		"(" + unit("2006-01-02 15:00:00") + ",'globex','acme','3/24h',1)",
+		"(2,'tenant=acme',2)",
 		"('" + now.Time().Format("2006-01") + "-01','acme','verify','CNY',1,0.045)",
-		"(0,1)", // the story leaves out 5
+		"(0,1)|(2,0)", // the story leaves out 5 of partition 0
 		"(X,0,0,'decode status event: unexpected character at byte 0',6)",
 	}
 	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(page), -1)
@@ -124,6 +127,46 @@ func story(now schemas.Millis) []schemas.Event {
 			e.Class, e.Limit, e.Window, e.Observed = "notice", "notice", "3/60s", true
 			e.Decision = &schemas.Decision{Verdict: schemas.VerdictAdmit, Seq: 6, T: e.At, Revision: 1}
 		}),
+	}
+}
+
+// wideStory is what happens to four messages of which each takes a place of a
+// limit for all of a tenant, 3/24h, or finds none.
+func wideStory(now schemas.Millis) []schemas.Event {
+	const to = "+6590000000"
+	home, owner := new(int32(0)), new(int32(2))
+	seq := int64(0)
+	at := func(after time.Duration) schemas.Charge {
+		return schemas.Charge{Limit: "acme", Scope: "tenant=acme", T: now.Add(after), Cost: 1}
+	}
+	// The owner's decisions, in partition 2.
+	step := func(id string, after time.Duration, v schemas.Verdict, d schemas.Decision) schemas.Event {
+		seq++
+		d.Verdict, d.Partition, d.Seq, d.T, d.Revision = v, *owner, seq, now.Add(after), 1
+		return schemas.Event{Kind: schemas.KindDecision, MessageID: id, Tenant: "globex", To: to, At: d.T, Decision: &d}
+	}
+	full := []schemas.Evidence{{Limit: "acme", Scope: "tenant=acme", Window: "3/24h", N: 3, Count: 3, Cost: 1, Oldest: now}}
+	places := func(c ...schemas.Charge) []schemas.Charge { return c }
+	return []schemas.Event{
+		step("m-0", -25*time.Hour, schemas.VerdictCharge, schemas.Decision{Charges: places(at(-25 * time.Hour)), Onward: home}), // has left
+		step("m-6", 10*time.Second, schemas.VerdictCharge, schemas.Decision{Charges: places(at(10 * time.Second)), Onward: home}),
+		step("m-7", 11*time.Second, schemas.VerdictCharge, schemas.Decision{Charges: places(at(11 * time.Second)), Onward: home}),
+		step("m-8", 12*time.Second, schemas.VerdictCharge, schemas.Decision{Charges: places(at(12 * time.Second)), Onward: home}),
+		step("m-5", 13*time.Second, schemas.VerdictRefuse, schemas.Decision{Evidence: full, Onward: home}),
+		// m-7 does not go on, and gives its place back. m-6 is tried again, and its
+		// place moved; then a later owner refuses it.
+		step("m-7", 14*time.Second, schemas.VerdictGiveBack, schemas.Decision{Returned: places(at(11 * time.Second))}),
+		step("m-6", 15*time.Second, schemas.VerdictCharge, schemas.Decision{Returned: places(at(10 * time.Second)), Charges: places(at(15 * time.Second)), Onward: home}),
+		step("m-6", 16*time.Second, schemas.VerdictGiveBack, schemas.Decision{Returned: places(at(15 * time.Second)), Restored: places(at(10 * time.Second))}),
+		// Home's, in partition 0.
+		{Kind: schemas.KindDecision, MessageID: "m-6", Tenant: "globex", Channel: "sms", Class: "code", To: to, At: now.Add(9900 * time.Millisecond),
+			Decision: &schemas.Decision{Verdict: schemas.VerdictCharge, Seq: 7, T: now.Add(9900 * time.Millisecond), Revision: 1, Onward: owner}},
+		{Kind: schemas.KindStatus, MessageID: "m-6", Tenant: "globex", Channel: "sms", Class: "code", To: to, Status: schemas.StatusQueued,
+			At: now.Add(10500 * time.Millisecond), AcceptedAt: now.Add(-5 * time.Millisecond),
+			Decision: &schemas.Decision{Verdict: schemas.VerdictAdmit, Seq: 8, T: now.Add(10500 * time.Millisecond), Revision: 1, Carried: places(at(10 * time.Second))}},
+		{Kind: schemas.KindStatus, MessageID: "m-5", Tenant: "globex", Channel: "sms", Class: "code", To: to, Status: schemas.StatusLimited, Reason: "limited",
+			At: now.Add(13 * time.Second), AcceptedAt: now.Add(-5 * time.Millisecond), Limit: "acme", Window: "3/24h", RetryAt: now.Add(24 * time.Hour),
+			Decision: &schemas.Decision{Verdict: schemas.VerdictRefuse, Seq: 9, T: now.Add(13 * time.Second), Revision: 1, Evidence: full}},
 	}
 }
 
