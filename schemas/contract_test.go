@@ -464,7 +464,7 @@ func TestSchemaRefuses(t *testing.T) {
 		`{"channel":"sms","to":"a","body":"b","send_at":"tomorrow"}`, `{"channel":"sms","to":"a","body":"b","id":"17"}`,
 		`{"channel":"sms","to":"a","template":"t","vars":{"a":null}}`, `{"channel":"sms","to":"a","template":"t","vars":{"":"a"}}`,
 		`{"channel":"sms","to":"a","body":"b","callback_url":"ftp://a"}`, `{"action":"send","channel":"sms","to":"a","body":"b"}`,
-		`{"action":"cancel","to":"a"}`, `{"action":"suppress"}`, `{"action":"record","to":"a","channel":"sms"}`,
+		`{"action":"cancel","to":"a"}`, `{"action":"release","to":"a"}`, `{"action":"suppress"}`, `{"action":"record","to":"a","channel":"sms"}`,
 		`{"channel":"sms","to":"a","body":"b","priority":"high"}`,
 	} {
 		if checkSchema(s, []byte(body)) == nil {

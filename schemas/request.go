@@ -9,11 +9,12 @@ const (
 	ActionCancel     Action = "cancel"
 	ActionSuppress   Action = "suppress"
 	ActionUnsuppress Action = "unsuppress"
-	ActionRecord     Action = "record" // a message sent elsewhere: takes its place, sends nothing
+	ActionRecord     Action = "record"  // a message sent elsewhere: takes its place, sends nothing
+	ActionRelease    Action = "release" // gives back the places of a decision without sending
 )
 
 // Actions lists every action.
-var Actions = []Action{ActionSend, ActionCancel, ActionSuppress, ActionUnsuppress, ActionRecord}
+var Actions = []Action{ActionSend, ActionCancel, ActionSuppress, ActionUnsuppress, ActionRecord, ActionRelease}
 
 // Channel is the kind of delivery.
 type Channel string

@@ -102,7 +102,7 @@ func TestDecodeRequestFromKafka(t *testing.T) {
 		{name: "protobuf text that is not UTF-8", value: "\x22\x01\xff", headers: protobuf, problem: " bad_protobuf"},
 		{name: "protobuf, unknown channel", value: broken(&weirpb.SendRequest{Channel: 99}), headers: protobuf, problem: "/channel unknown_value"},
 		{name: "protobuf, negative priority", value: broken(&weirpb.SendRequest{Priority: -1}), headers: protobuf, problem: "/priority unknown_value"},
-		{name: "protobuf, unknown action", value: broken(&weirpb.SendRequest{Action: 5}), headers: protobuf, problem: "/action unknown_value"},
+		{name: "protobuf, unknown action", value: broken(&weirpb.SendRequest{Action: 99}), headers: protobuf, problem: "/action unknown_value"},
 		{name: "protobuf, no time", value: broken(&weirpb.SendRequest{SendAt: &timestamppb.Timestamp{Nanos: -1}}), headers: protobuf, problem: "/send_at bad_time"},
 		{name: "protobuf, the epoch is not absent", value: broken(&weirpb.SendRequest{SendAt: &timestamppb.Timestamp{}}), headers: protobuf, problem: "/send_at send_at_out_of_range"},
 

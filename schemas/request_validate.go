@@ -56,7 +56,7 @@ func (q *Request) problems(ps *requestProblems, now Millis, http bool) {
 		}
 	}
 	if !slices.Contains(Actions, q.Action) {
-		ps.add("/action", ReasonUnknownValue, "must be absent, cancel, suppress, unsuppress or record")
+		ps.add("/action", ReasonUnknownValue, "must be absent, cancel, suppress, unsuppress, record or release")
 		return
 	}
 	if q.Channel != "" && !slices.Contains(Channels, q.Channel) {
@@ -76,6 +76,10 @@ func (q *Request) problems(ps *requestProblems, now Millis, http bool) {
 	case ActionCancel:
 		if q.ID == "" {
 			ps.add("/id", ReasonRequired, "is required: it names the message to cancel")
+		}
+	case ActionRelease:
+		if q.ID == "" {
+			ps.add("/id", ReasonRequired, "is required: it names the decision whose places are given back")
 		}
 	case ActionSuppress, ActionUnsuppress:
 	case ActionRecord:

@@ -104,6 +104,8 @@ func TestValidate(t *testing.T) {
 		{"callback with a line feed", sms(func(q *Request) { q.CallbackURL = "https://a/\n" }), []string{"/callback_url control_character"}},
 
 		{"cancel", &Request{Action: ActionCancel, ID: someUUID, To: "a"}, nil},
+		{"release", &Request{Action: ActionRelease, ID: someUUID, To: "a"}, nil},
+		{"release nothing", &Request{Action: ActionRelease}, []string{"/to required", "/id required"}},
 		{"cancel nothing", &Request{Action: ActionCancel}, []string{"/to required", "/id required"}},
 		{"cancel with the message beside it", sms(func(q *Request) { q.Action, q.ID, q.Template = ActionCancel, someUUID, "x y" }), nil},
 		{"suppress", &Request{Action: ActionSuppress, To: "a"}, nil},

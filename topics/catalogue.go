@@ -141,7 +141,7 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 		specs = append(specs, Spec{Name: name, Partitions: parts, Partitioning: how, Replication: cfg.Replication, Configs: all, Holds: holds})
 	}
 
-	add(n.Requests(), cfg.Partitions, PartitionsFixed, "send requests, cancel, suppress, unsuppress, record", keep(history))
+	add(n.Requests(), cfg.Partitions, PartitionsFixed, "send requests, cancel, suppress, unsuppress, record, release", keep(history))
 	add(n.Readmit(), cfg.Partitions, PartitionsFixed, "what admission judges again: misrouted, due, retried, stale, given back", keep(history))
 	add(n.Ledger(), cfg.Partitions, PartitionsFixed, "admission's state, and one meta record a partition", compact())
 	add(n.Seen(), cfg.Partitions, PartitionsFixed, "idempotency keys and ids given by clients", keep(SeenRetention))

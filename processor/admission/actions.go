@@ -35,6 +35,8 @@ func (p *partition) act(m *message) outcome {
 		return p.cancel(m)
 	case schemas.ActionRecord:
 		return p.record(m)
+	case schemas.ActionRelease:
+		return p.release(m)
 	case schemas.ActionSend:
 	}
 	return p.reject(m, &refusal{schemas.ReasonUnknownValue, "the action is none that Weir knows"}) // Validate lets no other pass

@@ -16,10 +16,11 @@
 //	defer.go     what makes a message wait: quiet hours, limits that defer
 //	routing.go   by whom: the policy's routes, the providers' health, and when to ask again
 //	round.go     a message on its way round the owners of wide limits
-//	actions.go   requests other than send: suppress, unsuppress, cancel, record
+//	actions.go   requests other than send: suppress, unsuppress, cancel, record, release
 //	partition.go that state: places, known keys, sequence, time, revision
 //	seen.go      idempotency keys and client ids, in hourly buckets
 //	suppress.go  recipients that opted out
+//	release.go   decisions without sending: what they took, and giving it back
 //	waiting.go   messages in the delay topics, which a cancel ends at once
 //	meta.go      the meta record: what the ledger says of the partition as a whole
 //	replica.go   from the logs to state: where a state stands and what brings it on

@@ -4,7 +4,7 @@ import "github.com/weirhq/weir/schemas"
 
 // handOver ends a message whose provider Weir does not call: nobody after
 // admission will tell its end, so this decision is it. One of type external
-// goes to its dispatch topic, for its consumer. One of type none goes nowhere.
+// goes to its dispatch topic, for its consumer. One of type none goes nowhere, and may be taken back.
 func (p *partition) handOver(m *message, v *schemas.Provider, o outcome) outcome {
 	if v.HasLane() {
 		return o
@@ -15,6 +15,7 @@ func (p *partition) handOver(m *message, v *schemas.Provider, o outcome) outcome
 		e.Price, e.Currency = v.Price.Of(e.Segments), v.Price.Currency
 	}
 	if v.Type == schemas.ProviderNone {
+		p.hold(m, o.send[0].env.Place)
 		o.send = nil
 	}
 	return o

@@ -122,11 +122,11 @@ func (in *inspection) damage(k damageKey, d damage) Problem {
 	case ok:
 		rec.Value = value
 		p.Write, p.Gives = []*kgo.Record{rec}, "what stood before is still in the log and is written again: nothing is lost"
-	case k.key == metaKey || len(k.key) == 17 && k.key[0] != suppressionKind && k.key[0] != waitingKind:
+	case k.key == metaKey || len(k.key) == 17 && k.key[0] != suppressionKind && k.key[0] != waitingKind && k.key[0] != heldKind:
 		p.Gives = "cannot be repaired here: put the topic back from a copy, or run the version of Weir that wrote it"
 	default:
 		p.Write, p.Consent = []*kgo.Record{rec}, ConsentForget
-		p.Gives = "nothing is left of what stood before: what one recipient has in one limit, one opt-out or one waiting message is forgotten"
+		p.Gives = "nothing is left of what stood before: what one recipient has in one limit, one opt-out, one waiting message or one decision without sending is forgotten"
 	}
 	return p
 }

@@ -13,6 +13,7 @@ const (
 	metaKey         = "meta"
 	suppressionKind = 's'
 	waitingKind     = 'w'
+	heldKind        = 'h'
 )
 
 // metaVersion is the encoding of the ledger as a whole. A reader refuses what

@@ -19,6 +19,7 @@ type partition struct {
 
 	suppressed *suppressions // recipients that opted out
 	waiting    *waiting      // messages in the delay topics, which a cancel ends at once
+	held       *holds        // decisions without sending, which a release takes back
 
 	base    standing // as committed
 	cur     standing // as the open transaction has it
@@ -42,7 +43,7 @@ type standing struct {
 }
 
 func newPartition(num int32, env environment) (*partition, error) {
-	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), cursors: make(map[cursorKey]cursor), damaged: make(damages)}
+	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), held: newHolds(), cursors: make(map[cursorKey]cursor), damaged: make(damages)}
 	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion}
 	return p, p.adopt(&schemas.Revision{})
 }
@@ -76,6 +77,7 @@ func (p *partition) commit() {
 	p.cancels.commit(p.cur.meta.T)
 	p.suppressed.commit()
 	p.waiting.commit()
+	p.held.commit()
 	p.log.wrote(p.sent)
 	p.sent = transmission{}
 }
@@ -90,6 +92,7 @@ func (p *partition) rollback() {
 	p.cancels.rollback()
 	p.suppressed.rollback()
 	p.waiting.rollback()
+	p.held.rollback()
 	p.sent = transmission{}
 	clear(p.cursors) // handed out by a time that may have been wrong
 }
@@ -106,6 +109,10 @@ func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecor
 		return err
 	}
 	if err := p.waiting.dirty(keyed(waitingKind)); err != nil {
+		return err
+	}
+	p.held.sweep(p.cur.meta.T, sweepSlots+sweepSlots/8*len(p.held.overlay))
+	if err := p.held.dirty(keyed(heldKind)); err != nil {
 		return err
 	}
 	for _, r := range p.seen.overlay {

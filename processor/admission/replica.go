@@ -179,6 +179,8 @@ func (p *partition) load(key, value []byte) error {
 		return p.suppressed.load(stateKey(key[1:]), value)
 	case len(key) == 17 && key[0] == waitingKind:
 		return p.waiting.load(stateKey(key[1:]), value)
+	case len(key) == 17 && key[0] == heldKind:
+		return p.held.load(stateKey(key[1:]), value)
 	}
 	if len(key) == 17 { // as long as ours: a kind that a newer version writes
 		return fmt.Errorf("a record of kind %q: run the version that wrote it", key[:1])

@@ -36,6 +36,8 @@ const (
 	Action_ACTION_UNSUPPRESS Action = 3
 	// A message sent elsewhere: takes its place, sends nothing.
 	Action_ACTION_RECORD Action = 4
+	// Gives back the places of a decision without sending, once.
+	Action_ACTION_RELEASE Action = 5
 )
 
 // Enum value maps for Action.
@@ -46,6 +48,7 @@ var (
 		2: "ACTION_SUPPRESS",
 		3: "ACTION_UNSUPPRESS",
 		4: "ACTION_RECORD",
+		5: "ACTION_RELEASE",
 	}
 	Action_value = map[string]int32{
 		"ACTION_SEND":       0,
@@ -53,6 +56,7 @@ var (
 		"ACTION_SUPPRESS":   2,
 		"ACTION_UNSUPPRESS": 3,
 		"ACTION_RECORD":     4,
+		"ACTION_RELEASE":    5,
 	}
 )
 
@@ -437,7 +441,7 @@ type SendRequest struct {
 	Action Action `protobuf:"varint,1,opt,name=action,proto3,enum=weir.v1.Action" json:"action,omitempty"`
 	// "default" when absent.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Required but for cancel, suppress and unsuppress.
+	// Required but for cancel, release, suppress and unsuppress.
 	Channel Channel `protobuf:"varint,3,opt,name=channel,proto3,enum=weir.v1.Channel" json:"channel,omitempty"`
 	// The recipient: E.164 for sms and voice, an address for email, a token or
 	// user for push, a URL for webhook.
@@ -468,7 +472,7 @@ type SendRequest struct {
 	Provider string `protobuf:"bytes,16,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Names one message to this recipient for 24 hours, 1 to 255 bytes.
 	IdempotencyKey string `protobuf:"bytes,17,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// The producer's own UUID; for cancel the message's.
+	// The producer's own UUID; for cancel and release the message's.
 	Id string `protobuf:"bytes,18,opt,name=id,proto3" json:"id,omitempty"`
 	// Not before this time; at most 31 days from now.
 	SendAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=send_at,json=sendAt,proto3" json:"send_at,omitempty"`
@@ -1679,13 +1683,14 @@ const file_weir_proto_rawDesc = "" +
 	"\awindows\x18\x01 \x03(\v2!.weir.v1.WindowSince.WindowsEntryR\awindows\x1aV\n" +
 	"\fWindowsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01*k\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01*\x7f\n" +
 	"\x06Action\x12\x0f\n" +
 	"\vACTION_SEND\x10\x00\x12\x11\n" +
 	"\rACTION_CANCEL\x10\x01\x12\x13\n" +
 	"\x0fACTION_SUPPRESS\x10\x02\x12\x15\n" +
 	"\x11ACTION_UNSUPPRESS\x10\x03\x12\x11\n" +
-	"\rACTION_RECORD\x10\x04*\x80\x01\n" +
+	"\rACTION_RECORD\x10\x04\x12\x12\n" +
+	"\x0eACTION_RELEASE\x10\x05*\x80\x01\n" +
 	"\aChannel\x12\x17\n" +
 	"\x13CHANNEL_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vCHANNEL_SMS\x10\x01\x12\x11\n" +
