@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,11 +47,19 @@ func (w *world) decision() (last *schemas.Event, events []*schemas.Event) {
 // elsewhere is a partition that does not own the recipient.
 func elsewhere(to string) int32 { return (schemas.PartitionOf(to, partitions) + 1) % partitions }
 
-// TestActionsOutliveTheirOwner: suppressions, waiting messages and early
-// cancels are restored by a new owner; actions find their owner from any
+// TestActionsOutliveTheirOwner: suppressions, waiting messages, early cancels
+// and decisions without sending are restored by a new owner; actions find their owner from any
 // partition.
 func TestActionsOutliveTheirOwner(t *testing.T) {
 	w := newWorld(t)
+	pol := w.pol.Latest().Policy
+	pol.Limits = append(slices.Clone(pol.Limits), schemas.Limit{Name: "gate", Match: schemas.Match{Class: []string{"gate"}}, Per: []string{"recipient"},
+		Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: time.Hour}}})
+	pol.Routes = []schemas.Route{{Name: "all", To: []schemas.Target{{Provider: pol.Providers[0].Name, Weight: 1}}}}
+	pol.Providers = append(slices.Clone(pol.Providers), schemas.Provider{Name: "nobody", Type: schemas.ProviderNone, Channels: schemas.Channels})
+	if _, err := w.pol.Publish(t.Context(), w.cl, w.pol.Latest().Revision, "test", pol); err != nil {
+		t.Fatal(err)
+	}
 	const to, other = "+8613800000000", "+8613800000001"
 	var log []*schemas.Event
 	slot := 0
@@ -80,11 +89,13 @@ func TestActionsOutliveTheirOwner(t *testing.T) {
 		}
 		return e
 	}
+	message(schemas.StatusSent, `{"id":%q,"channel":"sms","to":%q,"class":"gate","body":"x","provider":"nobody"}`, actionID, to)
 	scheduled := message(schemas.StatusScheduled, `{"id":%q,"channel":"sms","to":%q,"class":"verify","body":"x","send_at":%q}`, actionID, other, schemas.MillisOf(time.Now().Add(time.Hour)))
 	action(`{"action":"suppress","to":"138 0000 0000","class":"verify"}`, schemas.VerdictSuppress, "suppress")
 	action(`{"action":"cancel","id":"0b6f0e7e-0000-4000-8000-000000000002","to":"`+other+`"}`, schemas.VerdictCancel, "remembered")
 	action(fmt.Sprintf(`{"action":"record","channel":"sms","to":%q,"class":"verify","at":%q}`, other, schemas.MillisOf(time.Now())), schemas.VerdictRecord, "")
 	restart()
+	action(fmt.Sprintf(`{"action":"release","id":%q,"to":"138 0000 0000"}`, actionID), schemas.VerdictGiveBack, "released")
 	action(`{"action":"suppress","to":"+8613800000000","class":"verify"}`, schemas.VerdictNothing, "repeated")
 	message(schemas.StatusSuppressed, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`)
 	message(schemas.StatusCancelled, `{"id":"0b6f0e7e-0000-4000-8000-000000000002","channel":"sms","to":"+8613800000001","class":"verify","body":"x"}`)
@@ -94,6 +105,7 @@ func TestActionsOutliveTheirOwner(t *testing.T) {
 	}
 	action(`{"action":"unsuppress","to":"+8613800000000","class":"verify"}`, schemas.VerdictSuppress, "unsuppress")
 	restart()
+	action(fmt.Sprintf(`{"action":"release","id":%q,"to":%q}`, actionID, to), schemas.VerdictNothing, "repeated")
 	action(fmt.Sprintf(`{"action":"cancel","id":%q,"to":%q}`, actionID, other), schemas.VerdictNothing, "cancelled")
 	message(schemas.StatusQueued, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x"}`)
 	dense(t, log)

@@ -259,3 +259,39 @@ func TestReleasesAgainstAModel(t *testing.T) {
 		}
 	}
 }
+
+// A state that has swept, followed another owner's ledger, and sweeps again,
+// misses nothing; and an id that is decided again keeps its later end.
+func TestHoldsFollowAnother(t *testing.T) {
+	h := newHolds()
+	end := func(hour int64) []byte {
+		return fmt.Appendf(nil, `{"v":1,"until":%q}`, schemas.Millis(hour*heldBucket))
+	}
+	one, two := heldKey("t", "a", "1"), heldKey("t", "a", "2")
+	h.put(one, held{Until: 5 * heldBucket})
+	h.commit()
+	h.sweep(heldBucket, 10)
+	h.commit()
+	if err := h.load(two, end(6)); err != nil {
+		t.Fatal(err)
+	}
+	h.put(one, held{Until: 9 * heldBucket})
+	h.commit()
+	h.sweep(7*heldBucket, 10)
+	h.commit()
+	if _, is := h.find(two); is {
+		t.Error("what another wrote was not swept")
+	}
+	if e, is := h.find(one); !is || e.Until != 9*heldBucket {
+		t.Errorf("what was decided again: %v %+v", is, e)
+	}
+	h.put(one, held{Until: 8 * heldBucket})
+	h.commit()
+	h.put(one, held{Until: 12 * heldBucket})
+	h.commit()
+	h.sweep(10*heldBucket, 10)
+	h.commit()
+	if _, is := h.find(one); !is {
+		t.Error("what was decided again was swept by its earlier end")
+	}
+}

@@ -53,6 +53,9 @@ classes:
   - {name: slow}
 providers:
   - {name: one, type: simulated, channels: [sms]}
+  - {name: nobody, type: none, channels: [sms]}
+routes:
+  - {name: all, to: [{provider: one}]}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +124,7 @@ func (l *logs) input() *input {
 		known = l.ids[l.r.IntN(len(l.ids))]
 	}
 	value := ""
-	switch l.r.IntN(10) {
+	switch l.r.IntN(14) {
 	case 0:
 		value = fmt.Sprintf(`{"action":"suppress","to":%q,"class":"slow"}`, to)
 	case 1:
@@ -136,6 +139,10 @@ func (l *logs) input() *input {
 		value = fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":"code","body":"x","idempotency_key":"k%d"}`, id, to, l.r.IntN(20))
 	case 6, 7:
 		value = fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":"slow","body":"x"}`, id, to)
+	case 8, 9, 10:
+		value = fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":"code","body":"x","provider":"nobody"}`, id, to)
+	case 11:
+		value = fmt.Sprintf(`{"action":"release","id":%q,"to":%q}`, known, to)
 	default:
 		value = fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":"code","body":"x"}`, id, to)
 	}
@@ -206,7 +213,7 @@ func (l *logs) transact(p *partition) (committed bool) {
 func (l *logs) probe(p *partition) []string {
 	l.t.Helper()
 	m := p.base.meta
-	out := []string{fmt.Sprintf("meta %+v, places %d, waiting %d, suppressed %d, floor %d", m, p.table.Len(), p.waiting.base.n, len(p.suppressed.base), p.floor)}
+	out := []string{fmt.Sprintf("meta %+v, places %d, waiting %d, suppressed %d, held %d, floor %d", m, p.table.Len(), p.waiting.base.n, len(p.suppressed.base), len(p.held.base), p.floor)}
 	p.begin()
 	defer p.rollback()
 	p.advance(l.now + 60_000)
@@ -229,6 +236,7 @@ func (l *logs) probe(p *partition) []string {
 		ask(`{"action":"suppress","to":%q,"class":"slow"}`, to)
 		for _, id := range l.ids[max(0, len(l.ids)-40):] {
 			ask(`{"action":"cancel","id":%q,"to":%q}`, id, to)
+			ask(`{"action":"release","id":%q,"to":%q}`, id, to)
 		}
 	}
 	writes := make(map[string]string)
@@ -297,7 +305,7 @@ func TestEveryWayToAStateIsOneState(t *testing.T) {
 				l.own(p)
 				l.same(fmt.Sprint("owner ", k), l.probe(p), want)
 			}
-			if aborts == 0 || returns < 2 || cold.base.meta.Marker.Revision < 2 || cold.waiting.base.n == 0 || len(cold.suppressed.base) == 0 {
+			if aborts == 0 || returns < 2 || cold.base.meta.Marker.Revision < 2 || cold.waiting.base.n == 0 || len(cold.suppressed.base) == 0 || len(cold.held.base) == 0 {
 				t.Fatalf("%d aborts, %d returns, %+v: the test shows too little", aborts, returns, cold.base.meta)
 			}
 		})
