@@ -143,6 +143,10 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 	if req == nil {
 		return
 	}
+	if req.Action == schemas.ActionRelease && p.e.Reason != "foreign_record" {
+		p.notReleased(in, env)
+		return
+	}
 	stands := slices.Contains(p.causes.optOuts[p.e.To], p.scope())
 	_, early := p.causes.cancelled(p.key, p.t)
 	m, there := p.messages[p.key]

@@ -22,6 +22,8 @@
 //     the message that it repeats, and what is taken for new is none;
 //   - suppressions and cancels: what ended by one was asked for, and nothing went
 //     on while one stood;
+//   - messages that Weir does not send: they end by their admission; and releases
+//     of what was only decided, both ways: once each, by who asked for it;
 //   - every message (a tenant's id to one recipient) has at most one end, in an
 //     allowed order, not before and not after its expiry, and has one when the
 //     log goes on beyond it;
@@ -43,6 +45,7 @@
 // its limit still sees, and as much for each call in it; some 45 B a limit and
 // scope; 150 B a message that is open or ended within the last 25 hours, 50 B an
 // early cancel or message sent elsewhere, 80 B an idempotency key of 25 hours,
+// 300 B a decision without sending that some window still sees,
 // 270 B a recipient that opted out; and what the client has fetched ahead. Joins across topics take 3 MiB each, whatever the log's size,
 // and some 80 B for each record of the last two minutes. A provider of more than
 // one lane costs 8 B a permit. Config.Memory bounds it all: half of it is for

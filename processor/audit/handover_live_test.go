@@ -1,10 +1,12 @@
 package audit_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/audit"
 	"github.com/weirhq/weir/schemas"
@@ -39,9 +41,36 @@ func TestWhatWeirDoesNotCallIsProven(t *testing.T) {
 	change("[{provider: nobody}, {provider: sim}]")
 	stop = l.start()
 	l.send(2, 400)
+	l.settled()
+	// A release of every message, and of every other one two: only what was
+	// decided without sending has places to give back, and once.
+	var releases []*kgo.Record
+	for _, all := range l.logs()[l.names.Status()] {
+		for i, rec := range all {
+			e, err := schemas.DecodeEvent(rec.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 1 + i%2 {
+				if e.Kind == schemas.KindStatus && e.Status != schemas.StatusRejected {
+					releases = append(releases, &kgo.Record{Topic: l.names.Requests(), Partition: int32(i % parts),
+						Value: fmt.Appendf(nil, `{"action":"release","id":%q,"channel":%q,"to":%q}`, e.MessageID, e.Channel, e.To)})
+				}
+			}
+		}
+	}
+	if err := l.cl.ProduceSync(t.Context(), releases...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	stop = l.start()
+	l.send(3, 400)
 	r := l.settled()
 	stop()
 	t.Log(text(r))
+	if r.Checked.GivenBack == 0 || r.Checked.Returned == 0 || r.Checked.GivenBack >= r.Checked.Admitted {
+		t.Errorf("%d releases gave back %d places", r.Checked.GivenBack, r.Checked.Returned)
+	}
 	if r.Outcome != audit.Proven || r.Ends[schemas.StatusSent] == 0 || r.Checked.Dispatched >= r.Checked.Admitted+r.Checked.Moved {
 		t.Fatal(text(r))
 	}

@@ -85,6 +85,7 @@ type partition struct {
 	where    map[string][]*time.Location // by recipient: its zones, of some
 	calls    *calls
 	messages map[sum]message
+	decided  map[sum]decided // without sending
 	counts   Counts
 	ends     map[schemas.Status]int64
 	clock    Clock
@@ -104,7 +105,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(), messages: make(map[sum]message), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(), messages: make(map[sum]message), decided: make(map[sum]decided), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -251,6 +252,7 @@ func (p *partition) decision() error {
 	case schemas.VerdictAdmit, schemas.VerdictMove:
 		p.goesOn()
 		p.admit(in, env)
+		p.decidesOnly(in, env)
 	case schemas.VerdictRefuse:
 		p.counts.Refused += p.one()
 		p.goesOn()
@@ -265,7 +267,11 @@ func (p *partition) decision() error {
 			p.learn(in, env)
 		}
 	case schemas.VerdictGiveBack:
-		p.giveBack(in, env)
+		if p.e.Reason == reasonReleased {
+			p.release(in, env)
+		} else {
+			p.giveBack(in, env)
+		}
 	case schemas.VerdictForward:
 		p.counts.Forwarded += p.one()
 		p.nothingReturned()
@@ -313,7 +319,7 @@ func (p *partition) decision() error {
 }
 
 // about holds that a decision on a record of readmit is about the message that
-// the record is, or that it asks to cancel.
+// the record is, or that it asks to cancel or release.
 func (p *partition) about(in *kgo.Record, env *schemas.Envelope) {
 	if in == nil || in.Topic != p.readmit || p.e.Decision.Verdict == schemas.VerdictGiveBack {
 		return
@@ -327,7 +333,9 @@ func (p *partition) about(in *kgo.Record, env *schemas.Envelope) {
 	if env.ID == p.e.MessageID && env.Key == p.e.To {
 		return
 	}
-	if req := p.request(in); env.Key != p.e.To || req == nil || req.Action != schemas.ActionCancel || req.ID != p.e.MessageID {
+	req := p.request(in)
+	names := req != nil && (req.Action == schemas.ActionCancel || req.Action == schemas.ActionRelease) && req.ID == p.e.MessageID
+	if env.Key != p.e.To || !names {
 		p.fault(KindPhantom, "the record that it answers is message %s's", env.ID)
 	}
 }
@@ -701,6 +709,7 @@ func (p *partition) sweep() {
 	p.calls.made.sweep(p.t - reach)
 	p.tanks.sweep(p.t)
 	p.causes.sweep(p.t)
+	p.sweepDecided()
 	p.repeats.sweep(p.t)
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
