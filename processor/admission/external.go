@@ -3,9 +3,10 @@ package admission
 import "github.com/weirhq/weir/schemas"
 
 // handOver ends a message whose provider Weir does not call: nobody after
-// admission will tell its end, so this decision is it. One of type external
+// admission will tell its end, so its dispatch is it. One of type external
 // goes to its dispatch topic, for its consumer. One of type none goes nowhere, and may be taken back.
-func (p *partition) handOver(m *message, v *schemas.Provider, o outcome) outcome {
+func (p *partition) handOver(m *message, o outcome) outcome {
+	v, _ := p.cur.pol.Provider(m.env.Provider)
 	if v.HasLane() {
 		return o
 	}

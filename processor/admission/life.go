@@ -213,11 +213,11 @@ func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, que
 	env.Place, env.DecidedAt, env.Revision = r.Charges, d.T, d.Revision
 	env.Reason, env.DueAt, env.Return = "", 0, ""
 	provider, _ := p.cur.pol.Provider(env.Provider)
-	return p.handOver(m, &provider, outcome{event: m.event, send: []send{{
+	return outcome{event: m.event, send: []send{{
 		topic:     p.env.names.Dispatch(env.Provider, queue),
 		partition: schemas.PartitionOf(m.to.Key, provider.Lanes),
 		env:       env,
-	}}})
+	}}}
 }
 
 // parkRefused lets a message wait that limits refused.

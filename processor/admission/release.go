@@ -14,7 +14,7 @@ const (
 	reasonNotHeld  = "not_held" // no decision without sending, or no window sees its places any more
 )
 
-// hold remembers what a decision without sending took: nobody else does, since
+// hold remembers what a decision without sending holds: nobody else does, since
 // it goes nowhere. What an earlier attempt may have brought to the recipient is
 // held for good.
 func (p *partition) hold(m *message, place []schemas.Charge) {
@@ -26,11 +26,12 @@ func (p *partition) hold(m *message, place []schemas.Charge) {
 		until = max(until, p.cur.rules.Until(c))
 	}
 	if until > p.cur.meta.T {
-		p.held.put(heldKey(m.req.Tenant, m.to.Key, m.env.ID), held{Until: until, Place: slices.Clone(place)})
+		p.held.put(heldKey(m.req.Tenant, m.to.Key, m.env.ID), holding{Until: until, Place: slices.Clone(place)})
 	}
 }
 
-// release gives back what a decision without sending took, once.
+// release gives back what a decision without sending holds, once; what of it
+// stands in other partitions, their owners give back.
 func (p *partition) release(m *message) outcome {
 	m.event.MessageID, m.event.Channel, m.event.Class = m.req.ID, "", "" // the release's own say nothing of it
 	k := heldKey(m.req.Tenant, m.to.Key, m.req.ID)
@@ -41,14 +42,14 @@ func (p *partition) release(m *message) outcome {
 	case len(h.Place) == 0:
 		return p.note(m, schemas.VerdictNothing, reasonRepeated)
 	}
-	p.held.put(k, held{Until: h.Until})
+	p.held.put(k, holding{Until: h.Until})
 	o := p.note(m, schemas.VerdictGiveBack, reasonReleased)
-	o.event.Decision.Returned, o.event.Decision.Missing = p.table.GiveBack(p.cur.rules, h.Place, p.cur.meta.T)
+	p.letGo(&o, &schemas.Envelope{ID: m.req.ID, Key: m.to.Key, Tenant: m.req.Tenant, Origin: m.env.Origin}, h.Place, nil, false)
 	return o
 }
 
-// held is what a decision without sending took, as it stands in the ledger.
-type held struct {
+// holding is what a decision without sending took, as it stands in the ledger.
+type holding struct {
 	Version int              `json:"v"`
 	Until   schemas.Millis   `json:"until"`           // no window sees its places from then on
 	Place   []schemas.Charge `json:"place,omitempty"` // none: it was released
@@ -64,23 +65,23 @@ func heldKey(tenant, to, id string) stateKey { return stateKey(newSeenKey('h', t
 // window may still see, in some 250 bytes each. Changes are an overlay until
 // commit.
 type holds struct {
-	base    map[stateKey]held
-	overlay map[stateKey]*held   // nil: no window sees it any more
-	ends    map[int64][]stateKey // by the hour of their Until; some in vain. nil: to be made of base
-	first   int64                // no hour before has any
-	taken   []stateKey           // out of ends, by the open transaction
+	base    map[stateKey]holding
+	overlay map[stateKey]*holding // nil: no window sees it any more
+	ends    map[int64][]stateKey  // by the hour of their Until; some in vain. nil: to be made of base
+	first   int64                 // no hour before has any
+	taken   []stateKey            // out of ends, by the open transaction
 }
 
 const heldBucket = 60 * 60 * 1000 // ms
 
 func newHolds() *holds {
-	return &holds{base: make(map[stateKey]held), overlay: make(map[stateKey]*held)}
+	return &holds{base: make(map[stateKey]holding), overlay: make(map[stateKey]*holding)}
 }
 
-func (h *holds) find(k stateKey) (held, bool) {
+func (h *holds) find(k stateKey) (holding, bool) {
 	if e, changed := h.overlay[k]; changed {
 		if e == nil {
-			return held{}, false
+			return holding{}, false
 		}
 		return *e, true
 	}
@@ -88,7 +89,7 @@ func (h *holds) find(k stateKey) (held, bool) {
 	return e, ok
 }
 
-func (h *holds) put(k stateKey, e held) {
+func (h *holds) put(k stateKey, e holding) {
 	e.Version = heldVersion
 	h.overlay[k] = &e
 }
@@ -176,7 +177,7 @@ func (h *holds) load(k stateKey, value []byte) error {
 		delete(h.base, k)
 		return nil
 	}
-	var e held
+	var e holding
 	if err := json.Unmarshal(value, &e); err != nil {
 		return fmt.Errorf("decision without sending is torn or foreign: %w", err)
 	}

@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -268,14 +269,14 @@ func TestHoldsFollowAnother(t *testing.T) {
 		return fmt.Appendf(nil, `{"v":1,"until":%q}`, schemas.Millis(hour*heldBucket))
 	}
 	one, two := heldKey("t", "a", "1"), heldKey("t", "a", "2")
-	h.put(one, held{Until: 5 * heldBucket})
+	h.put(one, holding{Until: 5 * heldBucket})
 	h.commit()
 	h.sweep(heldBucket, 10)
 	h.commit()
 	if err := h.load(two, end(6)); err != nil {
 		t.Fatal(err)
 	}
-	h.put(one, held{Until: 9 * heldBucket})
+	h.put(one, holding{Until: 9 * heldBucket})
 	h.commit()
 	h.sweep(7*heldBucket, 10)
 	h.commit()
@@ -285,13 +286,65 @@ func TestHoldsFollowAnother(t *testing.T) {
 	if e, is := h.find(one); !is || e.Until != 9*heldBucket {
 		t.Errorf("what was decided again: %v %+v", is, e)
 	}
-	h.put(one, held{Until: 8 * heldBucket})
+	h.put(one, holding{Until: 8 * heldBucket})
 	h.commit()
-	h.put(one, held{Until: 12 * heldBucket})
+	h.put(one, holding{Until: 12 * heldBucket})
 	h.commit()
 	h.sweep(10*heldBucket, 10)
 	h.commit()
 	if _, is := h.find(one); !is {
 		t.Error("what was decided again was swept by its earlier end")
+	}
+}
+
+// What a decision holds at owners of wide limits comes back with the rest, once.
+func TestReleaseOfWideLimits(t *testing.T) {
+	const to, ip = "+8613800000000", "metadata.ip=192.0.2.1"
+	home, shop, all := ownerOf(to), ownerOf("tenant=shop"), ownerOf("")
+	r := newRing(t, 4, `
+limits:
+  - {name: asker, per: [metadata.ip], allow: [2/1h]}
+  - {name: verify, per: [recipient], allow: [2/60s]}
+  - {name: shop, match: {tenant: shop}, per: [tenant], allow: [1/1h]}
+  - {name: all, per: [], allow: [2/1h]}
+`+roundRest)
+	ask := func(n int) {
+		r.offset = int64(home)
+		r.put(`{"id":"00000000-0000-4000-8000-%012d","provider":"nobody","tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":"192.0.2.1"}}`, n, to)
+		r.settle()
+	}
+	release := func() {
+		r.events, r.offset = nil, int64(home)
+		r.put(`{"action":"release","id":"00000000-0000-4000-8000-000000000001","tenant":"shop","to":%q}`, to)
+		r.settle()
+	}
+	ask(1)
+	r.want(`
+		%d decision charge to %d
+		%d decision charge +1 to %d
+		%d decision charge +1 to %d
+		%d decision charge +1 to %d
+		%d decision charge +1 to %d
+		%d sent admit carried 4`, home, ownerOf(ip), ownerOf(ip), home, home, shop, shop, all, all, home, home)
+	if len(r.stand) != 4 || len(r.sent) != 0 {
+		t.Fatalf("%v stand, %v went on", r.stand, r.sent)
+	}
+	ask(2) // the tenant has had its one
+	i := slices.IndexFunc(r.events, func(e schemas.Event) bool { return e.Status == schemas.StatusLimited })
+	if i < 0 || r.events[i].Limit != "shop" || len(r.stand) != 4 {
+		t.Fatalf("%s\nand %v stand", r.said(), r.stand)
+	}
+	release()
+	if got, want := r.said(), fmt.Sprintf("%d decision give_back released -1 released 3\n", home); !strings.HasPrefix(got, want) {
+		t.Fatalf("got\n%s\nwant\n%s and its owners", got, want)
+	}
+	if len(r.stand) != 0 {
+		t.Fatalf("after the release: %v", r.stand)
+	}
+	release()
+	r.want(`%d decision nothing repeated`, home)
+	ask(3)
+	if len(r.stand) != 4 {
+		t.Fatalf("the next has %v", r.stand)
 	}
 }

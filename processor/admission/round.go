@@ -28,7 +28,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		if !r.OK {
 			return p.turnedAway(m, &r)
 		}
-		return p.dispatch(m, &r, v, queue)
+		return p.handOver(m, p.dispatch(m, &r, v, queue))
 	}
 
 	stops := p.cur.rules.Plan(nil, s)
@@ -133,6 +133,7 @@ func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v
 	for i := range o.send {
 		o.send[i].env.Place = place
 	}
+	o = p.handOver(m, o)
 	p.letGo(&o, &m.env, former, nil, true)
 	p.letGo(&o, &m.env, left, nil, false)
 	return o

@@ -119,6 +119,9 @@ func (r *ring) deliver(num int32) bool {
 	r.now = max(r.now, p.base.meta.T)
 	r.events = append(r.events, o.event)
 	r.account(num, &o.event)
+	if o.event.Status == schemas.StatusSent { // decided, and not dispatched
+		delete(r.away, o.event.MessageID)
+	}
 	for _, s := range o.send {
 		// Through the headers, as they go through Kafka.
 		var env schemas.Envelope
@@ -244,6 +247,9 @@ classes:
   - {name: code, expires_after: 1h, retries: [5s]}
 providers:
   - {name: one, type: simulated, channels: [sms]}
+  - {name: nobody, type: none, channels: [sms]}
+routes:
+  - {name: all, to: [{provider: one}]}
 `
 
 // In a ring of 4, +8613800000000 is at home in partition homeOf, tenant=shop is
@@ -429,7 +435,7 @@ limits:
 	for range 10 { // what is rare comes too
 		rapid.Check(t, func(t *rapid.T) { playRounds(t, policies, counts) })
 	}
-	for _, k := range []string{"charge decision", "refuse decision", "refuse status", "admit status", "move status", "defer status", "give_back decision", "cancel status", "restored", "reinstated", "released", "passed"} {
+	for _, k := range []string{"charge decision", "refuse decision", "refuse status", "admit status", "move status", "defer status", "give_back decision", "cancel status", "restored", "reinstated", "released", "passed", "released wide", "released here"} {
 		if counts[k] == 0 {
 			t.Errorf("never: %s (%v)", k, counts)
 		}
@@ -460,7 +466,8 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 		"send": func(t *rapid.T) {
 			for range rapid.IntRange(1, 4).Draw(t, "messages") {
 				made++
-				r.put(`{"id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":%q}}`, made,
+				r.put(`{"id":"00000000-0000-4000-8000-%012d","provider":%q,"tenant":%q,"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":%q}}`, made,
+					rapid.SampledFrom([]string{"", "", "nobody"}).Draw(t, "provider"),
 					rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"),
 					rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"))
 			}
@@ -506,6 +513,13 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 			r.put(`{"action":"cancel","id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q}`, rapid.IntRange(1, made).Draw(t, "id"),
 				rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"))
 		},
+		"release": func(t *rapid.T) {
+			if made == 0 {
+				return
+			}
+			r.put(`{"action":"release","id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q}`, rapid.IntRange(1, made).Draw(t, "id"),
+				rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"))
+		},
 		"apply": func(t *rapid.T) {
 			if rapid.IntRange(0, 2).Draw(t, "rarely") > 0 {
 				return
@@ -519,6 +533,15 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 	ended := map[string]schemas.Event{}
 	for _, e := range r.events {
 		d := e.Decision
+		if decided := "decided " + e.MessageID; e.Status == schemas.StatusSent {
+			held[decided] = slices.Concat(d.Carried, d.Charges)
+			r.sent[decided] = send{topic: "nowhere", env: schemas.Envelope{ID: e.MessageID, Key: e.To}}
+		} else if e.Reason == reasonReleased {
+			delete(held, decided)
+			delete(r.sent, decided)
+			counts["released wide"] += min(len(d.Released), 1)
+			counts["released here"] += min(len(d.Returned), 1)
+		}
 		counts[string(d.Verdict)+" "+string(e.Kind)]++
 		for what, n := range map[string]int{"restored": len(d.Restored), "reinstated": len(d.Reinstated), "released": len(d.Released), "passed": len(d.Passed), "missing": len(d.Missing)} {
 			counts[what] += min(n, 1)
@@ -534,7 +557,7 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 		s := r.sent[id]
 		e, over := ended[s.env.Tenant+s.env.Key+id]
 		switch {
-		case strings.HasPrefix(id, "sent "):
+		case strings.HasPrefix(id, "sent "), strings.HasPrefix(id, "decided "):
 		case strings.HasSuffix(s.topic, topics.Names{}.DLQ()):
 		case over && e.Status != schemas.StatusUnknown && s.env.Taint == schemas.TaintNone: // ended while its record waits
 		default:

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -33,7 +34,7 @@ func (p *partition) decidesOnly(in *kgo.Record, env *schemas.Envelope) {
 	if !there || v.Type != schemas.ProviderNone || in != nil && env != nil && env.Taint != schemas.TaintNone {
 		return
 	}
-	d := decided{charges: p.e.Decision.Charges}
+	d := decided{charges: slices.Concat(p.e.Decision.Charges, p.e.Decision.Carried)}
 	for _, c := range d.charges {
 		if l := p.rules.byName[c.Limit]; l != nil && !l.keeps {
 			d.until = max(d.until, c.T+l.reach)
@@ -72,7 +73,33 @@ func (p *partition) release(in *kgo.Record, env *schemas.Envelope) {
 	}
 	d.released = true
 	p.decided[p.key] = d
-	p.takeBack(p.rec, &schemas.Envelope{Place: d.charges})
+	var here, owners []schemas.Charge
+	for _, c := range d.charges {
+		switch l := p.rules.byName[c.Limit]; {
+		case !ofOwner(c.Scope):
+			here = append(here, c)
+		case l == nil || !l.keeps:
+			owners = append(owners, c)
+		}
+	}
+	for _, c := range p.e.Decision.Released {
+		i := slices.Index(owners, c)
+		if i < 0 {
+			p.fault(KindReturned, "asks for a place in %s back that the decision did not take", c.Limit)
+			continue
+		}
+		owners = slices.Delete(owners, i, i+1)
+	}
+	if len(owners) > 0 {
+		p.fault(KindReturned, "%d places of other partitions are not asked back", len(owners))
+	}
+	p.takeBack(p.rec, &schemas.Envelope{Place: here})
+}
+
+// ofOwner reports whether a scope has no recipient, so that another partition may
+// own it.
+func ofOwner(scope string) bool {
+	return scope == "" || strings.Contains(scope, "=") && !strings.HasPrefix(scope, "recipient=")
 }
 
 // asksForRelease judges that a record asks to release the message in hand.
