@@ -108,7 +108,7 @@ func (p *partition) suppression(in *kgo.Record) {
 func (p *partition) cancellation(in *kgo.Record) {
 	waits := func() bool {
 		m, there := p.messages[p.key]
-		return there && (m.state() == schemas.StatusScheduled || m.state() == schemas.StatusDeferred)
+		return there && m.flags&flagRound == 0 && (m.state() == schemas.StatusScheduled || m.state() == schemas.StatusDeferred)
 	}
 	req := p.request(in)
 	asked := req != nil && req.Action == schemas.ActionCancel && req.ID == p.e.MessageID
@@ -173,7 +173,8 @@ func (p *partition) ours(env *schemas.Envelope) bool {
 		return false
 	}
 	switch env.Reason {
-	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute, schemas.ReadmitGiveBack:
+	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute, schemas.ReadmitGiveBack,
+		schemas.ReadmitCharge, schemas.ReadmitCharged, schemas.ReadmitUnwind:
 		return true
 	case schemas.ReadmitRedrive:
 		return env.Redrives(p.num, p.partitions)

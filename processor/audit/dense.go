@@ -15,6 +15,7 @@ type calls struct {
 	held    []held // by number: what open messages were charged; the first is unused
 	free    int32
 	densest map[denseKey]*Density
+	wide    *wideCalls // in scopes without recipient
 }
 
 type denseKey struct{ limit, window string }
@@ -27,8 +28,8 @@ type held struct {
 	next  int32
 }
 
-func newCalls() *calls {
-	return &calls{made: newPlaces(), held: make([]held, 1), densest: make(map[denseKey]*Density)}
+func newCalls(wide *wideCalls) *calls {
+	return &calls{wide: wide, made: newPlaces(), held: make([]held, 1), densest: make(map[denseKey]*Density)}
 }
 
 // hold adds a charge to a message's list, and returns the list.
@@ -58,6 +59,12 @@ func (c *calls) sent(list int32, e *schemas.Event, message uint64, before schema
 	for ; list != 0; list = c.held[list].next {
 		h := &c.held[list]
 		if h.limit.reach == 0 {
+			continue
+		}
+		if h.limit.wide {
+			if judged {
+				c.wide.add(h, e.At, before)
+			}
 			continue
 		}
 		if before != 0 {

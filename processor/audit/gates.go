@@ -83,7 +83,7 @@ func minuteOf(clock string) (int, error) {
 func (p *partition) gates(in *kgo.Record, env *schemas.Envelope) {
 	e, d := p.e, p.e.Decision
 	switch d.Verdict {
-	case schemas.VerdictAdmit, schemas.VerdictMove, schemas.VerdictRefuse:
+	case schemas.VerdictAdmit, schemas.VerdictMove, schemas.VerdictRefuse, schemas.VerdictCharge:
 	case schemas.VerdictDefer:
 		if e.Reason == reasonSendAt {
 			return

@@ -87,10 +87,14 @@ func newJoin(from, tailFrom schemas.Millis) *join {
 
 // put counts an item: n is 1 for the side that was read up to the cut, and -1
 // for the side that was read beyond it. when decides whether it is of the tail.
-func (j *join) put(i item, n int64, when schemas.Millis) {
+func (j *join) put(i item, n int64, when schemas.Millis) { j.putOf(i, i.t, n, when) }
+
+// putOf is put for an item that is not compared if something before it, such as
+// the request that it came of, lies before from.
+func (j *join) putOf(i item, began schemas.Millis, n int64, when schemas.Millis) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if i.t < j.from {
+	if began < j.from {
 		if n > 0 {
 			j.before++
 		}

@@ -29,6 +29,7 @@ const (
 	flagUnknown  = 1 << iota // an attempt's outcome is unknown: only sent or unknown may end it
 	flagBefore               // it began before the log that was read
 	flagReceived             // a receipt came
+	flagRound                // it is on its way round the owners of wide limits
 )
 
 func (m *message) state() schemas.Status { return schemas.Statuses[m.status] }
@@ -47,7 +48,7 @@ const (
 // is that of a message that has none.
 func mayFollow(from, to schemas.Status) bool {
 	switch from {
-	case "":
+	case "", schemas.StatusAccepted: // on its way round the owners, and nothing said yet
 		switch to {
 		case schemas.StatusSending, schemas.StatusRetrying, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusAccepted:
 			return false

@@ -60,6 +60,9 @@ type bounds struct {
 	dispatched        *join           // admissions against dispatch topics
 	permitted         *join           // sendings against journals
 	forwarded         *join           // forwards against readmit
+	hops              *join           // what goes round the owners of wide limits, against readmit
+	wide              *wideCalls
+	released          *join // what home asks back of owners, against readmit
 	found             *findings
 }
 
@@ -85,7 +88,9 @@ type partition struct {
 	where    map[string][]*time.Location // by recipient: its zones, of some
 	calls    *calls
 	messages map[sum]message
-	decided  map[sum]decided // without sending
+	decided  map[sum]decided        // without sending
+	moved    map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
+	owns     bool                   // it has taken places in wide limits
 	counts   Counts
 	ends     map[schemas.Status]int64
 	clock    Clock
@@ -98,6 +103,13 @@ type partition struct {
 	key     sum
 	expires schemas.Millis // of a message that becomes known
 	charged int32          // the places that it took, as calls has them
+	to      string         // its recipient
+	away    bool           // it is an owner's, on a message whose home is elsewhere
+	blind   bool           // the record that it answers is gone
+	trip    trip           // what the message brought
+	why     string         // for what reason it came, before its round
+	stops   []stop         // memory for its plan
+	own     []bool         // and for its step
 	judged  bool
 	read    *kgo.Record // the input that was last read as a request
 	req     *schemas.Request
@@ -105,7 +117,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(), messages: make(map[sum]message), decided: make(map[sum]decided), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), decided: make(map[sum]decided), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -242,10 +254,23 @@ func (p *partition) decision() error {
 	if err != nil {
 		return err
 	}
+	p.to = p.e.To
+	if p.to == "" && env != nil {
+		p.to = env.Key
+	}
+	p.blind = d.Input != nil && in == nil
+	p.trip = tripOf(env)
+	p.why = p.begunFor(env)
 	p.about(in, env)
+	if p.away = ownersVerdict(d.Verdict) && p.to != "" && p.home() != p.num; p.away {
+		p.owner(in, env)
+		p.noMore()
+		return nil
+	}
 	p.redriven(in, env)
 	p.comesOnce(in, env)
 	p.gates(in, env)
+	p.comesHome(env)
 	switch d.Verdict {
 	case schemas.VerdictMarker:
 		return p.marker()
@@ -253,6 +278,9 @@ func (p *partition) decision() error {
 		p.goesOn()
 		p.admit(in, env)
 		p.decidesOnly(in, env)
+	case schemas.VerdictCharge:
+		p.goesOn()
+		p.charge(in, env)
 	case schemas.VerdictRefuse:
 		p.counts.Refused += p.one()
 		p.goesOn()
@@ -308,14 +336,37 @@ func (p *partition) decision() error {
 		p.nothing(in, env)
 	case schemas.VerdictRecord:
 		p.counts.Others += p.one()
-		p.recorded(in)
+		p.recorded(in, env)
 	default:
 		p.fault(KindTorn, "there is no verdict %q", d.Verdict)
 	}
-	if d.Verdict != schemas.VerdictAdmit && d.Verdict != schemas.VerdictMove && d.Verdict != schemas.VerdictRecord && len(d.Charges) > 0 {
-		p.fault(KindCharges, "%s took %d places", d.Verdict, len(d.Charges))
-	}
+	p.noMore()
 	return nil
+}
+
+// noMore judges that a decision says nothing that is not its verdict's to say.
+func (p *partition) noMore() {
+	d := p.e.Decision
+	if len(d.Charges) > 0 {
+		switch d.Verdict {
+		case schemas.VerdictAdmit, schemas.VerdictMove, schemas.VerdictRecord, schemas.VerdictCharge:
+		default:
+			p.fault(KindCharges, "%s took %d places", d.Verdict, len(d.Charges))
+		}
+	}
+	goesOn := d.Verdict == schemas.VerdictAdmit || d.Verdict == schemas.VerdictMove
+	if len(d.Carried) > 0 && !goesOn {
+		p.fault(KindCarried, "%s carries %d places", d.Verdict, len(d.Carried))
+	}
+	if d.Verdict == schemas.VerdictCharge && len(d.Restored)+len(d.Reinstated) > 0 || goesOn && len(d.Restored)+len(d.Reinstated) > 0 {
+		p.fault(KindRestored, "%s puts back %d old places", d.Verdict, len(d.Restored)+len(d.Reinstated))
+	}
+	if p.away && len(d.Released)+len(d.Reinstated) > 0 {
+		p.fault(KindReleased, "an owner asks for %d places back: home alone does", len(d.Released)+len(d.Reinstated))
+	}
+	if d.Onward != nil && !p.away && d.Verdict != schemas.VerdictCharge && d.Verdict != schemas.VerdictRecord {
+		p.fault(KindOwner, "%s sends the message on to partition %d", d.Verdict, *d.Onward)
+	}
 }
 
 // about holds that a decision on a record of readmit is about the message that
@@ -478,7 +529,7 @@ func (p *partition) skipped(r *kgo.Record) {
 	})
 }
 
-// arrived reads a record of readmit, and counts it if it was forwarded.
+// arrived reads a record of readmit, and counts it if another partition wrote it.
 func (p *partition) arrived(r *kgo.Record) *schemas.Envelope {
 	env := new(schemas.Envelope)
 	for _, h := range r.Headers {
@@ -486,9 +537,7 @@ func (p *partition) arrived(r *kgo.Record) *schemas.Envelope {
 			return nil // not of Weir's making
 		}
 	}
-	if env.Reason == schemas.ReadmitForward {
-		p.forwarded.put(item{id: idOf(env.ID), t: env.AcceptedAt, rest: sumOf(env.Key)[0]}, -1, schemas.MillisOf(r.Timestamp))
-	}
+	p.came(r, env)
 	return env
 }
 
@@ -711,6 +760,11 @@ func (p *partition) sweep() {
 	p.causes.sweep(p.t)
 	p.sweepDecided()
 	p.repeats.sweep(p.t)
+	for k, at := range p.moved {
+		if at < p.t-remembered {
+			delete(p.moved, k)
+		}
+	}
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
 			delete(p.messages, k)
@@ -721,6 +775,9 @@ func (p *partition) sweep() {
 // finish judges what only the whole log can show.
 func (p *partition) finish() error {
 	p.judged, p.e = true, nil
+	if p.owns {
+		p.counts.Owners = 1
+	}
 	for _, m := range p.messages {
 		if m.state().End() {
 			continue
@@ -745,7 +802,9 @@ func (p *partition) finish() error {
 			}
 			f.head = nil
 			if f.topic == p.readmit {
-				p.arrived(r)
+				if env := p.arrived(r); env != nil && (env.Round != nil || env.Reason == schemas.ReadmitUnwind) {
+					p.counts.UnderWay++
+				}
 			}
 			if r.Offset < p.done[f.topic] && (f.start || !p.cut) {
 				p.found.violation(Violation{

@@ -154,6 +154,19 @@ func (p *places) remove(scope sum, t schemas.Millis, cost int64, message uint64)
 	return false
 }
 
+// stands reports whether a place stands for a message.
+func (p *places) stands(scope sum, t schemas.Millis, cost int64, message uint64) bool {
+	if s := p.of(scope); s != nil {
+		return cost > 0 && s.find(t, cost, message) >= 0
+	}
+	for i := p.heads[scope]; i != 0 && p.arena[i].t >= t; i = p.arena[i].next {
+		if pl := &p.arena[i]; pl.t == t && pl.cost == cost && pl.message == message {
+			return true
+		}
+	}
+	return false
+}
+
 // count adds up the places in [from, t], without those of one message, and says
 // when the oldest of them was taken.
 func (p *places) count(scope sum, from, t schemas.Millis, without []schemas.Charge, message uint64) (n int64, oldest schemas.Millis) {

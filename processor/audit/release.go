@@ -2,7 +2,6 @@ package audit
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -68,38 +67,12 @@ func (p *partition) release(in *kgo.Record, env *schemas.Envelope) {
 		p.fault(KindCause, "it was released before")
 	}
 	if !there {
-		p.takeBack(nil, nil)
+		p.giveUp()
 		return
 	}
 	d.released = true
 	p.decided[p.key] = d
-	var here, owners []schemas.Charge
-	for _, c := range d.charges {
-		switch l := p.rules.byName[c.Limit]; {
-		case !ofOwner(c.Scope):
-			here = append(here, c)
-		case l == nil || !l.keeps:
-			owners = append(owners, c)
-		}
-	}
-	for _, c := range p.e.Decision.Released {
-		i := slices.Index(owners, c)
-		if i < 0 {
-			p.fault(KindReturned, "asks for a place in %s back that the decision did not take", c.Limit)
-			continue
-		}
-		owners = slices.Delete(owners, i, i+1)
-	}
-	if len(owners) > 0 {
-		p.fault(KindReturned, "%d places of other partitions are not asked back", len(owners))
-	}
-	p.takeBack(p.rec, &schemas.Envelope{Place: here})
-}
-
-// ofOwner reports whether a scope has no recipient, so that another partition may
-// own it.
-func ofOwner(scope string) bool {
-	return scope == "" || strings.Contains(scope, "=") && !strings.HasPrefix(scope, "recipient=")
+	p.settle(nil, d.charges, nil)
 }
 
 // asksForRelease judges that a record asks to release the message in hand.

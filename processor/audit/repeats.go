@@ -85,7 +85,7 @@ func (p *partition) comesOnce(in *kgo.Record, env *schemas.Envelope) {
 // notOpen judges that no message of the id is on its way already.
 func (p *partition) notOpen(first bool) {
 	m, there := p.messages[p.key]
-	if p.e.Kind != schemas.KindStatus || !there || m.state().End() {
+	if p.e.Kind != schemas.KindStatus && p.e.Decision.Verdict != schemas.VerdictCharge || !there || m.state().End() {
 		return // after an end, status judges
 	}
 	waits := m.state() == schemas.StatusScheduled || m.state() == schemas.StatusDeferred
@@ -93,7 +93,7 @@ func (p *partition) notOpen(first bool) {
 	case v == schemas.VerdictCancel:
 		// Asked for by another record.
 	case !waits && p.t-m.first >= unique: // nobody knows its id any more
-	case first, v == schemas.VerdictAdmit && !waits:
+	case first, v == schemas.VerdictAdmit && !waits && !p.trip.on:
 		p.fault(KindDuplicate, "%s, and a message of its id came at %s and is %s", v, m.first, m.state())
 	}
 }

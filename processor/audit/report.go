@@ -36,6 +36,12 @@ const (
 	KindTwoEnds    Kind = "two_ends"        // a message went on after its end
 	KindOrder      Kind = "order"           // a status that may not follow
 	KindLate       Kind = "late_end"        // ended after its expiry and the slack
+	KindOwner      Kind = "owner"           // a wide limit asked of the wrong partition, out of turn, or the message sent elsewhere
+	KindHop        Kind = "hop"             // sent on to an owner or home, and not there once and as it was
+	KindCarried    Kind = "carried"         // what a message holds is not what its round of the owners took
+	KindPassed     Kind = "passed"          // a limit that should have taken a place, or was not asked
+	KindReleased   Kind = "released"        // a place of an owner not asked back once, or asked back without cause
+	KindRestored   Kind = "restored"        // an old place put back that no round moved, or left out
 	KindDispatch   Kind = "dispatch"        // an admission not dispatched once, or a dispatch without admission
 	KindForward    Kind = "forward"         // a forward that did not arrive once, or arrived from nowhere
 	KindPermit     Kind = "permit"          // a sending without permit, or an outcome before one
@@ -109,7 +115,20 @@ type Counts struct {
 	Redriven   int64 `json:"redriven"`
 	Others     int64 `json:"other_verdicts"`
 	Windows    int64 `json:"windows"` // recounted
-	Places     int64 `json:"places"`  // taken
+
+	// Of limits that count without a recipient.
+	Owners        int64 `json:"owners"`        // partitions that own a scope
+	Charged       int64 `json:"charged"`       // decisions that sent a message on
+	OwnersPlaces  int64 `json:"owners_places"` // taken in them; also in Places
+	OwnersRefused int64 `json:"owners_refused"`
+	Passed        int64 `json:"passed"`
+	Carried       int64 `json:"carried"`    // places that admissions name, taken by earlier steps
+	Released      int64 `json:"released"`   // places that home asked owners to return
+	Reinstated    int64 `json:"reinstated"` // old places that home asked owners to put back
+	Restored      int64 `json:"restored"`   // old places put back
+	UnderWay      int64 `json:"under_way"`  // records to and from owners, beyond what was processed
+
+	Places     int64 `json:"places"` // taken
 	Returned   int64 `json:"returned"`
 	Missing    int64 `json:"missing"`
 	Messages   int64 `json:"messages"`
@@ -137,7 +156,7 @@ type Clock struct {
 type Density struct {
 	Provider string         `json:"provider,omitempty"`
 	Limit    string         `json:"limit,omitempty"`
-	To       string         `json:"to,omitempty"` // of a limit: whom, masked
+	To       string         `json:"to,omitempty"` // of a limit that counts by recipient: whom, masked
 	Window   string         `json:"window"`
 	N        int64          `json:"n"` // allowed, by the latest revision that has the window
 	Most     int64          `json:"most"`
@@ -241,6 +260,9 @@ func (c *Counts) add(o *Counts) {
 		{&c.Missing, &o.Missing}, {&c.Messages, &o.Messages}, {&c.Ended, &o.Ended}, {&c.Open, &o.Open}, {&c.Overdue, &o.Overdue},
 		{&c.Receipts, &o.Receipts}, {&c.Dispatched, &o.Dispatched}, {&c.Permits, &o.Permits}, {&c.Outcomes, &o.Outcomes},
 		{&c.InFlight, &o.InFlight},
+		{&c.Owners, &o.Owners}, {&c.Charged, &o.Charged}, {&c.OwnersPlaces, &o.OwnersPlaces}, {&c.OwnersRefused, &o.OwnersRefused},
+		{&c.Passed, &o.Passed}, {&c.Carried, &o.Carried}, {&c.Released, &o.Released}, {&c.Reinstated, &o.Reinstated},
+		{&c.Restored, &o.Restored}, {&c.UnderWay, &o.UnderWay},
 	} {
 		*p[0] += *p[1]
 	}
@@ -261,6 +283,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "requests answered once      %d, readmit %d (%d wait beyond what was processed)\n", c.Requests, c.Readmitted, c.Pending)
 	fmt.Fprintf(&b, "verdicts recounted          %d admitted, %d moved, %d refused, %d deferred; %d windows\n", c.Admitted, c.Moved, c.Refused, c.Deferred, c.Windows)
 	fmt.Fprintf(&b, "places                      %d taken, %d returned (%d give-backs), %d named and not there\n", c.Places, c.Returned, c.GivenBack, c.Missing)
+	if c.Charged+c.OwnersPlaces > 0 {
+		fmt.Fprintf(&b, "owners of wide limits       %d partitions: %d places taken, %d steps sent on, %d refused, %d passed\n", c.Owners, c.OwnersPlaces, c.Charged, c.OwnersRefused, c.Passed)
+		fmt.Fprintf(&b, "                            %d carried home, %d asked back, %d to be put back (%d were); %d under way\n", c.Carried, c.Released, c.Reinstated, c.Restored, c.UnderWay)
+	}
 	fmt.Fprintf(&b, "forwards, markers, others   %d, %d, %d\n", c.Forwarded, c.Markers, c.Others)
 	if c.Redriven > 0 {
 		fmt.Fprintf(&b, "redriven, as new messages   %d\n", c.Redriven)
@@ -275,7 +301,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "t against append time       at most %s ahead, %s behind\n", r.Clock.Ahead, r.Clock.Behind)
 	for _, d := range r.Densest {
 		if d.Limit != "" {
-			fmt.Fprintf(&b, "densest sending             limit %s: %d of %s, to %s", d.Limit, d.Most, d.Window, d.To)
+			fmt.Fprintf(&b, "densest sending             limit %s: %d of %s", d.Limit, d.Most, d.Window)
+			if d.To != "" {
+				fmt.Fprintf(&b, ", to %s", d.To)
+			}
 		} else {
 			fmt.Fprintf(&b, "densest sending             provider %s: %d of %s", d.Provider, d.Most, d.Window)
 		}

@@ -32,10 +32,11 @@ type limit struct {
 	reach     schemas.Millis // how far back its windows can look
 	observe   bool
 	attempts  bool
-	keeps     bool           // gives no place back: it counts attempts, or has only buckets
+	keeps     bool           // gives no place back: it counts attempts, or drains
+	drains    bool           // it has only buckets
 	bucket    bool           // some recipient has a token bucket
 	changed   schemas.Millis // when the numbers of its buckets last changed
-	opaque    string         // why it is not judged
+	wide      bool           // it counts without recipient: its places stand with its scope's owner
 	spans     map[string]span
 }
 
@@ -68,9 +69,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 		for _, o := range l.Overrides {
 			c.overrides[o.To] = o.Allow
 		}
-		if !slices.Contains(l.Per, "recipient") {
-			c.opaque = "the limit counts without recipient"
-		}
+		c.wide = !slices.Contains(l.Per, "recipient")
 		c.changed = c.since["bucket"]
 		for _, w := range everyWindow(l) {
 			switch w.Kind {
@@ -85,7 +84,8 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 				c.bucket = true
 			}
 		}
-		c.keeps = c.attempts || !slices.ContainsFunc(everyWindow(l), func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket })
+		c.drains = !slices.ContainsFunc(everyWindow(l), func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket })
+		c.keeps = c.attempts || c.drains
 		r.country = r.country || len(l.Match.Country) > 0 || slices.Contains(l.Per, "country")
 		r.content = r.content || slices.Contains(l.Per, "content") || l.Count == schemas.CountSegments
 		r.metadata = r.metadata || len(l.Match.Metadata) > 0 || slices.ContainsFunc(l.Per, func(d string) bool { return strings.HasPrefix(d, "metadata.") })

@@ -181,7 +181,9 @@ func (a *auditing) run(ctx context.Context) error {
 		return at
 	}
 	recent := schemas.MillisOf(now.Add(-tailSpan))
-	b.forwarded = newJoin(from(names.Status(), names.Requests(), names.Readmit()), recent)
+	inputs := from(names.Status(), names.Requests(), names.Readmit())
+	b.forwarded, b.hops, b.released = newJoin(inputs, recent), newJoin(inputs, recent), newJoin(inputs, recent)
+	b.wide = newWideCalls()
 	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), recent)
 	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), recent)
 
@@ -194,7 +196,7 @@ func (a *auditing) run(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return tails.take(func() string { return "the records of the last two minutes" }, b.forwarded.size()+b.dispatched.size()+b.permitted.size())
+		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.wide.size())
 	}
 	report := &a.found.report
 	report.Partitions, report.Revisions = n, len(config.policies)-1
@@ -277,6 +279,7 @@ func (a *auditing) run(ctx context.Context) error {
 	if err := work.Wait(); err != nil {
 		return err
 	}
+	report.densest(b.wide.densest())
 	return a.locate(whole, b.compare(queues, journals))
 }
 
@@ -383,6 +386,8 @@ func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 	}{
 		{b.dispatched, KindDispatch, slices.Sorted(maps.Keys(queues)), "admitted, and not dispatched once with these places", "dispatched, and not admitted once with these places", "admissions before the retained dispatch topics"},
 		{b.forwarded, KindForward, []string{b.readmit}, "forwarded, and not there once in weir.readmit", "in weir.readmit as forwarded, and no partition forwarded it", "forwards before the retained log"},
+		{b.hops, KindHop, []string{b.readmit}, "sent on, and not there once in weir.readmit with all that it carries", "in weir.readmit as sent on, and no decision sent it so", "steps of messages whose requests lie before the retained log"},
+		{b.released, KindReleased, []string{b.readmit}, "asked back of its owner, or to be put back, and not there once in weir.readmit", "in weir.readmit as asked back, or to be put back, and no decision of home asked for it", "places asked back that were taken before the retained log"},
 		{b.permitted, KindPermit, slices.Sorted(maps.Keys(journals)), "sending, without one permit in the journal", "permitted in the journal, without its status sending", "sendings before the retained journals"},
 	} {
 		only, extra, tangled := c.j.difference()

@@ -1,9 +1,6 @@
 package audit
 
 import (
-	"encoding/binary"
-	"fmt"
-	"hash/maphash"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,17 +28,16 @@ func (r *room) full() bool { return r.count+r.cost > r.w.N }
 
 // recount counts every window of a limit at t, without some of a message's
 // places.
-func (p *partition) recount(l *limit, s *subject, t schemas.Millis, without []schemas.Charge) []room {
-	scope := l.scope(s)
+func (p *partition) recount(l *limit, scope string, cost int64, t schemas.Millis, without []schemas.Charge) []room {
 	key := sumOf(l.Name, scope)
 	if l.attempts {
 		without = nil
 	}
-	windows := l.windows(s.to)
+	windows := l.windows(p.to)
 	rooms := make([]room, 0, len(windows))
 	for i := range windows {
 		w := &windows[i]
-		r := room{l: l, w: w, scope: scope, cost: l.cost(s), since: l.since[w.UnitKey()]}
+		r := room{l: l, w: w, scope: scope, cost: cost, since: l.since[w.UnitKey()]}
 		if w.Kind == schemas.WindowBucket {
 			level, known := p.tanks.level(key, l, w, t)
 			r.count, r.short, r.whole = w.N-level/w.RefillEvery, r.cost*w.RefillEvery-level, known
@@ -63,31 +59,19 @@ func (p *partition) recount(l *limit, s *subject, t schemas.Millis, without []sc
 	return rooms
 }
 
-// matching returns the limits in force that apply; false when that cannot be
-// known.
-func (p *partition) matching(s *subject) []*limit {
-	var out []*limit
-	for i := range p.rules.limits {
-		l := &p.rules.limits[i]
-		if l.opaque != "" {
-			p.cannotTell("decisions under a limit that is not judged: " + l.opaque)
-			continue
-		}
-		if l.matches(s) {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// admit judges that places were taken: in each matching limit one, and every
-// window had room for it.
+// admit judges that places were taken: in each limit that applies one, here and
+// now with room in every window, or carried from the round that the message made.
 func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
-	e, d := p.e, p.e.Decision
-	if d.Verdict == schemas.VerdictMove {
+	e, d, r := p.e, p.e.Decision, &p.trip.round
+	gone, _ := minus(r.Taken, d.Carried)
+	switch {
+	case d.Verdict == schemas.VerdictMove:
 		p.counts.Moved += p.one()
-		p.takeBack(in, env)
-	} else {
+		p.settle(gone, p.trip.old, nil)
+	case p.trip.on:
+		p.counts.Admitted += p.one()
+		p.settle(gone, p.trip.old, nil)
+	default:
 		p.counts.Admitted += p.one()
 		p.nothingReturned()
 	}
@@ -95,9 +79,9 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 	if dispatched := p.handedOver(); dispatched && p.gone[e.Provider] {
 		p.cannotTell("admissions for providers whose dispatch topics are gone")
 	} else if dispatched && p.judged {
-		p.dispatched.put(dispatchItem(e.MessageID, e.Provider, d.T, d.Charges), 1, d.T)
+		p.dispatched.put(dispatchItem(e.MessageID, e.Provider, d.T, d.Charges, d.Carried), 1, d.T)
 	}
-	if e.To != "" && schemas.PartitionOf(e.To, p.partitions) != p.num {
+	if e.To != "" && p.home() != p.num {
 		p.fault(KindCharges, "places taken by a partition that does not own the recipient")
 	}
 	if p.revision < 0 {
@@ -110,21 +94,61 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 		p.believe()
 		return
 	}
+	plan := p.plan(s)
+	own, _ := p.step(plan)
+	if p.blind { // what its round took is not known, but what it says of it
+		for i := range plan {
+			own[i] = !slices.ContainsFunc(d.Carried, func(c schemas.Charge) bool { return c.Limit == plan[i].l.Name }) && told(d.Passed, &schemas.Ask{Limit: plan[i].l.Name, Scope: plan[i].scope}) < 0
+		}
+	}
+	if r.Refused {
+		p.fault(KindCarried, "it goes on, though an owner refused it")
+	}
+	passed, whole := p.takes(plan, own) // full windows of limits that only observe
+	if len(d.Carried)+len(d.Passed) > 0 || slices.Contains(own, false) {
+		for _, st := range p.carries(plan, own, d.Carried) {
+			if st.l.observe && slices.ContainsFunc(r.Evidence, func(v schemas.Evidence) bool { return v.Limit == st.l.Name && v.Scope == st.scope }) {
+				continue // it was full, in an earlier step
+			}
+			p.fault(KindCharges, "no place in %s, which matches", st.l.Name)
+		}
+	}
+	before := p.foundBefore(plan, own)
+	switch {
+	case e.Observed != (len(passed)+len(before) > 0) && whole:
+		p.fault(KindEvidence, "observed %v, and %d windows of limits that only observe are full", e.Observed, len(passed)+len(before))
+	case whole && (len(passed) > 0 || len(d.Evidence) > 0):
+		p.evidence(passed, before)
+	case len(d.Evidence) > 0:
+		p.cannotTell("evidence of refusals whose windows reach back before the log")
+	}
+}
+
+// takes judges the places that home took in this step, in those limits of the plan
+// that are its own to answer for now: one in each, at this moment, with room in
+// every window. It returns the full windows of those that only observe, and
+// whether all that it counted is there.
+func (p *partition) takes(plan []stop, own []bool) (full []room, whole bool) {
+	e, d := p.e, p.e.Decision
 	charges := slices.Clone(d.Charges)
-	var passed []room // full windows of limits that only observe
-	whole := true
-	for _, l := range p.matching(s) {
-		rooms := p.recount(l, s, d.T, nil)
+	whole = true
+	for k := range plan {
+		if !own[k] {
+			continue
+		}
+		st := &plan[k]
+		l := st.l
+		rooms := p.recount(l, st.scope, st.cost, d.T, nil)
 		if l.observe {
 			for _, r := range rooms {
 				if whole = whole && r.whole; r.full() {
-					passed = append(passed, r)
+					full = append(full, r)
 				}
 			}
 		}
 		i := slices.IndexFunc(charges, func(c schemas.Charge) bool { return c.Limit == l.Name })
 		if i < 0 {
-			if l.observe && e.Observed && slices.ContainsFunc(rooms, func(r room) bool { return r.full() || !r.whole }) {
+			if l.observe && (e.Observed || d.Verdict == schemas.VerdictCharge) && slices.ContainsFunc(rooms, func(r room) bool { return r.full() || !r.whole }) {
 				continue
 			}
 			p.fault(KindCharges, "no place in %s, which matches", l.Name)
@@ -132,45 +156,49 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 		}
 		c := charges[i]
 		charges = slices.Delete(charges, i, i+1)
-		scope := l.scope(s)
-		if c.Scope != scope || c.T != d.T || c.Cost != l.cost(s) {
-			p.fault(KindCharges, "the place in %s stands at %s and costs %d; it should stand at %s and cost %d, in the scope of this message", l.Name, c.T, c.Cost, d.T, l.cost(s))
+		p.takesOne(l, st.scope, st.cost, &c, rooms)
+		if d.Verdict != schemas.VerdictCharge {
+			p.charged = p.calls.hold(p.charged, l, sumOf(l.Name, st.scope), st.cost)
 		}
-		for i := range rooms {
-			r := &rooms[i]
-			switch {
-			case r.full():
-				p.fault(KindOver, "%d of %s were taken in %s, from %s on; this one costs %d", r.count, r.w, l.Name, r.from, r.cost)
-			case !r.whole:
-				p.cannotTell("windows of admitted messages that reach back before the log")
-			}
-		}
-		p.counts.Places += p.one()
-		key := sumOf(l.Name, scope)
-		p.stand(l, s, key, d.T, d.T)
-		p.charged = p.calls.hold(p.charged, l, key, l.cost(s))
-	}
-	switch {
-	case e.Observed != (len(passed) > 0) && whole:
-		p.fault(KindEvidence, "observed %v, and %d windows of limits that only observe are full", e.Observed, len(passed))
-	case whole && (len(passed) > 0 || len(d.Evidence) > 0):
-		p.evidence(passed)
-	case len(d.Evidence) > 0:
-		p.cannotTell("evidence of refusals whose windows reach back before the log")
 	}
 	for _, c := range charges {
-		if l := p.rules.byName[c.Limit]; l != nil && l.opaque != "" {
-			continue
-		}
 		p.fault(KindCharges, "a place in %s, which does not match", c.Limit)
 	}
+	return full, whole
 }
 
-// stand takes a place as of a moment, at t.
-func (p *partition) stand(l *limit, s *subject, key sum, at, t schemas.Millis) {
-	cost := l.cost(s)
-	p.tanks.draw(key, l, l.windows(s.to), at, cost)
-	if seen := t - l.reach; l.reach > 0 && at >= seen {
+// takesOne judges one place, at the decision's time, by the windows of its limit.
+func (p *partition) takesOne(l *limit, scope string, cost int64, c *schemas.Charge, rooms []room) {
+	for i := range rooms {
+		r := &rooms[i]
+		switch {
+		case r.full():
+			p.fault(KindOver, "%d of %s were taken in %s, from %s on; this one costs %d", r.count, r.w, l.Name, r.from, r.cost)
+		case !r.whole:
+			p.cannotTell("windows of admitted messages that reach back before the log")
+		}
+	}
+	p.takesAt(l, scope, cost, c, p.e.Decision.T)
+}
+
+// takesAt judges that one place stands where and when it should, and stands it up.
+func (p *partition) takesAt(l *limit, scope string, cost int64, c *schemas.Charge, at schemas.Millis) {
+	if c.Scope != scope || c.T != at || c.Cost != cost {
+		p.fault(KindCharges, "the place in %s stands at %s and costs %d; it should stand at %s and cost %d, in the scope of this message", l.Name, c.T, c.Cost, at, cost)
+	}
+	p.counts.Places += p.one()
+	if l.wide {
+		p.owns = true
+		p.counts.OwnersPlaces += p.one()
+	}
+	p.stand(l, scope, at, cost)
+}
+
+// stand takes a place as of a moment.
+func (p *partition) stand(l *limit, scope string, at schemas.Millis, cost int64) {
+	key := sumOf(l.Name, scope)
+	p.tanks.draw(key, l, l.windows(p.to), at, cost)
+	if seen := p.e.Decision.T - l.reach; l.reach > 0 && at >= seen {
 		p.places.add(key, at, cost, p.key[0], seen)
 	}
 }
@@ -179,78 +207,84 @@ func (p *partition) stand(l *limit, s *subject, key sum, at, t schemas.Millis) {
 // be judged: what comes after counts them.
 func (p *partition) believe() {
 	d := p.e.Decision
+	holds := d.Verdict == schemas.VerdictAdmit || d.Verdict == schemas.VerdictMove
 	for i := range d.Charges {
 		c := &d.Charges[i]
 		l := p.rules.byName[c.Limit]
-		if l == nil || l.opaque != "" {
+		if l == nil {
 			continue
 		}
-		key := sumOf(c.Limit, c.Scope)
-		p.tanks.draw(key, l, l.windows(p.e.To), c.T, c.Cost)
-		if seen := d.T - l.reach; l.reach > 0 && c.T >= seen {
-			p.places.add(key, c.T, c.Cost, p.key[0], seen)
-		}
-		if d.Verdict != schemas.VerdictRecord {
-			p.charged = p.calls.hold(p.charged, l, key, c.Cost)
+		p.stand(l, c.Scope, c.T, c.Cost)
+		if holds {
+			p.charged = p.calls.hold(p.charged, l, sumOf(c.Limit, c.Scope), c.Cost)
 		}
 	}
 }
 
-// refused judges that a window was full, and what the refusal says of it.
+// refused judges that a window was full, and what the refusal says of it: one of
+// home's own, in this step, or of an owner, who said so before.
 func (p *partition) refused(in *kgo.Record, env *schemas.Envelope) {
-	e, d := p.e, p.e.Decision
+	d, r := p.e.Decision, &p.trip.round
 	p.nothingReturned()
 	p.learn(in, env)
 	if p.revision < 0 {
 		p.cannotTell("decisions under a revision that is not known")
 		return
 	}
+	if r.Refused {
+		p.relayed()
+		return
+	}
 	s, sure := p.subject(in)
-	if !sure {
+	if !sure || p.blind && p.trip.on {
 		p.cannotTell("decisions by metadata, content or parts whose request is gone")
 		return
 	}
-	var held []schemas.Charge // by the message itself: it is judged without them
-	if env != nil {
-		held = env.Place
+	held := p.trip.old // by the message itself: it is judged without them
+	if p.anew() {
+		held = joinCharges(held, r.Taken)
 	}
 	var full []room
-	whole, opaque := true, false
-	for _, l := range p.matching(s) {
-		if l.observe {
+	whole := true
+	plan := p.plan(s)
+	own, _ := p.step(plan)
+	for i := range plan {
+		st := &plan[i]
+		if !own[i] || st.l.observe {
 			continue
 		}
-		for _, r := range p.recount(l, s, d.T, held) {
+		for _, r := range p.recount(st.l, st.scope, st.cost, d.T, held) {
 			whole = whole && r.whole
 			if r.full() {
 				full = append(full, r)
 			}
 		}
 	}
-	for i := range p.rules.limits {
-		opaque = opaque || p.rules.limits[i].opaque != ""
-	}
+	p.refusal(full, whole, held)
+}
+
+// refusal judges what a refusal says by the windows that are full.
+func (p *partition) refusal(full []room, whole bool, held []schemas.Charge) {
 	switch {
-	case len(full) == 0 && opaque:
-		return // said by matching
 	case len(full) == 0 && !whole:
 		p.cannotTell("refusals whose windows reach back before the log")
-		return
 	case len(full) == 0:
-		p.fault(KindRefused, "by %s %s, but no window is full", e.Limit, e.Window)
-		return
-	}
-	if whole && !opaque {
-		p.evidence(full)
-		p.retryAt(full, held)
-	} else {
+		p.fault(KindRefused, "by %s %s, but no window is full", p.e.Limit, p.e.Window)
+	case !whole:
 		p.cannotTell("evidence of refusals whose windows reach back before the log")
+	default:
+		p.evidence(full, nil)
+		p.retryAt(full, held)
 	}
 }
 
+// forRecord is what the round of a message sent elsewhere is for.
+const forRecord = "record"
+
 // recorded judges the places of a message that was sent elsewhere: one in each
-// matching limit, at its own time, whether or not there was room.
-func (p *partition) recorded(in *kgo.Record) {
+// matching limit, at its own time, whether or not there was room. Owners of wide
+// ones are asked to record theirs.
+func (p *partition) recorded(in *kgo.Record, env *schemas.Envelope) {
 	e, d := p.e, p.e.Decision
 	p.nothingReturned()
 	if p.revision < 0 {
@@ -264,38 +298,54 @@ func (p *partition) recorded(in *kgo.Record) {
 		p.believe()
 		return
 	}
-	if e.To != "" && schemas.PartitionOf(e.To, p.partitions) != p.num {
+	if e.To != "" && p.home() != p.num {
 		p.fault(KindCharges, "places taken by a partition that does not own the recipient")
 	}
 	at := max(min(req.At, d.T), 1)
 	charges := slices.Clone(d.Charges)
-	for _, l := range p.matching(s) {
-		i := slices.IndexFunc(charges, func(c schemas.Charge) bool { return c.Limit == l.Name })
+	var asks []schemas.Ask
+	for _, st := range p.plan(s) {
+		if !st.here {
+			asks = append(asks, schemas.Ask{Limit: st.l.Name, Scope: st.scope, Cost: st.cost, T: req.At})
+			continue
+		}
+		i := slices.IndexFunc(charges, func(c schemas.Charge) bool { return c.Limit == st.l.Name })
 		if i < 0 {
-			p.fault(KindCharges, "no place in %s, which matches", l.Name)
+			p.fault(KindCharges, "no place in %s, which matches", st.l.Name)
 			continue
 		}
 		c := charges[i]
 		charges = slices.Delete(charges, i, i+1)
-		scope := l.scope(s)
-		if c.Scope != scope || c.T != at || c.Cost != l.cost(s) {
-			p.fault(KindCharges, "the place in %s stands at %s and costs %d; it should stand at %s and cost %d, in the scope of this message", l.Name, c.T, c.Cost, at, l.cost(s))
-		}
-		p.counts.Places += p.one()
-		p.stand(l, s, sumOf(l.Name, scope), at, d.T)
+		p.takesAt(st.l, st.scope, st.cost, &c, at)
 	}
 	for _, c := range charges {
-		if l := p.rules.byName[c.Limit]; l != nil && l.opaque != "" {
-			continue
-		}
 		p.fault(KindCharges, "a place in %s, which does not match", c.Limit)
+	}
+	switch {
+	case len(asks) > 0:
+		p.goesTo(p.standsAt(asks[0].Scope, ""))
+		p.sends(env, p.standsAt(asks[0].Scope, ""), &schemas.Round{For: forRecord, Revision: d.Revision, Ask: asks})
+	case d.Onward != nil:
+		p.fault(KindOwner, "sent on to partition %d, and nobody is left to be asked", *d.Onward)
 	}
 }
 
 // evidence holds what a refusal says to the recount: every full window, and
-// nothing else, with its count, its oldest place, its start and its since.
-func (p *partition) evidence(full []room) {
-	said := p.e.Decision.Evidence
+// nothing else, with its count, its oldest place, its start and its since. before
+// is what earlier steps of the message's round found, word for word.
+func (p *partition) evidence(full []room, before []schemas.Evidence) {
+	all := p.e.Decision.Evidence
+	said := all
+	if len(before) > 0 {
+		said = slices.Clone(all)
+		for i := range before {
+			if k := slices.Index(said, before[i]); k >= 0 {
+				said = slices.Delete(said, k, k+1)
+			} else {
+				p.fault(KindEvidence, "on its round %s of %s was full, and it does not say so, or not as it was", before[i].Window, before[i].Limit)
+			}
+		}
+	}
 	if len(said) != len(full) {
 		p.fault(KindEvidence, "it names %d full windows, and %d are", len(said), len(full))
 	}
@@ -316,7 +366,7 @@ func (p *partition) evidence(full []room) {
 				v.Window, v.Limit, v.Count, v.N, v.Oldest, v.Start, v.Since, r.count, r.w.N, oldest, r.start, r.since)
 		}
 	}
-	if len(said) > 0 && (p.e.Limit != said[0].Limit || p.e.Window != said[0].Window) {
+	if len(all) > 0 && !p.away && p.e.Decision.Verdict != schemas.VerdictCharge && (p.e.Limit != all[0].Limit || p.e.Window != all[0].Window) {
 		p.fault(KindEvidence, "refused by %s %s, which is not its first evidence", p.e.Limit, p.e.Window)
 	}
 }
@@ -347,13 +397,20 @@ func (p *partition) retryAt(full []room, held []schemas.Charge) {
 			at = max(at, opens)
 		}
 	}
-	at = max(at, 0)
+	defers := !slices.ContainsFunc(full, func(r room) bool { return r.l.OnRefusal != schemas.RefusalDefer })
+	p.endsOrWaits(defers, max(at, 0), p.repeated())
+}
+
+// endsOrWaits holds what becomes of a refused message to what the limits that
+// refused it say, and its retry time to the moment at which their windows open; 0
+// is never. An owner says that moment, and leaves the rest to home.
+func (p *partition) endsOrWaits(defers bool, at schemas.Millis, again bool) {
 	got := p.e.RetryAt
 	if p.e.Decision.Verdict == schemas.VerdictRefuse {
 		if got != at {
 			p.fault(KindRetryAt, "it says %s, and the windows open at %s", or(got, "never"), or(at, "never"))
 		}
-		if at != 0 && !slices.ContainsFunc(full, func(r room) bool { return r.l.OnRefusal != schemas.RefusalDefer }) {
+		if at != 0 && defers && !p.away {
 			p.fault(KindRefused, "ended, though every limit that refuses it defers")
 		}
 		return
@@ -363,7 +420,7 @@ func (p *partition) retryAt(full []room, held []schemas.Charge) {
 	if expires := max(p.messages[p.key].expires, p.expires); got < at && got != expires {
 		p.fault(KindRetryAt, "it comes back at %s, and the windows open at %s", or(got, "never"), or(at, "never"))
 	}
-	if p.e.Attempt == 0 && (at == 0 || slices.ContainsFunc(full, func(r room) bool { return r.l.OnRefusal != schemas.RefusalDefer })) && len(held) == 0 {
+	if (at == 0 || !defers) && !again {
 		p.fault(KindRefused, "waits, though a limit that refuses it does not defer")
 	}
 }
@@ -405,43 +462,58 @@ func (p *partition) giveBack(in *kgo.Record, env *schemas.Envelope) {
 	case !m.state().End():
 		p.fault(KindCause, "the message is %s, not ended", m.state())
 	}
-	p.takeBack(in, env)
+	p.settle(nil, p.trip.old, nil)
 }
 
 // ownReturns judges an end by admission, which returns in the same step what
 // the message holds.
 func (p *partition) ownReturns(in *kgo.Record, env *schemas.Envelope) {
-	d := p.e.Decision
-	if env != nil && env.ID != p.e.MessageID {
+	d, r := p.e.Decision, &p.trip.round
+	foreign := env != nil && env.ID != p.e.MessageID
+	if foreign {
 		env = nil // a cancel ends a message that is somewhere else
 	}
 	p.learn(in, env)
 	m := p.messages[p.key]
-	if len(d.Returned) == 0 && len(d.Missing) == 0 && (env == nil || len(env.Place) == 0) {
-		return
-	}
 	kept := p.e.Status == schemas.StatusUnknown || m.flags&flagUnknown != 0 || env != nil && env.Taint != schemas.TaintNone
-	if kept {
-		if len(d.Returned)+len(d.Missing) > 0 {
+	switch {
+	case env != nil && kept:
+		if _, foreign := minus(r.Taken, joinCharges(d.Returned, d.Missing, d.Released)); len(foreign) > 0 {
 			p.fault(KindCause, "an attempt may have been received: its place stands")
-			p.takeBack(nil, nil)
 		}
+		p.settle(r.Taken, nil, r.Moved)
+	case env != nil:
+		p.settle(r.Taken, p.trip.old, nil)
+	case len(d.Returned)+len(d.Missing)+len(d.Released)+len(d.Restored)+len(d.Reinstated) == 0:
 		return
+	default: // it waited: what it held is in no record that was read
+		if kept {
+			p.fault(KindCause, "an attempt may have been received: its place stands")
+		}
+		p.giveUp()
+		p.putBack()
 	}
-	p.takeBack(in, env)
 }
 
+// nothingReturned judges a decision after which a message holds what it held: of
+// its round it gives up all, and puts back what the round moved.
 func (p *partition) nothingReturned() {
-	if d := p.e.Decision; len(d.Returned)+len(d.Missing) > 0 {
-		p.fault(KindReturned, "%s returned %d places", d.Verdict, len(d.Returned))
-		p.takeBack(nil, nil)
+	d := p.e.Decision
+	switch {
+	case p.trip.on:
+		p.settle(p.trip.round.Taken, nil, p.trip.round.Moved)
+	case len(d.Returned)+len(d.Missing)+len(d.Released)+len(d.Restored)+len(d.Reinstated) > 0:
+		if !p.blind {
+			p.fault(KindReturned, "%s returned %d places", d.Verdict, len(d.Returned)+len(d.Released))
+		}
+		p.giveUp()
+		p.putBack()
 	}
 }
 
-// takeBack takes down what a decision returned: each place stood for this
-// message, what is missing did not, and together they are all that the message
-// held by its envelope.
-func (p *partition) takeBack(in *kgo.Record, env *schemas.Envelope) {
+// takeDown takes down what a decision returned: each place stood for this
+// message, and what is missing did not.
+func (p *partition) takeDown() {
 	d := p.e.Decision
 	for i := range d.Returned {
 		c := &d.Returned[i]
@@ -465,25 +537,6 @@ func (p *partition) takeBack(in *kgo.Record, env *schemas.Envelope) {
 			p.fault(KindReturned, "the place in %s at %s stands, and was not found", c.Limit, c.T)
 		}
 	}
-	if in == nil || env == nil {
-		return
-	}
-	var want, got []string
-	for i := range env.Place {
-		if l := p.rules.byName[env.Place[i].Limit]; l == nil || !l.keeps {
-			want = append(want, chargeText(&env.Place[i]))
-		}
-	}
-	for _, cs := range [][]schemas.Charge{d.Returned, d.Missing} {
-		for i := range cs {
-			got = append(got, chargeText(&cs[i]))
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(want, got) {
-		p.fault(KindReturned, "the message held %d places by its envelope, and the decision names %d, or others", len(want), len(got))
-	}
 }
 
 // seen reports whether some window of the charge's limit counts it now.
@@ -504,22 +557,10 @@ func (p *partition) seen(c *schemas.Charge) bool {
 	return false
 }
 
-func chargeText(c *schemas.Charge) string {
-	return fmt.Sprintf("%s\x00%s\x00%d\x00%d", c.Limit, c.Scope, c.T, c.Cost)
-}
-
 // dispatchItem is an admission as it stands in weir.status and on a dispatch
-// topic.
-func dispatchItem(id, provider string, t schemas.Millis, charges []schemas.Charge) item {
-	var room [512]byte
-	b := append(room[:0], provider...)
-	for i := range charges {
-		c := &charges[i]
-		b = append(append(append(append(b, 0), c.Limit...), 0), c.Scope...)
-		b = binary.LittleEndian.AppendUint64(b, uint64(c.T))
-		b = binary.LittleEndian.AppendUint64(b, uint64(c.Cost))
-	}
-	return item{id: idOf(id), t: t, rest: maphash.Bytes(seeds[0], b)}
+// topic: what it holds was taken by it, or by earlier steps.
+func dispatchItem(id, provider string, t schemas.Millis, held ...[]schemas.Charge) item {
+	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + chargesHash(held...)}
 }
 
 // permitItem is an attempt as it stands in weir.status and in a journal.

@@ -1,0 +1,206 @@
+package audit
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// What partitions send each other for wide limits stands twice: as the decision
+// that sends it, and as the record of readmit that arrives, in one transaction.
+// Every hop is joined with all that it carries, as the sender's decision and the
+// record that the sender answered give it. So what an owner took comes home
+// unchanged, step by step, and home is held to what came: no place is lost or
+// doubled on the way, and no refusal altered, however long the way takes.
+
+// text gathers what is hashed.
+type text struct {
+	b    []byte
+	room [256]byte
+}
+
+func (x *text) say(parts ...string) {
+	if x.b == nil {
+		x.b = x.room[:0]
+	}
+	for _, p := range parts {
+		x.b = append(append(x.b, p...), 0)
+	}
+}
+
+func (x *text) count(numbers ...int64) {
+	for _, n := range numbers {
+		x.b = binary.LittleEndian.AppendUint64(x.b, uint64(n))
+	}
+}
+
+func (x *text) hash() uint64 {
+	h := maphash.Bytes(seeds[0], x.b)
+	x.b = x.b[:0]
+	return h
+}
+
+// chargesHash is the same for the same places in any order.
+func chargesHash(lists ...[]schemas.Charge) (h uint64) {
+	var x text
+	for _, cs := range lists {
+		for i := range cs {
+			c := &cs[i]
+			x.say(c.Limit, c.Scope)
+			x.count(int64(c.T), c.Cost)
+			h += x.hash()
+		}
+	}
+	return h
+}
+
+func evidenceHash(all []schemas.Evidence) (h uint64) {
+	var x text
+	for i := range all {
+		v := &all[i]
+		x.say(v.Limit, v.Scope, v.Window)
+		x.count(v.N, v.Count, v.Cost, int64(v.Oldest), int64(v.Start), int64(v.Since))
+		h += x.hash()
+	}
+	return h
+}
+
+// hop is a message on its way from one partition to another.
+type hop struct {
+	id, to   string
+	t        schemas.Millis // of the decision that sent it
+	accepted schemas.Millis
+	target   int32
+	home     bool // back home, not to an owner
+	attempt  int
+	taint    schemas.Taint
+	place    []schemas.Charge // of earlier attempts
+	round    schemas.Round
+}
+
+// item is the hop as it is compared. Of a refusal it does not matter what was
+// still to be asked; of a message sent elsewhere, nothing but that. When a
+// deferred message is to come back is the owner's to choose.
+func (h *hop) item() item {
+	r := &h.round
+	var x text
+	why := r.For
+	if why == schemas.ReadmitForward { // it is the first decision
+		why = ""
+	}
+	x.say(h.to, string(h.taint), why)
+	if r.Home {
+		x.say("asked at home")
+	}
+	x.count(int64(h.target), int64(h.attempt), r.Revision)
+	recorded := len(r.Ask) > 0 && r.Ask[0].T != 0
+	if !r.Refused {
+		for i := range r.Ask {
+			a := &r.Ask[i]
+			x.say(a.Limit, a.Scope)
+			x.count(a.Cost, int64(a.T))
+		}
+	}
+	if h.home {
+		x.say("home")
+	}
+	if r.Refused {
+		x.say("refused")
+	}
+	x.count(int64(r.RetryAt))
+	sum := x.hash()
+	if !recorded {
+		sum += 3*chargesHash(h.place) + 5*chargesHash(r.Taken) + 7*chargesHash(r.Moved) + 11*evidenceHash(r.Evidence)
+		for i := range r.Passed {
+			if r.Refused {
+				break
+			}
+			x.say(r.Passed[i].Limit, r.Passed[i].Scope)
+			sum += 13 * x.hash()
+		}
+	}
+	return item{id: idOf(h.id), t: h.t, rest: sum}
+}
+
+// sends counts a hop of the decision in hand, with the round that it must carry.
+func (p *partition) sends(env *schemas.Envelope, target int32, round *schemas.Round) {
+	if !p.judged {
+		return
+	}
+	h := hop{id: p.e.MessageID, to: p.to, t: p.e.Decision.T, accepted: p.e.AcceptedAt, target: target, home: target == p.home(), attempt: p.e.Attempt, round: *round}
+	if env != nil {
+		h.taint, h.place = env.Taint, env.Place
+	}
+	if p.away { // an owner says nothing of the message but whose it is
+		h.accepted, h.attempt = env.AcceptedAt, env.Attempt
+	}
+	if p.e.Decision.Verdict == schemas.VerdictRecord {
+		h.taint, h.place, h.attempt = "", nil, 0
+	}
+	p.hops.putOf(h.item(), h.accepted, 1, h.t)
+}
+
+// home is the partition of the recipient of the message in hand.
+func (p *partition) home() int32 { return schemas.PartitionOf(p.to, p.partitions) }
+
+// askedBack is a place that its owner is asked to return, or an old one that it
+// is asked to put back.
+func askedBack(id, to string, target int32, restore bool, c *schemas.Charge) item {
+	var x text
+	x.say(to, c.Limit, c.Scope)
+	x.count(int64(target), c.Cost)
+	if restore {
+		x.say("restore")
+	}
+	return item{id: idOf(id), t: c.T, rest: x.hash()}
+}
+
+// asksBack counts what the decision in hand asks of owners.
+func (p *partition) asksBack() {
+	d := p.e.Decision
+	p.counts.Released += int64(len(d.Released)) * p.one()
+	p.counts.Reinstated += int64(len(d.Reinstated)) * p.one()
+	for restore, cs := range map[bool][]schemas.Charge{false: d.Released, true: d.Reinstated} {
+		for i := range cs {
+			c := &cs[i]
+			owner := p.standsAt(c.Scope, p.to)
+			if owner == p.num {
+				p.fault(KindReleased, "it asks others for the place in %s, which stands here", c.Limit)
+			}
+			if p.judged {
+				p.released.put(askedBack(p.e.MessageID, p.to, owner, restore, c), 1, d.T)
+			}
+		}
+	}
+}
+
+// came counts a record of readmit that one partition wrote for another.
+func (p *partition) came(r *kgo.Record, env *schemas.Envelope) {
+	at := schemas.MillisOf(r.Timestamp)
+	switch env.Reason {
+	case schemas.ReadmitForward:
+		p.forwarded.put(item{id: idOf(env.ID), t: env.AcceptedAt, rest: sumOf(env.Key)[0]}, -1, at)
+	case schemas.ReadmitCharge, schemas.ReadmitCharged:
+		if env.Round == nil {
+			return // what is decided on it says so
+		}
+		h := hop{
+			id: env.ID, to: env.Key, t: env.DecidedAt, accepted: env.AcceptedAt, target: p.num, home: env.Reason == schemas.ReadmitCharged,
+			attempt: env.Attempt, taint: env.Taint, place: env.Place, round: *env.Round,
+		}
+		p.hops.putOf(h.item(), h.accepted, -1, at)
+	case schemas.ReadmitUnwind, schemas.ReadmitGiveBack:
+		if env.Reason == schemas.ReadmitGiveBack && schemas.PartitionOf(env.Key, p.partitions) == p.num {
+			return // a lane's
+		}
+		for i := range env.Place {
+			p.released.put(askedBack(env.ID, env.Key, p.num, false, &env.Place[i]), -1, at)
+		}
+		for i := range env.Restore {
+			p.released.put(askedBack(env.ID, env.Key, p.num, true, &env.Restore[i]), -1, at)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package audit
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Homes of these recipients: carol's owns the scope of acme, dave's that of all.
+const (
+	dave  = "+8613800000009"
+	eve   = "+8613800000008"
+	frank = "+8613800000010"
+)
+
+func TestWorld(t *testing.T) {
+	for what, want := range map[string]int32{ipScope: 2, acmeScope: 0, "": 1, seenScope: 1, alice: 4, bob: 6, carol: 0, dave: 1, eve: 7, frank: 3} {
+		if got := ownerOf(what); got != want {
+			t.Errorf("%s belongs to %d, and the logs are written for %d", what, got, want)
+		}
+	}
+}
+
+func fullOf(limit, scope, window string, n int64, oldest schemas.Millis) schemas.Evidence {
+	return schemas.Evidence{Limit: limit, Scope: scope, Window: window, N: n, Count: n, Cost: 1, Oldest: oldest, Since: start}
+}
+
+// around is a message's whole round, from home and back to it.
+func (m *letter) around(t schemas.Millis) *letter {
+	m.on(t, nil, "ip")
+	m.take(t+10, "ip")
+	m.on(t+20, []string{"verify", "pair"}, "acme", "all")
+	m.take(t+30, "acme")
+	m.take(t+40, "all")
+	return m
+}
+
+// cleanWorld is a clean log of messages that go round: a is sent at once; b at its
+// second attempt; c is refused by its own home half way; d fails, and gives its
+// places back; the homes of e and f own what they ask for; g is refused by the
+// last owner; h and i pass a limit that only observes, full at i; k comes back,
+// is refused, and waits with its old places, and is admitted in the end; r was
+// sent elsewhere.
+type cleanWorld struct {
+	*world
+	a, b, c, d, e, f, g, h, i, k, r *letter
+}
+
+func newCleanWorld(t testing.TB) *cleanWorld {
+	w := &cleanWorld{world: newWorld(t)}
+	s := start + 1000
+	w.a = w.send("a", alice, "verify", s).around(s)
+	w.a.admit(s + 50)
+	w.a.call(schemas.StatusSent, s+100)
+
+	s = start + 2000
+	w.b = w.send("b", alice, "verify", s).around(s)
+	w.b.admit(s + 50)
+	w.b.call(schemas.StatusRetrying, s+100).Reason = "transient"
+	w.b.back(schemas.ReadmitRetry, s+200)
+	w.b.around(s + 300).admit(s + 350)
+	w.b.call(schemas.StatusSent, s+400)
+
+	s = start + 4000
+	w.c = w.send("c", alice, "verify", s)
+	w.c.on(s, nil, "ip")
+	w.c.take(s+10, "ip")
+	w.c.round.Evidence, w.c.round.RetryAt = []schemas.Evidence{fullOf("verify", alice, "2/10s", 2, start+1020)}, start+11_020
+	w.c.refuse(s + 20)
+
+	s = start + 5000
+	w.d = w.send("d", bob, "verify", s).around(s)
+	w.d.admit(s + 50)
+	w.d.fails(s + 100)
+
+	s = start + 12_000
+	w.e = w.send("e", carol, "verify", s)
+	w.e.on(s, nil, "ip")
+	w.e.take(s+10, "ip")
+	w.e.on(s+20, []string{"verify", "pair", "acme"}, "all")
+	w.e.take(s+30, "all")
+	w.e.admit(s + 40)
+	w.e.call(schemas.StatusSent, s+100)
+
+	s = start + 13_000
+	w.f = w.send("f", dave, "verify", s)
+	w.f.on(s, nil, "ip")
+	w.f.take(s+10, "ip")
+	w.f.on(s+20, []string{"verify", "pair"}, "acme")
+	w.f.take(s+30, "acme")
+	w.f.admit(s+40, "all")
+	w.f.call(schemas.StatusSent, s+100)
+
+	s = start + 14_000
+	w.r = w.elsewhere("r", frank, s-3000, s, []string{"verify", "pair"}, "ip", "acme", "all")
+	w.r.recorded(s+10, "ip")
+	w.r.recorded(s+20, "acme")
+	w.r.recorded(s+30, "all")
+
+	s = start + 25_000
+	w.g = w.send("g", eve, "verify", s)
+	w.g.on(s, nil, "ip")
+	w.g.take(s+10, "ip")
+	w.g.on(s+20, []string{"verify", "pair"}, "acme", "all")
+	w.g.take(s+30, "acme")
+	w.g.full(s+40, start+61_040, fullOf("all", "", "5/60s", 5, start+1040))
+	w.g.refuse(s + 50)
+
+	s = start + 90_000
+	w.h = w.send("h", eve, "seen", s)
+	w.h.on(s, nil, "acme", "all", "watch")
+	w.h.take(s+10, "acme")
+	w.h.take(s+20, "all", "watch")
+	w.h.admit(s + 30)
+	w.h.call(schemas.StatusSent, s+100)
+
+	s = start + 91_000
+	w.i = w.send("i", frank, "seen", s)
+	w.i.on(s, nil, "acme", "all", "watch")
+	w.i.take(s+10, "acme")
+	d := w.i.take(s+20, "all", "watch")
+	unplaced(w.i, d, "watch", fullOf("watch", seenScope, "1/60s", 1, start+90_020))
+	w.i.admit(s + 30)
+	w.i.call(schemas.StatusSent, s+100)
+
+	s = start + 100_000
+	w.k = w.send("k", bob, "verify", s).around(s)
+	w.k.admit(s + 50)
+	w.k.call(schemas.StatusRetrying, s+100).Reason = "transient"
+	for i, to := range []string{alice, carol, dave, eve, frank} {
+		s := start + 161_000 + 100*schemas.Millis(i)
+		m := w.send("k"+to[13:], to, "other", s)
+		switch to {
+		case carol:
+			m.on(s, []string{"acme"}, "all")
+			m.take(s+20, "all")
+			m.admit(s + 30)
+		case dave:
+			m.on(s, nil, "acme")
+			m.take(s+10, "acme")
+			m.admit(s+20, "all")
+		default:
+			m.on(s, nil, "acme", "all")
+			m.take(s+10, "acme")
+			m.take(s+20, "all")
+			m.admit(s + 30)
+		}
+		m.call(schemas.StatusSent, s+50)
+	}
+	s = start + 162_000
+	w.k.back(schemas.ReadmitRetry, s)
+	w.k.on(s, nil, "ip")
+	w.k.take(s+10, "ip")
+	w.k.on(s+20, []string{"verify", "pair"}, "acme", "all")
+	w.k.take(s+30, "acme")
+	w.k.full(s+40, start+221_020, fullOf("all", "", "5/60s", 5, start+161_020))
+	w.k.waits(s+50, start+221_020)
+	w.k.back(schemas.ReadmitRetry, start+221_500)
+	w.k.around(start + 222_000)
+	w.k.admit(start + 222_050)
+	w.k.call(schemas.StatusSent, start+222_100)
+	return w
+}
+
+// unplaced takes a place out of an owner's step that was just written: the limit
+// only observes, and is full.
+func unplaced(m *letter, d *schemas.Decision, limit string, ev schemas.Evidence) {
+	of := func(c schemas.Charge) bool { return c.Limit == limit }
+	d.Charges = slices.DeleteFunc(slices.Clone(d.Charges), of)
+	m.round.Taken = slices.DeleteFunc(slices.Clone(m.round.Taken), of)
+	d.Passed, d.Evidence = m.ask(limit), []schemas.Evidence{ev}
+	m.round.Passed, m.round.Evidence = d.Passed, d.Evidence
+	r := m.round
+	m.env.Round = &r
+}
+
+func TestWideCleanLogIsProven(t *testing.T) {
+	r := newCleanWorld(t).audit(t)
+	if r.Outcome != Proven {
+		t.Fatal(show(r))
+	}
+	t.Log(show(r))
+}
+
+// What is right is not taken for wrong.
+func TestWideLawfulLogs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want Outcome
+		do   func(w *cleanWorld)
+	}{
+		{"an old place put back where it is full", Proven, func(w *cleanWorld) { w.crowded(false) }},
+		{"cancelled on its way, and ended at home", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			w.cancel(m, free+35)
+			m.take(free+40, "all")
+			m.ends(schemas.VerdictCancel, schemas.StatusCancelled, "cancelled", free+50, m.round.Taken, nil)
+		}},
+		{"a repeat of what is on its way", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			again := *m
+			again.request(free + 35)
+			e := m.event(schemas.KindDecision)
+			e.Reason, e.DuplicateOf = "repeated", id(m.name)
+			w.decide(m.home, e, schemas.VerdictDuplicate, free+35, again.in)
+			m.take(free+40, "all")
+			m.admit(free + 50)
+		}},
+		{"expired on its way", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			m.take(free+601_000, "all")
+			m.ends(schemas.VerdictExpire, schemas.StatusExpired, "expired", free+602_000, m.round.Taken, nil)
+		}},
+		{"an attempt may have been received: a retry that expires keeps its old places", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			m.take(free+40, "all")
+			m.admit(free + 50)
+			m.call(schemas.StatusRetrying, free+100).Reason = "transient"
+			m.taint = schemas.TaintReceived
+			m.back(schemas.ReadmitRetry, free+599_000)
+			m.around(free + 599_800)
+			m.ends(schemas.VerdictExpire, schemas.StatusExpired, "expired", free+600_050, m.round.Taken, m.round.Moved)
+		}},
+		{"a retry that expires half way gives up all", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			m.take(free+40, "all")
+			m.admit(free + 50)
+			m.call(schemas.StatusRetrying, free+100).Reason = "transient"
+			m.back(schemas.ReadmitRetry, free+599_000)
+			m.on(free+599_900, nil, "ip")
+			m.take(free+599_910, "ip")
+			left, _ := minus(m.old, m.round.Moved)
+			m.endsBoth(free+600_050, m.round.Taken, left)
+		}},
+		{"under way at the end of the log", Proven, func(w *cleanWorld) { w.half(free) }},
+		{"asked back at the end of the log", Proven, func(w *cleanWorld) {
+			w.fill()
+			m := w.half(over)
+			m.full(over+40, free+60_020, fullOf("all", "", "5/60s", 5, free+20))
+			m.refuse(over + 50)
+			for p, s := range w.parts { // nobody has answered yet
+				if i := slices.IndexFunc(s.status, func(o written) bool {
+					return o.event.MessageID == id("x") && o.event.Decision.Verdict == schemas.VerdictGiveBack
+				}); i >= 0 {
+					w.parts[p].drop(i)
+				}
+			}
+		}},
+		{"an owner that has no such limit", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			w.revise(t, "  - {name: all, per: [], allow: [5/60s, 50/calendar-day]}\n", "", 1)
+			m.through(free+40, "all")
+			m.admit(free + 50)
+		}},
+		{"an owner that counts by another thing", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			w.revise(t, "{name: all, per: []", "{name: all, per: [channel]", 1)
+			m.through(free+40, "all")
+			m.admit(free + 50)
+		}},
+		{"an owner that lets fewer through", Proven, func(w *cleanWorld) {
+			w.fill()
+			m := w.half(over)
+			w.revise(t, "5/60s", "4/60s", 1)
+			m.full(over+40, free+60_120, schemas.Evidence{Limit: "all", Window: "4/60s", N: 4, Count: 5, Cost: 1, Oldest: free + 20, Since: start})
+			m.refuse(over + 50)
+		}},
+		{"home has another revision when it is back", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			m.take(free+40, "all")
+			w.revise(t, "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "", m.home)
+			m.anew(free+50, "acme", "verify", "pair")
+		}},
+		{"what it held of an earlier attempt does not apply any more", Proven, func(w *cleanWorld) {
+			m := w.half(free)
+			m.take(free+40, "all")
+			m.admit(free + 50)
+			m.call(schemas.StatusRetrying, free+100).Reason = "transient"
+			w.revise(t, "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "", m.home)
+			m.back(schemas.ReadmitRetry, free+200)
+			m.on(free+300, nil, "ip")
+			m.take(free+310, "ip")
+			m.on(free+320, []string{"verify", "pair"}, "all")
+			m.take(free+330, "all")
+			former := only(m.old, "acme")
+			d := m.admit(free + 340).Decision
+			m.gives(d, schemas.ReadmitGiveBack, former, nil)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newCleanWorld(t)
+			c.do(w)
+			if r := w.audit(t); r.Outcome != c.want {
+				t.Fatal(show(r))
+			}
+		})
+	}
+}

@@ -1,0 +1,532 @@
+package audit
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+func without(cs []schemas.Charge, limit string) []schemas.Charge {
+	return slices.DeleteFunc(slices.Clone(cs), func(c schemas.Charge) bool { return c.Limit == limit })
+}
+
+func only(cs []schemas.Charge, limit string) []schemas.Charge {
+	return slices.DeleteFunc(slices.Clone(cs), func(c schemas.Charge) bool { return c.Limit != limit })
+}
+
+// half is a message on its way: it has been at two owners, and home took its own.
+func (w *cleanWorld) half(t schemas.Millis) *letter {
+	m := w.send("x", bob, "verify", t)
+	m.on(t, nil, "ip")
+	m.take(t+10, "ip")
+	m.on(t+20, []string{"verify", "pair"}, "acme", "all")
+	m.take(t+30, "acme")
+	return m
+}
+
+const (
+	free = start + 300_000 // after the clean log: every window but the calendars' is empty
+	over = free + 10_000   // after fill
+	late = start + 1_000_000
+)
+
+// Each corruption of the clean log is found, and as what it is.
+func TestWideEveryViolation(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want Kind
+		do   func(w *cleanWorld)
+	}{
+		// What an owner decides.
+		{"an owner over by one", KindOver, func(w *cleanWorld) {
+			w.fill()
+			w.send("x", bob, "verify", over).around(over).admit(start + 26_050)
+		}},
+		{"a home over by one in what it owns", KindOver, func(w *cleanWorld) {
+			w.fill()
+			m := w.send("x", dave, "other", over)
+			m.on(over, nil, "acme")
+			m.take(over+10, "acme")
+			m.admit(over+20, "all")
+		}},
+		{"an owner refuses with room", KindRefused, func(w *cleanWorld) {
+			m := w.half(free)
+			m.full(free+40, free+60_000, fullOf("all", "", "5/60s", 5, free))
+			m.refuse(free + 50)
+		}},
+		{"an owner's evidence counts too many", KindEvidence, func(w *cleanWorld) {
+			w.said(w.g, schemas.VerdictRefuse)[0].Decision.Evidence[0].Count++
+			w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.Evidence[0].Count++
+		}},
+		{"an owner's retry_at is late", KindRetryAt, func(w *cleanWorld) {
+			w.said(w.g, schemas.VerdictRefuse)[0].RetryAt++
+			w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.RetryAt++
+			w.said(w.g, schemas.VerdictRefuse)[1].RetryAt++
+		}},
+		{"an owner takes two places", KindCharges, func(w *cleanWorld) {
+			d := w.said(w.a, schemas.VerdictCharge)[1].Decision
+			d.Charges = append(slices.Clone(d.Charges), d.Charges...)
+		}},
+		{"an owner takes a place that nobody asked for", KindCharges, func(w *cleanWorld) {
+			d := w.said(w.a, schemas.VerdictCharge)[3].Decision
+			d.Charges = append(slices.Clone(d.Charges), w.a.charge("all", d.T))
+		}},
+		{"an owner takes no place", KindCharges, func(w *cleanWorld) { w.said(w.a, schemas.VerdictCharge)[3].Decision.Charges = nil }},
+		{"an owner takes only the first of two", KindCharges, func(w *cleanWorld) {
+			d := w.said(w.h, schemas.VerdictCharge)[2].Decision
+			d.Charges = without(d.Charges, "watch")
+		}},
+		{"an owner's place at another time", KindCharges, func(w *cleanWorld) {
+			d := w.said(w.a, schemas.VerdictCharge)[3].Decision
+			d.Charges = slices.Clone(d.Charges)
+			d.Charges[0].T--
+		}},
+		{"an owner is asked for what it gave", KindCharges, func(w *cleanWorld) {
+			m := w.half(free)
+			m.round.Ask = m.ask("acme", "all")
+			m.pass(0, schemas.ReadmitCharge, free+30, &m.round, nil, nil)
+			m.take(free+40, "acme")
+		}},
+		{"an owner refuses, and takes a place", KindCharges, func(w *cleanWorld) {
+			d := w.said(w.g, schemas.VerdictRefuse)[0].Decision
+			d.Charges = []schemas.Charge{w.g.charge("all", d.T)}
+		}},
+		{"an owner refuses, and returns a place", KindReturned, func(w *cleanWorld) {
+			w.said(w.g, schemas.VerdictRefuse)[0].Decision.Returned = []schemas.Charge{w.a.charge("all", start+1040)}
+		}},
+		{"an owner passes a limit that is in force", KindPassed, func(w *cleanWorld) {
+			m := w.half(free)
+			m.through(free+40, "all")
+			m.admit(free + 50)
+		}},
+		{"an owner passes one that only observes, and is not full", KindPassed, func(w *cleanWorld) {
+			d := w.said(w.h, schemas.VerdictCharge)[2].Decision
+			unplaced(w.h, d, "watch", fullOf("watch", seenScope, "1/60s", 1, start))
+			d.Evidence = nil
+		}},
+		{"an owner passes, and takes a place", KindPassed, func(w *cleanWorld) {
+			w.said(w.h, schemas.VerdictCharge)[2].Decision.Passed = w.h.ask("watch")
+		}},
+		{"an owner passes what nobody asked for", KindPassed, func(w *cleanWorld) {
+			w.said(w.h, schemas.VerdictCharge)[2].Decision.Passed = w.h.ask("ip")
+		}},
+		{"an owner's evidence of what it observes is another", KindEvidence, func(w *cleanWorld) {
+			w.said(w.i, schemas.VerdictCharge)[2].Decision.Evidence[0].Oldest--
+		}},
+		{"an owner says a status", KindOrder, func(w *cleanWorld) {
+			e := w.said(w.a, schemas.VerdictCharge)[1]
+			e.Kind, e.Status = schemas.KindStatus, schemas.StatusQueued
+		}},
+		{"an owner decides on what is no ask", KindOwner, func(w *cleanWorld) {
+			m := w.half(free)
+			m.pass(1, schemas.ReadmitDue, free+30, &m.round, nil, nil)
+			m.take(free+40, "all")
+		}},
+		{"an owner keeps the old place of a message that comes back", KindReturned, func(w *cleanWorld) {
+			d := w.said(w.b, schemas.VerdictCharge)[6].Decision
+			d.Returned = nil
+		}},
+		{"an owner gives up an old place that is not the message's", KindReturned, func(w *cleanWorld) {
+			d := w.said(w.b, schemas.VerdictCharge)[6].Decision
+			d.Returned = []schemas.Charge{w.a.charge("ip", start+1010)}
+		}},
+		{"an owner returns less than it is asked", KindReturned, func(w *cleanWorld) {
+			for _, e := range w.said(w.d, schemas.VerdictGiveBack) {
+				if e.Decision.Partition == 0 {
+					e.Decision.Returned = nil
+				}
+			}
+		}},
+		{"an owner says of a place that stands that it does not", KindReturned, func(w *cleanWorld) {
+			for _, e := range w.said(w.d, schemas.VerdictGiveBack) {
+				if e.Decision.Partition == 0 {
+					e.Decision.Returned, e.Decision.Missing = nil, e.Decision.Returned
+				}
+			}
+		}},
+		{"an owner asks others for places", KindReleased, func(w *cleanWorld) {
+			w.said(w.a, schemas.VerdictCharge)[1].Decision.Released = []schemas.Charge{w.a.charge("acme", start)}
+		}},
+		{"an owner gives back on a record that asks for another thing", KindCause, func(w *cleanWorld) { w.sent(w.c, schemas.ReadmitUnwind)[0].env.Reason = schemas.ReadmitDue }},
+
+		// Where a message goes.
+		{"home says another partition", KindOwner, func(w *cleanWorld) { *w.said(w.a, schemas.VerdictCharge)[0].Decision.Onward = 5 }},
+		{"home does not say where", KindOwner, func(w *cleanWorld) { w.said(w.a, schemas.VerdictCharge)[0].Decision.Onward = nil }},
+		{"an owner says another partition", KindOwner, func(w *cleanWorld) { *w.said(w.a, schemas.VerdictCharge)[3].Decision.Onward = w.a.home }},
+		{"an owner that refuses says another partition", KindOwner, func(w *cleanWorld) { *w.said(w.g, schemas.VerdictRefuse)[0].Decision.Onward = 0 }},
+		{"a partition is asked that owns nothing of it", KindOwner, func(w *cleanWorld) {
+			m := w.half(free)
+			m.pass(5, schemas.ReadmitCharge, free+30, &m.round, nil, nil)
+			d := m.take(free+40, "all")
+			d.Charges = nil
+		}},
+		{"home asks in another order", KindOwner, func(w *cleanWorld) {
+			m := w.send("x", bob, "other", free)
+			m.on(free, nil, "all", "acme")
+			m.take(free+10, "all")
+			m.take(free+20, "acme")
+			m.admit(free + 30)
+		}},
+		{"home asks in another order, and says the right one", KindHop, func(w *cleanWorld) {
+			r := w.sent(w.h, schemas.ReadmitCharge)[0].env.Round
+			r.Ask[1], r.Ask[2] = r.Ask[2], r.Ask[1]
+		}},
+		{"home takes its own before its turn", KindCharges, func(w *cleanWorld) {
+			m := w.send("x", bob, "verify", free)
+			m.on(free, []string{"verify", "pair"}, "ip", "acme", "all")
+		}},
+		{"home sends on, and nobody is left to ask", KindOwner, func(w *cleanWorld) {
+			m := w.send("x", bob, "other", free)
+			m.on(free, nil, "acme", "all")
+			m.take(free+10, "acme")
+			m.take(free+20, "all")
+			m.on(free+30, nil, "acme")
+		}},
+		{"an admission sends on", KindOwner, func(w *cleanWorld) {
+			w.said(w.a, schemas.VerdictAdmit)[0].Decision.Onward = new(int32)
+		}},
+		{"back from the owners, without a round", KindOwner, func(w *cleanWorld) { w.sent(w.a, schemas.ReadmitCharged)[1].env.Round = nil }},
+
+		// On the way.
+		{"a hop lost", KindHop, func(w *cleanWorld) {
+			w.half(late)
+			w.lose(&letter{name: "x"}, schemas.ReadmitCharge, 2)
+		}},
+		{"a hop twice", KindHop, func(w *cleanWorld) { w.again(w.a, schemas.ReadmitCharge, 1) }},
+		{"a hop of nobody's", KindHop, func(w *cleanWorld) {
+			m := w.send("x", bob, "other", free)
+			m.round = schemas.Round{Revision: 1, Ask: m.ask("acme", "all")}
+			m.pass(0, schemas.ReadmitCharge, free, &m.round, nil, nil)
+			m.take(free+10, "acme")
+		}},
+		{"a place lost on the way", KindHop, func(w *cleanWorld) {
+			r := w.sent(w.a, schemas.ReadmitCharged)[1].env.Round
+			r.Taken = without(r.Taken, "acme")
+		}},
+		{"a place added on the way", KindHop, func(w *cleanWorld) {
+			r := w.sent(w.h, schemas.ReadmitCharged)[0].env.Round
+			r.Taken = append(r.Taken, w.h.charge("ip", start+90_000))
+		}},
+		{"a moved place lost on the way", KindHop, func(w *cleanWorld) {
+			w.sent(w.b, schemas.ReadmitCharged)[3].env.Round.Moved = nil
+		}},
+		{"evidence altered on the way home", KindHop, func(w *cleanWorld) {
+			w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.Evidence[0].Count--
+			d := w.said(w.g, schemas.VerdictRefuse)[1].Decision
+			d.Evidence = slices.Clone(d.Evidence)
+			d.Evidence[0].Count--
+		}},
+		{"retry_at altered on the way home", KindHop, func(w *cleanWorld) {
+			w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.RetryAt++
+			w.said(w.g, schemas.VerdictRefuse)[1].RetryAt++
+		}},
+		{"a refusal lost on the way home", KindHop, func(w *cleanWorld) { w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.Refused = false }},
+		{"who passed lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.i, schemas.ReadmitCharged)[0].env.Round.Passed = nil }},
+		{"the old places lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Place = nil }},
+		{"the taint lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Taint = schemas.TaintUnknown }},
+		{"an attempt lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Attempt = 0 }},
+		{"the reason lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Round.For = "" }},
+		{"home's turn forgotten on the way", KindHop, func(w *cleanWorld) { w.sent(w.a, schemas.ReadmitCharged)[1].env.Round.Home = false }},
+		{"never back, and no end", KindLate, func(w *cleanWorld) {
+			w.half(free)
+			m := w.send("y", bob, "other", late)
+			m.on(late, nil, "acme", "all")
+		}},
+
+		// What home makes of it.
+		{"home says that it goes on as a status", KindOrder, func(w *cleanWorld) {
+			e := w.said(w.a, schemas.VerdictCharge)[0]
+			e.Kind, e.Status = schemas.KindStatus, schemas.StatusDeferred
+		}},
+		{"a place that was never carried", KindCharges, func(w *cleanWorld) {
+			d := w.said(w.a, schemas.VerdictAdmit)[0].Decision
+			d.Carried = without(d.Carried, "acme")
+		}},
+		{"a place given up, and not returned", KindReleased, func(w *cleanWorld) {
+			d := w.said(w.a, schemas.VerdictAdmit)[0].Decision
+			d.Carried = without(d.Carried, "acme")
+		}},
+		{"a place carried that no step took", KindCarried, func(w *cleanWorld) {
+			d := w.said(w.h, schemas.VerdictAdmit)[0].Decision
+			d.Carried = append(slices.Clone(d.Carried), w.h.charge("ip", d.T-10))
+		}},
+		{"a place carried of another time", KindCarried, func(w *cleanWorld) {
+			d := w.said(w.a, schemas.VerdictAdmit)[0].Decision
+			d.Carried[0].T--
+		}},
+		{"a place carried that does not stand here", KindCarried, func(w *cleanWorld) {
+			m := w.half(free)
+			in, at := m.in, m.at
+			m.pass(m.home, schemas.ReadmitGiveBack, free+32, nil, only(m.round.Taken, "pair"), nil)
+			w.decide(m.home, m.event(schemas.KindDecision), schemas.VerdictGiveBack, free+33, m.in).Returned = only(m.round.Taken, "pair")
+			m.in, m.at = in, at
+			m.take(free+40, "all")
+			m.admit(free + 50)
+		}},
+		{"a refusal that carries places", KindCarried, func(w *cleanWorld) {
+			w.said(w.g, schemas.VerdictRefuse)[1].Decision.Carried = []schemas.Charge{w.g.charge("ip", start)}
+		}},
+		{"dispatched without what it carries", KindDispatch, func(w *cleanWorld) { w.dispatch[0].env.Place = nil }},
+		{"admitted, though an owner refused it", KindCarried, func(w *cleanWorld) {
+			w.fill()
+			m := w.half(over)
+			m.full(over+40, free+60_020, fullOf("all", "", "5/60s", 5, free+20))
+			m.round.Evidence = nil
+			m.admit(start + 26_050)
+		}},
+		{"sent on, though an owner refused it", KindCarried, func(w *cleanWorld) {
+			w.fill()
+			m := w.half(over)
+			m.full(over+40, free+60_020, fullOf("all", "", "5/60s", 5, free+20))
+			m.on(over+50, nil, "all")
+		}},
+		{"home gives up what applies", KindReturned, func(w *cleanWorld) {
+			m := w.send("x", bob, "verify", free)
+			m.on(free, nil, "ip")
+			m.take(free+10, "ip")
+			d := m.on(free+20, []string{"verify", "pair"}, "acme", "all")
+			d.Released = only(m.round.Taken, "ip")
+			m.round.Taken = without(m.round.Taken, "ip")
+		}},
+		{"home keeps the old place where it takes a new one", KindReturned, func(w *cleanWorld) {
+			w.said(w.b, schemas.VerdictCharge)[7].Decision.Returned = nil
+		}},
+		{"home gives up what it does not hold", KindReturned, func(w *cleanWorld) {
+			w.said(w.a, schemas.VerdictCharge)[2].Decision.Returned = []schemas.Charge{w.b.charge("pair", start+500)}
+		}},
+		{"home says that a limit passed, which was not asked", KindPassed, func(w *cleanWorld) {
+			m := w.send("x", bob, "other", free)
+			m.on(free, nil, "acme")
+			m.take(free+10, "acme")
+			m.round.Passed = m.ask("all")
+			m.admit(free + 20)
+		}},
+		{"home says that a limit passed, which does not apply", KindPassed, func(w *cleanWorld) {
+			w.said(w.a, schemas.VerdictAdmit)[0].Decision.Passed = w.h.ask("watch")
+		}},
+		{"home's own step passes what is in force", KindPassed, func(w *cleanWorld) {
+			w.said(w.e, schemas.VerdictCharge)[2].Decision.Passed = w.e.ask("acme")
+		}},
+		{"home's evidence is not the owner's", KindEvidence, func(w *cleanWorld) {
+			e := w.said(w.g, schemas.VerdictRefuse)[1]
+			e.Decision.Evidence = slices.Clone(e.Decision.Evidence)
+			e.Decision.Evidence[0].Oldest++
+		}},
+		{"home's refusal names another window", KindEvidence, func(w *cleanWorld) { w.said(w.g, schemas.VerdictRefuse)[1].Window = "50/calendar-day" }},
+		{"home's retry_at is not the owner's", KindRetryAt, func(w *cleanWorld) { w.said(w.g, schemas.VerdictRefuse)[1].RetryAt++ }},
+		{"home lets wait what it must end", KindRefused, func(w *cleanWorld) {
+			w.fill()
+			m := w.half(over)
+			m.full(over+40, free+60_020, fullOf("all", "", "5/60s", 5, free+20))
+			m.waits(over+50, free+60_020)
+		}},
+		{"home lets it wait too short", KindRetryAt, func(w *cleanWorld) { w.said(w.k, schemas.VerdictDefer)[0].RetryAt-- }},
+		{"what an owner observed is not said", KindEvidence, func(w *cleanWorld) {
+			e := w.said(w.i, schemas.VerdictAdmit)[0]
+			e.Observed, e.Decision.Evidence = false, nil
+		}},
+		{"what an owner observed is said otherwise", KindEvidence, func(w *cleanWorld) {
+			e := w.said(w.i, schemas.VerdictAdmit)[0]
+			e.Decision.Evidence = slices.Clone(e.Decision.Evidence)
+			e.Decision.Evidence[0].Count++
+		}},
+		{"home refuses half way, with room", KindRefused, func(w *cleanWorld) {
+			m := w.send("x", bob, "verify", free)
+			m.on(free, nil, "ip")
+			m.take(free+10, "ip")
+			m.round.Evidence, m.round.RetryAt = []schemas.Evidence{fullOf("verify", bob, "2/10s", 2, free)}, free+10_000
+			m.refuse(free + 20)
+		}},
+		{"one id twice on its way", KindDuplicate, func(w *cleanWorld) {
+			w.half(free)
+			w.half(free + 100)
+		}},
+		{"cancelled on its way, and it goes on", KindCancelled, func(w *cleanWorld) {
+			m := w.half(free)
+			w.cancel(m, free+35)
+			m.take(free+40, "all")
+			m.admit(free + 50)
+		}},
+
+		// What is given back.
+		{"an end that leaves places here", KindReturned, func(w *cleanWorld) { w.said(w.g, schemas.VerdictRefuse)[1].Decision.Returned = nil }},
+		{"an end that leaves a place at an owner", KindReleased, func(w *cleanWorld) {
+			d := w.said(w.g, schemas.VerdictRefuse)[1].Decision
+			d.Released = without(d.Released, "acme")
+			w.lose(w.g, schemas.ReadmitUnwind, 0)
+		}},
+		{"an unwind lost", KindReleased, func(w *cleanWorld) { w.lose(w.g, schemas.ReadmitUnwind, 0) }},
+		{"an unwind twice", KindReleased, func(w *cleanWorld) { w.again(w.g, schemas.ReadmitUnwind, 0) }},
+		{"a place asked back twice", KindReleased, func(w *cleanWorld) {
+			d := w.said(w.g, schemas.VerdictRefuse)[1].Decision
+			d.Released = append(slices.Clone(d.Released), d.Released[0])
+			w.again(w.g, schemas.ReadmitUnwind, 0)
+		}},
+		{"a place returned that nobody asked back", KindReleased, func(w *cleanWorld) {
+			c := []schemas.Charge{w.a.charge("acme", start+1030)}
+			w.a.pass(0, schemas.ReadmitUnwind, late, nil, c, nil)
+			w.decide(0, w.a.brief(), schemas.VerdictGiveBack, late+5, w.a.in).Returned = c
+		}},
+		{"a place asked back where it does not stand", KindOwner, func(w *cleanWorld) {
+			c := []schemas.Charge{w.a.charge("acme", start+1030)}
+			w.a.pass(5, schemas.ReadmitUnwind, late, nil, c, nil)
+			w.decide(5, w.a.brief(), schemas.VerdictGiveBack, late+5, w.a.in).Missing = c
+		}},
+		{"a place asked of others that stands here", KindReleased, func(w *cleanWorld) {
+			d := w.said(w.g, schemas.VerdictRefuse)[1].Decision
+			d.Released = append(slices.Clone(d.Released), d.Returned...)
+			d.Returned = nil
+		}},
+		{"a lane's give-back that leaves a place at an owner", KindReleased, func(w *cleanWorld) {
+			for _, e := range w.said(w.d, schemas.VerdictGiveBack) {
+				e.Decision.Released = without(e.Decision.Released, "all")
+			}
+			w.lose(w.d, schemas.ReadmitGiveBack, 3)
+		}},
+
+		// What is put back.
+		{"an old place at an owner left out", KindRestored, func(w *cleanWorld) {
+			d := w.said(w.k, schemas.VerdictDefer)[0].Decision
+			d.Reinstated = without(d.Reinstated, "acme")
+			for _, r := range w.sent(w.k, schemas.ReadmitUnwind) {
+				r.env.Restore = without(r.env.Restore, "acme")
+			}
+			for _, e := range w.said(w.k, schemas.VerdictGiveBack) {
+				e.Decision.Restored = without(e.Decision.Restored, "acme")
+			}
+		}},
+		{"an old place here left out", KindRestored, func(w *cleanWorld) {
+			d := w.said(w.k, schemas.VerdictDefer)[0].Decision
+			d.Restored = without(d.Restored, "pair")
+		}},
+		{"an owner puts back less than it is asked", KindRestored, func(w *cleanWorld) {
+			for _, e := range w.said(w.k, schemas.VerdictGiveBack) {
+				e.Decision.Restored = without(e.Decision.Restored, "acme")
+			}
+		}},
+		{"an owner puts back more than it is asked", KindRestored, func(w *cleanWorld) {
+			for _, e := range w.said(w.k, schemas.VerdictGiveBack) {
+				if e.Decision.Partition == 0 {
+					e.Decision.Restored = append(slices.Clone(e.Decision.Restored), w.k.charge("acme", start+100_029))
+				}
+			}
+		}},
+		{"home asks to put back what no step moved", KindRestored, func(w *cleanWorld) {
+			w.said(w.g, schemas.VerdictRefuse)[1].Decision.Reinstated = []schemas.Charge{w.g.charge("acme", start+20_000)}
+		}},
+		{"a place put back that was not moved here", KindRestored, func(w *cleanWorld) {
+			for _, e := range w.said(w.k, schemas.VerdictCharge) {
+				if d := e.Decision; d.Partition == 0 && len(d.Returned) > 0 && d.T < start+200_000 {
+					d.Returned = nil
+				}
+			}
+		}},
+		{"a place put back where it does not stand", KindRestored, func(w *cleanWorld) {
+			d := w.said(w.k, schemas.VerdictDefer)[0].Decision
+			d.Restored = append(slices.Clone(d.Restored), d.Reinstated...)
+			d.Reinstated = nil
+		}},
+		{"an admission that puts places back", KindRestored, func(w *cleanWorld) {
+			d := w.said(w.b, schemas.VerdictMove)[0].Decision
+			d.Reinstated = []schemas.Charge{w.b.charge("acme", start+2030)}
+		}},
+		{"a step that puts places back", KindRestored, func(w *cleanWorld) {
+			d := w.said(w.b, schemas.VerdictCharge)[7].Decision
+			d.Reinstated = []schemas.Charge{w.b.charge("acme", start+2030)}
+		}},
+		{"an old place put back beside the new one", KindOver, func(w *cleanWorld) { w.crowded(true) }},
+
+		// Messages sent elsewhere.
+		{"an owner does not record", KindCharges, func(w *cleanWorld) { w.said(w.r, schemas.VerdictRecord)[2].Decision.Charges = nil }},
+		{"an owner records at another time", KindCharges, func(w *cleanWorld) { w.said(w.r, schemas.VerdictRecord)[2].Decision.Charges[0].T++ }},
+		{"an owner records what is not asked", KindCharges, func(w *cleanWorld) {
+			d := w.said(w.r, schemas.VerdictRecord)[2].Decision
+			d.Charges = append(slices.Clone(d.Charges), w.r.charge("all", d.Charges[0].T))
+		}},
+		{"an owner sends a recorded message home", KindOwner, func(w *cleanWorld) { w.said(w.r, schemas.VerdictRecord)[3].Decision.Onward = &w.r.home }},
+		{"home asks no owner to record", KindOwner, func(w *cleanWorld) { w.said(w.r, schemas.VerdictRecord)[0].Decision.Onward = nil }},
+		{"a recorded message lost on its way", KindHop, func(w *cleanWorld) { w.lose(w.r, schemas.ReadmitCharge, 2) }},
+		{"recorded as of another time than was sent on", KindHop, func(w *cleanWorld) { w.sent(w.r, schemas.ReadmitCharge)[1].env.Round.Ask[0].T-- }},
+		{"charged, and it is to be recorded", KindOwner, func(w *cleanWorld) {
+			w.said(w.r, schemas.VerdictRecord)[1].Decision.Verdict = schemas.VerdictCharge
+		}},
+		{"recorded, and it is to be charged", KindOwner, func(w *cleanWorld) {
+			w.said(w.a, schemas.VerdictCharge)[1].Decision.Verdict = schemas.VerdictRecord
+		}},
+		{"an owner that records returns a place", KindReturned, func(w *cleanWorld) {
+			w.said(w.r, schemas.VerdictRecord)[1].Decision.Returned = []schemas.Charge{w.a.charge("ip", start+1010)}
+		}},
+		{"an owner passes a message sent elsewhere", KindPassed, func(w *cleanWorld) {
+			w.said(w.r, schemas.VerdictRecord)[1].Decision.Passed = w.r.ask("ip")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newCleanWorld(t)
+			c.do(w)
+			if r := w.audit(t); r.Outcome != Violated || r.Faults[c.want] == 0 {
+				t.Fatalf("want %s:\n%s", c.want, show(r))
+			}
+		})
+	}
+}
+
+// cancel writes a cancel of a message that is on its way, and home's decision to
+// remember it.
+func (w *cleanWorld) cancel(m *letter, t schemas.Millis) {
+	c := *m
+	c.value = `{"action":"cancel","channel":"sms","tenant":"acme","to":"` + m.to + `","id":"` + id(m.name) + `"}`
+	c.request(t)
+	e := m.event(schemas.KindDecision)
+	e.Reason = "remembered"
+	w.decide(m.home, e, schemas.VerdictCancel, t, c.in)
+}
+
+// other is a message that only two wide limits apply to.
+func (w *cleanWorld) other(name, to string, t schemas.Millis) *letter {
+	m := w.send(name, to, "other", t)
+	if to == carol {
+		m.on(t, []string{"acme"}, "all")
+	} else {
+		m.on(t, nil, "acme", "all")
+		m.take(t+10, "acme")
+	}
+	m.take(t+20, "all")
+	m.admit(t + 30)
+	return m
+}
+
+// fill has five such messages sent, so that nobody else passes for a minute. The
+// first place in all stands at free+20.
+func (w *cleanWorld) fill() {
+	for i, to := range []string{alice, carol, eve, frank, bob} {
+		t := free + 100*schemas.Millis(i)
+		w.other("o"+string(rune('0'+i)), to, t).call(schemas.StatusSent, t+40)
+	}
+}
+
+// crowded is a retry in scopes that filled up behind its back: the owner of acme
+// took a new place for it, the last, and gives it up for the old one again, or
+// keeps both.
+func (w *cleanWorld) crowded(both bool) {
+	t := schemas.Millis(free)
+	x := w.other("x", bob, t)
+	x.call(schemas.StatusRetrying, t+40).Reason = "transient"
+	for i, to := range []string{alice, carol, eve, frank} {
+		t += 1000
+		w.other("o"+string(rune('0'+i)), to, t).call(schemas.StatusSent, t+40)
+	}
+	t += 1000
+	r := w.elsewhere("xr", eve, t, t, []string{"verify", "pair"}, "ip", "acme", "all")
+	r.recorded(t+10, "ip")
+	r.recorded(t+20, "acme")
+	r.recorded(t+30, "all")
+	x.back(schemas.ReadmitRetry, t+100)
+	x.on(t+110, nil, "acme", "all")
+	x.take(t+120, "acme")
+	x.full(t+130, free+61_020, fullOf("all", "", "5/60s", 5, free+1020))
+	x.waits(t+140, free+61_020)
+	if d := w.said(x, schemas.VerdictGiveBack)[0].Decision; both {
+		d.Returned = nil
+	}
+}
