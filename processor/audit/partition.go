@@ -364,6 +364,15 @@ func (p *partition) noMore() {
 	if p.away && len(d.Released)+len(d.Reinstated) > 0 {
 		p.fault(KindReleased, "an owner asks for %d places back: home alone does", len(d.Released)+len(d.Reinstated))
 	}
+	for i := range d.Passed {
+		a := &d.Passed[i]
+		l := p.rules.byName[a.Limit]
+		switch {
+		case d.Verdict == schemas.VerdictCharge, d.Verdict == schemas.VerdictRecord, goesOn && a.T == 0:
+		case a.T == 0 || l != nil && !l.drains:
+			p.fault(KindPassed, "%s says that %s passed it", d.Verdict, a.Limit)
+		}
+	}
 	if d.Onward != nil && !p.away && d.Verdict != schemas.VerdictCharge && d.Verdict != schemas.VerdictRecord {
 		p.fault(KindOwner, "%s sends the message on to partition %d", d.Verdict, *d.Onward)
 	}

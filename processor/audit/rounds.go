@@ -258,7 +258,8 @@ func (p *partition) settle(taken, old, back []schemas.Charge) {
 		}
 	}
 	here, away := p.split(must)
-	mayHere, mayAway := p.split(joinCharges(taken, old))
+	mayHere, _ := p.split(joinCharges(p.returnable(taken, true), p.returnable(old, false)))
+	_, mayAway := p.split(joinCharges(taken, old))
 	got := joinCharges(d.Returned, d.Missing)
 	left, _ := minus(here, got)
 	if _, foreign := minus(mayHere, got); len(left)+len(foreign) > 0 {
