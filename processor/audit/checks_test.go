@@ -138,7 +138,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"a release that was asked for another", "release.go", "req.Action != schemas.ActionRelease || req.ID != p.e.MessageID ||", "req.Action != schemas.ActionRelease ||", ""},
 	{"a release of what a consumer has", "release.go", "v.Type != schemas.ProviderNone || in", "v.HasLane() || in", ""},
 	{"a release of what may have been received", "release.go", "in != nil && env != nil && env.Taint != schemas.TaintNone {", "false {", ""},
-	{"a release that gives back other places", "release.go", "p.takeBack(p.rec, &schemas.Envelope{Place: here})", "p.takeBack(nil, nil)", ""},
+	{"a release that gives back other places", "release.go", "p.settle(nil, d.charges, nil)", "p.giveUp()", ""},
 	{"a release dropped", "release.go", "\tcase there && !d.released && p.held(&d):\n", "\tcase false && p.held(&d):\n", ""},
 	{"a release dropped as repeated", "release.go", "\tcase p.e.Reason == reasonRepeated && !", "\tcase false && !", ""},
 	{"a release that comes late", "release.go", "!l.keeps && p.seen(&c)", "!l.keeps", ""},

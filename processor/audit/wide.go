@@ -58,13 +58,14 @@ type stop struct {
 func (s *stop) at(c *schemas.Charge) bool { return c.Limit == s.l.Name && c.Scope == s.scope }
 
 // plan returns what applies to a message at its home, in the policy's order;
-// the recipient's limits together, where the first of them stands.
+// the recipient's limits together, where the first of them stands. A message that
+// lacks what a wide limit counts by is not counted by it.
 func (p *partition) plan(s *subject) []stop {
 	out := p.stops[:0]
 	own := -1 // behind the recipient's limits
 	for i := range p.rules.limits {
 		l := &p.rules.limits[i]
-		if !l.matches(s) {
+		if !l.matches(s) || l.wide && slices.ContainsFunc(l.dims, func(d string) bool { return s.value(d) == "" }) {
 			continue
 		}
 		st := stop{l: l, scope: l.scope(s), cost: l.cost(s), here: true}
