@@ -121,7 +121,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			}
 		}
 	}
-	text, err := table(all, what, strings.Join(append([]string{"go run ./bench/rival"}, args...), " "))
+	if what == "" {
+		what = "Earlier runs"
+	}
+	redis, err := b.redisVersion(ctx)
+	if err != nil {
+		redis = "is not to be had here now"
+	}
+	text, err := table(all, b, what, redis, strings.Join(append([]string{"go run ./bench/rival"}, args...), " "))
 	if err != nil {
 		return err
 	}
@@ -138,12 +145,20 @@ func (b *bench) one(ctx context.Context, system string, seed uint64) (all []outc
 	if i < 0 {
 		return nil, errors.New("no such system: see -systems in -help")
 	}
-	if b.redis == "" {
-		if b.redis, err = redisserver.Ensure(ctx, b.log); err != nil {
-			return nil, err
-		}
+	if _, err := b.redisVersion(ctx); err != nil {
+		return nil, err
 	}
 	return b.rivals(ctx, variants[i], seed)
+}
+
+// redisVersion finds a Redis, which rivals then runs.
+func (b *bench) redisVersion(ctx context.Context) (version string, err error) {
+	if b.redis == "" {
+		if b.redis, err = redisserver.Ensure(ctx, b.log); err != nil {
+			return "", err
+		}
+	}
+	return redisserver.Version(ctx, b.redis)
 }
 
 // earlier reads the outcomes of earlier runs.

@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs.IntVar(&b.valueBytes, "bytes", 250, "size of a request's value in rate and hot")
 	fs.IntVar(&b.messages, "messages", 600, "messages of each kind in latency")
 	fs.IntVar(&b.runs, "runs", 5, "runs of each in rate and hot")
-	fs.StringVar(&b.profile, "cpuprofile", "", "hot: write a CPU profile of the owner alone, last run of the first variant, to this file")
+	fs.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the last run to this file: of rate with the tenant-wide limit, of hot the owner alone, first variant")
 	fs.StringVar(&b.program, "weir", "", "latency: run this program instead of building weir")
 	out := fs.String("out", "", "also write the tables to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {

@@ -24,7 +24,7 @@ func (b *bench) rates(ctx context.Context) (string, error) {
 	if b.records/rateTenants > 2000 {
 		return "", fmt.Errorf("more than %d records: the tenants' limit would refuse some, and a refusal writes less", 2000*rateTenants)
 	}
-	one := func(limits string) (float64, error) {
+	one := func(limits, profile string) (float64, error) {
 		w, err := b.newWorld(ctx, limits)
 		if err != nil {
 			return 0, err
@@ -33,6 +33,11 @@ func (b *bench) rates(ctx context.Context) (string, error) {
 		if err := w.produce(ctx, rateTenants, func(string) bool { return true }); err != nil {
 			return 0, err
 		}
+		stop, err := profiled(profile)
+		if err != nil {
+			return 0, err
+		}
+		defer stop()
 		k, err := w.start(ctx, "rate")
 		if err != nil {
 			return 0, err
@@ -40,15 +45,19 @@ func (b *bench) rates(ctx context.Context) (string, error) {
 		defer k.stop()
 		return k.until(ctx, b.records, of("admit"))
 	}
-	if _, err := one(recipientLimit); err != nil { // warms up the broker
+	if _, err := one(recipientLimit, ""); err != nil { // warms up the broker
 		return "", err
 	}
 	var rows []pair
 	for i := range b.runs {
 		var p pair
+		profile := ""
+		if i == b.runs-1 {
+			profile = b.profile
+		}
 		kinds := []func() (err error){
-			func() (err error) { p.without, err = one(recipientLimit); return err },
-			func() (err error) { p.with, err = one(recipientLimit + tenantLimit); return err },
+			func() (err error) { p.without, err = one(recipientLimit, ""); return err },
+			func() (err error) { p.with, err = one(recipientLimit+tenantLimit, profile); return err },
 		}
 		if i%2 == 1 {
 			slices.Reverse(kinds)

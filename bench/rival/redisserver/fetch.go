@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -148,6 +149,21 @@ func unpack(jar []byte, name, path string) error {
 		return fmt.Errorf("unpack %s: %w", name, err)
 	}
 	return os.Rename(to.Name(), path)
+}
+
+var version = regexp.MustCompile(` v=(\S+)`)
+
+// Version is what a program says of itself, such as 6.2.11.
+func Version(ctx context.Context, program string) (string, error) {
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	m := version.FindSubmatch(out)
+	if err == nil && m == nil {
+		err = errors.New("it does not say its version")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w: %s", filepath.Base(program), err, out)
+	}
+	return string(m[1]), nil
 }
 
 func runs(ctx context.Context, path string) error {
