@@ -126,7 +126,7 @@ func (in *inspection) damage(k damageKey, d damage) Problem {
 		p.Gives = "cannot be repaired here: put the topic back from a copy, or run the version of Weir that wrote it"
 	default:
 		p.Write, p.Consent = []*kgo.Record{rec}, ConsentForget
-		p.Gives = "nothing is left of what stood before: what one recipient has in one limit, one opt-out, one waiting message or one decision without sending is forgotten"
+		p.Gives = "nothing is left of what stood before: what one recipient or scope has in one limit (of many places there, some), one opt-out, one waiting message or one decision without sending is forgotten"
 	}
 	return p
 }

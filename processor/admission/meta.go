@@ -7,8 +7,9 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// metaKey is the ledger's key of a partition's meta record. Slots have keys of
-// 16 bytes; other records a letter for their kind, and 16 bytes after it.
+// metaKey is the ledger's key of a partition's meta record. Keys of 16 bytes, and
+// of 21 that begin with p, are those of package limit; other records have a
+// letter for their kind, and 16 bytes after it.
 const (
 	metaKey         = "meta"
 	suppressionKind = 's'

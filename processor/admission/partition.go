@@ -101,7 +101,7 @@ func (p *partition) rollback() {
 // must write, the meta record last. A nil value is a tombstone. Keys and values
 // are theirs to keep.
 func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecord)) error {
-	p.table.Dirty(func(key [16]byte, value []byte) { ledger(key[:], value) })
+	p.table.Dirty(ledger)
 	keyed := func(kind byte) func(stateKey, []byte) {
 		return func(k stateKey, value []byte) { ledger(append([]byte{kind}, k[:]...), value) }
 	}

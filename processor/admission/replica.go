@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -173,8 +174,8 @@ func (p *partition) load(key, value []byte) error {
 		return nil
 	}
 	switch {
-	case len(key) == 16:
-		return p.table.Load([16]byte(key), value)
+	case limit.IsKey(key):
+		return p.table.Load(key, value)
 	case len(key) == 17 && key[0] == suppressionKind:
 		return p.suppressed.load(stateKey(key[1:]), value)
 	case len(key) == 17 && key[0] == waitingKind:

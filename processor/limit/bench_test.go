@@ -319,8 +319,7 @@ func BenchmarkPauses(b *testing.B) {
 func BenchmarkLoad(b *testing.B) {
 	s := newBenchTable(b, million, true)
 	type record struct {
-		key   [16]byte
-		value []byte
+		key, value []byte
 	}
 	var ledger []record
 	for range s.n {
@@ -328,7 +327,7 @@ func BenchmarkLoad(b *testing.B) {
 		s.s.Recipient = to
 		s.t.DecideInto(&s.res, s.r, &s.s, nil, now)
 	}
-	s.t.Dirty(func(key [16]byte, value []byte) { ledger = append(ledger, record{key, value}) })
+	s.t.Dirty(func(key, value []byte) { ledger = append(ledger, record{key, value}) })
 	s.t.Close()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -107,7 +107,7 @@ func (t *Table) kept(s *slot) []uint32 {
 		return nil
 	}
 	if s.size >= spilled {
-		return t.blocks.at(s.size-spilled, s.w[0])[1:][:bucketWords]
+		return t.blocks.at(s.class(), s.w[0])[1:][:bucketWords]
 	}
 	return s.w[2*bits.OnesCount8(s.flags&flagUnits):][:bucketWords]
 }

@@ -170,9 +170,8 @@ func TestBucketBesideAllElse(t *testing.T) {
 		held = append(held, res.Charges...)
 		now += 3
 	}
-	var records [][]byte
-	var keys [][16]byte
-	table.Dirty(func(k [16]byte, v []byte) { keys, records = append(keys, k), append(records, v) })
+	var keys, records [][]byte
+	table.Dirty(func(k, v []byte) { keys, records = append(keys, k), append(records, v) })
 	if len(records) != 1 || records[0][1] != ledgerBuckets {
 		t.Fatalf("%d records", len(records))
 	}

@@ -277,7 +277,7 @@ const never = schemas.Millis(math.MaxInt64)
 // that must have left.
 func (t *Table) passes(p *plan, now schemas.Millis) bool {
 	s := t.slotOf(p)
-	if s == nil || s.flags&flagWeighted != 0 {
+	if s == nil || s.flags&flagWeighted != 0 || s.long() {
 		return t.roomy(s, p, now)
 	}
 	ring, origin := t.ring(s), s.origin()
@@ -406,6 +406,9 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 		return
 	}
 	t.dropOldest(s, t.after(s, unseen))
+	if s.long() {
+		t.shorten(s, now)
+	}
 	ringed := at > unseen // else only a counter may see it
 	var bucket tokens
 	if p.again {
@@ -425,7 +428,7 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 			}
 		}
 		st.units, st.bucket = l.units, bucket
-		if ringed {
+		if ringed && !st.long {
 			st.insert(at, cost)
 			ringed = false
 		}
@@ -458,14 +461,7 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 		return false
 	}
 	l := r.byName[c.Limit]
-	index := -1
-	ring, stride := t.ring(s), s.stride()
-	for i := t.after(s, c.T-1); i < s.places() && s.origin()+schemas.Millis(ring[i*stride]) == c.T; i++ {
-		if stride == 1 && c.Cost == 1 || stride == 2 && int64(ring[2*i+1]) == c.Cost {
-			index = i
-			break
-		}
-	}
+	index := t.placed(s, c.T, c.Cost)
 	if index < 0 && (l == nil || c.T > rolledOut(l, now)) {
 		return false
 	}
@@ -491,6 +487,9 @@ func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
 	t.touch(s, at)
 	if index >= 0 {
 		t.dropAt(s, index)
+		if s.long() {
+			t.shorten(s, now)
+		}
 	}
 	for u := range unitCount {
 		if counted&(1<<u) != 0 {

@@ -534,7 +534,7 @@ func TestSweep(t *testing.T) {
 		for range 200 {
 			dropped += table.Sweep(r, now, 100)
 		}
-		table.Dirty(func(_ [16]byte, value []byte) {
+		table.Dirty(func(_, value []byte) {
 			if value != nil {
 				t.Fatal("a swept slot is no tombstone")
 			}

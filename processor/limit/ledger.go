@@ -25,7 +25,14 @@ import (
 //	            cost          uvarint, with bit 7
 //	sum         uint32        CRC-32C of the key and all the above, little endian
 //
-// An empty value is a tombstone: nothing stands.
+// Version 3 is of a scope whose places are in segments: the same without places.
+// Version 4 is a segment: the same with neither units nor bucket, and at least
+// one place. A segment's key is 'p', the scope's key, and the segment's number
+// in four bytes, big endian. Which places are the older is told by their times.
+//
+// An empty value is a tombstone: nothing stands. It is written for a segment as
+// well when it ends, so that at every commit the scope's record and those of its
+// segments are what stands, whichever a reader comes by first.
 
 // Errors of Load, for errors.Is. The ledger is Weir's own, so either means that
 // the partition must not be decided on: restore it from a good copy, or report it.
@@ -39,10 +46,30 @@ const (
 	ledgerMagic    = 'L'
 	ledgerVersion  = 1
 	ledgerBuckets  = 2 // the version of records with a bucket
+	ledgerLong     = 3 // the version of records without places: they are in segments
+	ledgerSegment  = 4 // the version of a segment
 	ledgerBucket   = 1 << 4
 	ledgerWeighted = 1 << 7
-	ledgerSmallest = 2 + 1 + 4 + 1 + 4
+	ledgerSmallest = 2 + 1 + 4 + 4
+
+	keySize        = 16
+	segmentKind    = 'p'
+	segmentKeySize = 1 + keySize + 4
 )
+
+// ledgerFlags has the flags that a record of each version may have.
+var ledgerFlags = [...]byte{
+	ledgerVersion: flagUnits | ledgerWeighted,
+	ledgerBuckets: flagUnits | ledgerWeighted | ledgerBucket,
+	ledgerLong:    flagUnits | ledgerBucket,
+	ledgerSegment: ledgerWeighted,
+}
+
+// IsKey reports whether a key of the ledger is a Table's: 16 bytes, or 21 and
+// the first of them a p.
+func IsKey(key []byte) bool {
+	return len(key) == keySize || len(key) == segmentKeySize && key[0] == segmentKind
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -52,65 +79,130 @@ func nameHash(limit string) uint32 {
 	return h.Sum32()
 }
 
-func keyBytes(key [2]uint64) (b [16]byte) {
-	binary.BigEndian.PutUint64(b[0:], key[0])
-	binary.BigEndian.PutUint64(b[8:], key[1])
-	return b
+func appendKey(b []byte, key [2]uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, key[0]), key[1])
 }
 
-// Dirty calls fn with every record that the open transaction changed, in the
-// order of its first changes. A nil value is a tombstone. The value is fn's to
-// keep.
-func (t *Table) Dirty(fn func(key [16]byte, value []byte)) {
+func appendSegmentKey(b []byte, key [2]uint64, number uint32) []byte {
+	return binary.BigEndian.AppendUint32(appendKey(append(b, segmentKind), key), number)
+}
+
+func readKey(b []byte) [2]uint64 {
+	return [2]uint64{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
+}
+
+// Dirty calls fn with every record that the open transaction changed: those of
+// scopes in the order of its first changes, and those of segments after them. A
+// nil value is a tombstone. Key and value are fn's to keep.
+func (t *Table) Dirty(fn func(key, value []byte)) {
 	defer runtime.KeepAlive(t)
 	var chunk []byte
-	for i := range t.undo {
-		key := t.undo[i].slot.key
-		s, _ := t.again(key, t.undo[i].at)
-		if s.empty() {
-			fn(keyBytes(key), nil)
-			continue
+	tell := func(from int, st *standing) {
+		key := chunk[from:len(chunk):len(chunk)]
+		if st == nil {
+			fn(key, nil)
+			return
 		}
 		at := len(chunk)
-		chunk = appendRecord(chunk, keyBytes(key), t.open(s))
-		fn(keyBytes(key), chunk[at:len(chunk):len(chunk)])
+		chunk = appendRecord(chunk, key, st)
+		fn(key, chunk[at:len(chunk):len(chunk)])
 		if len(chunk) > 1<<16 { // so that a record kept for long does not keep many others
 			chunk = make([]byte, 0, 1<<16)
 		}
 	}
+	for i := range t.undo {
+		key := t.undo[i].slot.key
+		from := len(chunk)
+		chunk = appendKey(chunk, key)
+		if s, _ := t.again(key, t.undo[i].at); s.empty() {
+			tell(from, nil)
+		} else {
+			tell(from, t.open(s))
+		}
+	}
+	for i := range t.saved {
+		b := &t.saved[i]
+		l := t.longOf(b.key)
+		k := l.index(b.segment.number)
+		if k < 0 && !b.existed {
+			continue // it came and went
+		}
+		from := len(chunk)
+		chunk = appendSegmentKey(chunk, b.key, b.segment.number)
+		if k < 0 {
+			tell(from, nil)
+			continue
+		}
+		st := t.relaid()
+		st.limit, st.part = l.limit, true
+		t.lay(st, &l.segs[k])
+		tell(from, st)
+	}
 }
 
 // Load puts one record of the ledger in its place; a later record of a key
-// replaces an earlier one, and an empty value removes it. No transaction may be
-// open.
-func (t *Table) Load(key [16]byte, value []byte) error {
+// replaces an earlier one, and an empty value removes it. Records of different
+// keys may come in any order, and any number of them again, as long as in the
+// end each key's last one was loaded last. No transaction may be open.
+func (t *Table) Load(key, value []byte) error {
 	defer runtime.KeepAlive(t)
 	if t.inTx {
 		return fmt.Errorf("load ledger record: %w", ErrInTx)
 	}
-	k := [2]uint64{binary.BigEndian.Uint64(key[0:]), binary.BigEndian.Uint64(key[8:])}
-	if len(value) == 0 {
-		t.remove(k)
-		return nil
+	if !IsKey(key) {
+		return fmt.Errorf("load ledger record: a key of %d bytes: %w", len(key), ErrForeign)
 	}
-	newest, err := readRecord(&t.laid, key, value)
-	if err != nil {
-		return fmt.Errorf("load ledger record: %w", err)
-	}
-	s := t.find(k)
-	if s == nil {
-		s, _ = t.add(k)
+	newest := schemas.Millis(0)
+	if len(value) > 0 {
+		var err error
+		if newest, err = readRecord(&t.laid, key, value); err != nil {
+			return fmt.Errorf("load ledger record: %w", err)
+		}
 	}
 	t.last = max(t.last, newest)
 	t.stood = t.last
-	t.build(s, &t.laid, newest)
-	if s.empty() {
-		t.remove(k)
+	if len(key) == segmentKeySize {
+		t.loadSegment(readKey(key[1:]), binary.BigEndian.Uint32(key[1+keySize:]), len(value) > 0)
+	} else {
+		t.loadSlot(readKey(key), newest, len(value) > 0)
 	}
+	t.loaded = t.loaded || len(t.longs) > 0
 	return nil
 }
 
-func appendRecord(b []byte, key [16]byte, st *standing) []byte {
+// loadSlot makes the slot of key what is laid open, or nothing.
+func (t *Table) loadSlot(key [2]uint64, newest schemas.Millis, stands bool) {
+	if !stands {
+		t.remove(key)
+		return
+	}
+	s := t.find(key)
+	if s == nil {
+		s, _ = t.add(key)
+	}
+	t.build(s, &t.laid, newest)
+	if s.empty() {
+		t.remove(key)
+	}
+}
+
+// loadSegment makes a segment what is laid open, or nothing.
+func (t *Table) loadSegment(key [2]uint64, number uint32, stands bool) {
+	l := t.longOf(key)
+	if i := l.index(number); i >= 0 {
+		t.blocks.release(l.segs[i].class, l.segs[i].block)
+		l.detach(i, i+1)
+	}
+	if stands {
+		sg := t.newSegment(t.laid.times, t.laid.costs)
+		sg.number, l.limit = number, t.laid.limit
+		l.attach(&sg)
+	}
+	t.letGo(key)
+}
+
+// appendRecord appends the value of a record; key may be what b ends with.
+func appendRecord(b, key []byte, st *standing) []byte {
 	begin := len(b)
 	flags, weighted := uint8(0), false
 	for u := range unitCount {
@@ -128,6 +220,12 @@ func appendRecord(b []byte, key [16]byte, st *standing) []byte {
 	if st.bucket.parts > 0 {
 		version, flags = ledgerBuckets, flags|ledgerBucket
 	}
+	switch {
+	case st.long:
+		version = ledgerLong
+	case st.part:
+		version = ledgerSegment
+	}
 	b = append(b, ledgerMagic, version, flags)
 	b = binary.LittleEndian.AppendUint32(b, st.limit)
 	for u := range unitCount {
@@ -141,7 +239,9 @@ func appendRecord(b []byte, key [16]byte, st *standing) []byte {
 			b = binary.AppendUvarint(b, uint64(v))
 		}
 	}
-	b = binary.AppendUvarint(b, uint64(len(st.times)))
+	if !st.long {
+		b = binary.AppendUvarint(b, uint64(len(st.times)))
+	}
 	last := schemas.Millis(0)
 	for i, at := range st.times {
 		b = binary.AppendUvarint(b, uint64(at-last))
@@ -153,14 +253,14 @@ func appendRecord(b []byte, key [16]byte, st *standing) []byte {
 	return binary.LittleEndian.AppendUint32(b, recordSum(key, b[begin:]))
 }
 
-func recordSum(key [16]byte, body []byte) uint32 {
-	return crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, body)
+func recordSum(key, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
 }
 
 // readRecord reads value into st, whose memory it uses again, and returns the
 // latest moment in it: the time of the latest place, or the start of a counter.
-func readRecord(st *standing, key [16]byte, value []byte) (newest schemas.Millis, err error) {
-	if len(value) < 2 || value[0] != ledgerMagic || value[1] != ledgerVersion && value[1] != ledgerBuckets {
+func readRecord(st *standing, key, value []byte) (newest schemas.Millis, err error) {
+	if len(value) < 2 || value[0] != ledgerMagic || value[1] < ledgerVersion || value[1] > ledgerSegment {
 		return 0, ErrForeign
 	}
 	if len(value) < ledgerSmallest {
@@ -170,11 +270,11 @@ func readRecord(st *standing, key [16]byte, value []byte) (newest schemas.Millis
 	if binary.LittleEndian.Uint32(value[len(body):]) != recordSum(key, body) {
 		return 0, ErrTorn
 	}
-	flags := body[2]
-	if flags&^(flagUnits|ledgerBucket|ledgerWeighted) != 0 || (flags&ledgerBucket != 0) != (value[1] == ledgerBuckets) {
+	flags, version := body[2], body[1]
+	if flags&^ledgerFlags[version] != 0 || version == ledgerBuckets && flags&ledgerBucket == 0 || (version == ledgerSegment) != (len(key) == segmentKeySize) {
 		return 0, ErrForeign
 	}
-	*st = standing{limit: binary.LittleEndian.Uint32(body[3:]), units: flags & flagUnits, times: st.times[:0], costs: st.costs[:0]}
+	*st = standing{limit: binary.LittleEndian.Uint32(body[3:]), units: flags & flagUnits, times: st.times[:0], costs: st.costs[:0], long: version == ledgerLong, part: version == ledgerSegment}
 	in := body[7:]
 	number := func(limit uint64) uint64 {
 		v, n := binary.Uvarint(in)
@@ -202,7 +302,10 @@ func readRecord(st *standing, key [16]byte, value []byte) (newest schemas.Millis
 		}
 		newest = max(newest, st.bucket.t)
 	}
-	n := number(uint64(len(in)))
+	n := uint64(0)
+	if !st.long {
+		n = number(uint64(len(in)))
+	}
 	last := schemas.Millis(0)
 	for range n {
 		last += schemas.Millis(number(uint64(maxTime - last)))
@@ -215,7 +318,7 @@ func readRecord(st *standing, key [16]byte, value []byte) (newest schemas.Millis
 		}
 		st.times, st.costs = append(st.times, last), append(st.costs, cost)
 	}
-	if err != nil || len(in) > 0 {
+	if err != nil || len(in) > 0 || st.part && (n == 0 || n >= maxSegment || !spans(st.times[0], last)) {
 		return 0, ErrTorn
 	}
 	return max(newest, last), nil

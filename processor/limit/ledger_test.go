@@ -11,7 +11,7 @@ import (
 )
 
 // record returns the one record of a slot with rolling and calendar places.
-func record(t testing.TB, segments int64) (key [16]byte, value []byte) {
+func record(t testing.TB, segments int64) (key, value []byte) {
 	l := schemas.Limit{Name: "verify", Per: []string{"recipient"}, Allow: windows(t, "3000/1h", "5000/calendar-day", "90/calendar-month"), Count: schemas.CountSegments}
 	if segments == 2 {
 		l.Allow = append(l.Allow, windows(t, "bucket 3000 refill 1.001/m")...)
@@ -22,7 +22,7 @@ func record(t testing.TB, segments int64) (key [16]byte, value []byte) {
 			t.Fatal("setup")
 		}
 	}
-	table.Dirty(func(k [16]byte, v []byte) { key, value = k, v })
+	table.Dirty(func(k, v []byte) { key, value = k, v })
 	return key, value
 }
 
@@ -44,13 +44,13 @@ func TestLoadRefusesWhatIsNotWhole(t *testing.T) {
 				t.Fatalf("bit %d turned: %v", bit, err)
 			}
 		}
-		if err := NewTable().Load([16]byte{1}, good); !errors.Is(err, ErrTorn) {
+		if err := NewTable().Load(make([]byte, 16), good); !errors.Is(err, ErrTorn) {
 			t.Errorf("under another key: %v", err)
 		}
 		if err := NewTable().Load(key, append(slices.Clone(good), 0)); !errors.Is(err, ErrTorn) {
 			t.Errorf("with a byte more: %v", err)
 		}
-		for _, foreign := range []string{"{", `{"limit":"verify"}`, "L\x03rest of it all"} {
+		for _, foreign := range []string{"{", `{"limit":"verify"}`, "L\x05rest of it all"} {
 			if err := NewTable().Load(key, []byte(foreign)); !errors.Is(err, ErrForeign) {
 				t.Errorf("%q: %v", foreign, err)
 			}
@@ -89,12 +89,12 @@ func TestDirtyReportsEachKeyOnce(t *testing.T) {
 	table.Decide(r, &Subject{Recipient: "+1"}, nil, begin)
 	table.GiveBack(r, []schemas.Charge{{Limit: "a", Scope: "+1", T: begin + 1, Cost: 1}, {Limit: "a", Scope: "+2", T: begin, Cost: 1}}, begin)
 	var got []string
-	table.Dirty(func(_ [16]byte, value []byte) { got = append(got, fmt.Sprint(value == nil)) })
+	table.Dirty(func(_, value []byte) { got = append(got, fmt.Sprint(value == nil)) })
 	if !slices.Equal(got, []string{"false", "true", "true"}) {
 		t.Errorf("tombstones: %v", got)
 	}
 	table.Commit()
-	table.Dirty(func([16]byte, []byte) { t.Error("dirty after the commit") })
+	table.Dirty(func(_, _ []byte) { t.Error("dirty after the commit") })
 	if table.Len() != 1 {
 		t.Errorf("%d slots", table.Len())
 	}
@@ -105,15 +105,15 @@ func TestDirtyReportsEachKeyOnce(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	for _, segments := range []int64{1, 2, 4} {
 		key, value := record(f, segments)
-		f.Add(key[:], value[:len(value)-4])
+		f.Add(key, value[:len(value)-4])
 	}
 	f.Add([]byte("0123456789abcdef"), []byte("L\x01\x00abcd\x01\x05"))
 	f.Add([]byte("0123456789abcdef"), []byte("L\x01\x81abcd\x05\x05\x01\x05\x05"))
 	f.Add([]byte("0123456789abcdef"), []byte("L\x02\x10abcd\x05\x05\x05\x05\x00"))
 	r := rulesOf(f, perRecipient(f, "verify", "5/60s", "5/calendar-day", "3/calendar-hour", "bucket 7 refill 3/m"))
 	f.Fuzz(func(t *testing.T, k, body []byte) {
-		var key [16]byte
-		copy(key[:], k)
+		key := make([]byte, keySize)
+		copy(key, k)
 		value := appendSum(key, body)
 		table := NewTable()
 		if err := table.Load(key, value); err != nil {
@@ -159,7 +159,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func appendSum(key [16]byte, body []byte) []byte {
+func appendSum(key, body []byte) []byte {
 	sum := recordSum(key, body)
 	return append(slices.Clone(body), byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }

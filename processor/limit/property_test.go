@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -18,7 +20,10 @@ type world struct {
 	rng    *rand.Rand
 	table  *Table
 	oracle *oracle
-	ledger map[[16]byte][]byte
+	ledger map[string][]byte
+	stands map[string]string // what stood when the open transaction began
+	behind *Table            // it only loads, as a standby does
+	per    int               // places a segment
 	policy *schemas.Policy
 	since  map[string]map[string]schemas.Millis
 	rules  *Rules
@@ -33,9 +38,11 @@ type world struct {
 	oracleBefore *oracle
 	heldBefore   [][]schemas.Charge
 
+	older map[string][]byte // some earlier records of the ledger
+
 	retry int64 // the latest retry-at
 
-	admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded int
+	admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts int
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -359,6 +366,11 @@ func (w *world) record() {
 			w.fail("recorded %v, want a place in %s as of %d", charges, l.Name, at)
 		}
 		w.oracle.draw(l, s, at)
+		// Full again: the table keeps nothing of it, and what is recorded next as
+		// of before that counts as of its own time.
+		if key := l.Name + "|" + oracleWho(l, s); w.oracle.drawn[key].full <= w.now {
+			delete(w.oracle.drawn, key)
+		}
 		w.take(charges[k], oracleWho(l, s))
 		k++
 	}
@@ -499,6 +511,7 @@ func count(list []schemas.Charge, c schemas.Charge) (n int) {
 
 func (w *world) begin() {
 	w.table.Begin()
+	w.stands = dump(w.table)
 	w.oracleBefore, w.heldBefore = w.oracle.clone(), slices.Clone(w.held)
 }
 
@@ -508,44 +521,96 @@ func (w *world) end() {
 		w.rolledBack++
 		w.table.Rollback()
 		w.oracle, w.held = w.oracleBefore, w.heldBefore
+		if diff := cmp.Diff(w.stands, dump(w.table)); diff != "" {
+			w.fail("a rollback left another state:\n%s", diff)
+		}
+		w.whole()
 		return
 	}
-	w.table.Dirty(func(key [16]byte, value []byte) {
+	changed := map[string][]byte{}
+	w.table.Dirty(func(key, value []byte) {
+		if _, twice := changed[string(key)]; twice {
+			w.fail("%x is written twice", key)
+		}
+		changed[string(key)] = value
 		if value == nil {
-			delete(w.ledger, key)
+			delete(w.ledger, string(key))
 		} else {
-			w.ledger[key] = value
+			w.ledger[string(key)] = value
 		}
 	})
 	w.note("commit")
 	w.table.Commit()
-	if w.table.Len() != len(w.ledger) {
-		w.fail("table has %d slots, ledger %d records", w.table.Len(), len(w.ledger))
+	slots := 0
+	for key := range w.ledger {
+		if len(key) == keySize {
+			slots++
+		} else {
+			w.parts++
+		}
 	}
+	if w.table.Len() != slots {
+		w.fail("table has %d slots, ledger %d records", w.table.Len(), slots)
+	}
+	w.whole()
+	for key, value := range changed { // in any order
+		w.load(w.behind, key, value)
+	}
+	if diff := cmp.Diff(dump(w.table), dump(w.behind)); diff != "" {
+		w.fail("a follower has another state:\n%s", diff)
+	}
+}
+
+// whole fails if the table is not as a table should be.
+func (w *world) whole() {
+	if err := integrity(w.table); err != nil {
+		w.fail("%v", err)
+	}
+}
+
+func (w *world) load(table *Table, key string, value []byte) {
+	if err := table.Load([]byte(key), value); err != nil {
+		w.fail("load: %v", err)
+	}
+}
+
+func (w *world) newTable() *Table {
+	table := NewTable()
+	table.perSegment = w.per
+	return table
 }
 
 func (w *world) restore() {
 	w.note("restore %d", len(w.ledger))
 	w.restored++
-	w.table = NewTable()
-	keys := slices.Collect(maps.Keys(w.ledger))
-	for _, k := range keys {
-		if w.rng.IntN(3) == 0 { // an earlier record of another content
-			other := w.ledger[pick(w.rng, keys...)]
-			st := standing{}
-			if _, err := readRecord(&st, k, other); err == nil || k == keys[0] {
-				if err := w.table.Load(k, w.ledger[k]); err != nil {
-					w.fail("load: %v", err)
-				}
+	if w.table, w.behind = w.behind, w.newTable(); w.rng.IntN(2) == 0 { // not the one that followed, but a new one
+		w.table = w.newTable()
+	}
+	for _, table := range []*Table{w.table, w.behind} {
+		for k, value := range w.ledger { // in any order
+			if w.rng.IntN(3) == 0 { // earlier records of another content
+				w.load(table, k, w.older[k])
+			}
+			if w.rng.IntN(5) == 0 {
+				w.load(table, k, nil)
+			}
+			w.load(table, k, value)
+		}
+		for k, value := range w.older {
+			if _, stands := w.ledger[k]; !stands && w.rng.IntN(3) == 0 { // and of what is gone
+				w.load(table, k, value)
+				w.load(table, k, nil)
 			}
 		}
-		if w.rng.IntN(5) == 0 {
-			if err := w.table.Load(k, nil); err != nil {
-				w.fail("load: %v", err)
-			}
-		}
-		if err := w.table.Load(k, w.ledger[k]); err != nil {
-			w.fail("load: %v", err)
+	}
+	maps.Copy(w.older, w.ledger)
+	w.whole()
+	if diff := cmp.Diff(dump(w.table), dump(w.behind)); diff != "" {
+		w.fail("two restored tables differ:\n%s", diff)
+	}
+	for key, value := range dump(w.behind) {
+		if value != string(w.ledger[key]) {
+			w.fail("restored is % x, the ledger has % x", value, w.ledger[key])
 		}
 	}
 }
@@ -562,7 +627,7 @@ var begins = []string{
 }
 
 func TestTableAgainstOracle(t *testing.T) {
-	var admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded int
+	var admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts int
 	runs := 300
 	if testing.Short() {
 		runs = 40
@@ -574,8 +639,9 @@ func TestTableAgainstOracle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &world{t: t, rng: rng, table: NewTable(), oracle: newOracle(), ledger: map[[16]byte][]byte{}, policy: &schemas.Policy{},
+			w := &world{t: t, rng: rng, oracle: newOracle(), ledger: map[string][]byte{}, older: map[string][]byte{}, policy: &schemas.Policy{}, per: pick(rng, segmentPlaces, 2, 3, 4, 7),
 				since: nil, now: begin.UnixMilli() - rng.Int64N(30*60_000), who: map[string]string{}}
+			w.table, w.behind = w.newTable(), w.newTable()
 			w.revise()
 			for range 60 {
 				w.begin()
@@ -611,11 +677,12 @@ func TestTableAgainstOracle(t *testing.T) {
 			observed += w.observed
 			drawn += w.drawn
 			recorded += w.recorded
+			parts += w.parts
 		})
 	}
-	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, recorded %d, rolled back %d, restored %d",
-		admitted, observed, drawn, refused, never, returned, recorded, rolledBack, restored)
-	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn, recorded) == 0 {
+	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, recorded %d, rolled back %d, restored %d, segments at commits %d",
+		admitted, observed, drawn, refused, never, returned, recorded, rolledBack, restored, parts)
+	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn, recorded, parts) == 0 {
 		t.Error("a kind of move never happened: the test shows nothing")
 	}
 }

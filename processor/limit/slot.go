@@ -28,13 +28,14 @@ type slot struct {
 	limit uint32 // nameHash of the limit: whose windows may still see this
 	base  uint16
 	flags uint8
-	size  uint8 // up to inlineWords: the number of places; else spilled + the arena's class
+	size  uint8 // up to inlineWords: the number of places; else spilled + the arena's class, and perhaps segmented
 	w     [inlineWords]uint32
 }
 
 const (
 	inlineWords = 10
 	spilled     = inlineWords + 1
+	segmented   = 1 << 7
 
 	flagUnits    = 1<<unitCount - 1
 	flagUsed     = 1 << 4
@@ -64,10 +65,18 @@ type standing struct {
 	bucket tokens
 	times  []schemas.Millis // oldest first
 	costs  []uint32         // beside times
+	long   bool             // the places are in segments, and not here
+	part   bool             // a segment: nothing but places
 }
 
 func (s *slot) used() bool  { return s.flags&flagUsed != 0 }
 func (s *slot) dirty() bool { return s.flags&flagDirty != 0 }
+
+// long reports whether the slot's places are in segments.
+func (s *slot) long() bool { return s.size&segmented != 0 }
+
+// class returns that of the block of a slot that has one.
+func (s *slot) class() uint8 { return s.size&^segmented - spilled }
 
 func (s *slot) stride() int {
 	if s.flags&flagWeighted != 0 {
@@ -104,7 +113,8 @@ func (s *slot) counter(unit int) (int, bool) {
 	return i, true
 }
 
-// places returns how many places stand in the slot, seen by a window or not.
+// places returns how many places stand in the slot and its block, seen by a
+// window or not.
 func (s *slot) places() int {
 	if s.size >= spilled {
 		return int(s.w[1])
@@ -121,7 +131,7 @@ func (s *slot) setPlaces(n int) {
 }
 
 func (s *slot) empty() bool {
-	if s.places() > 0 || s.flags&flagBucket != 0 {
+	if s.places() > 0 || s.long() || s.flags&flagBucket != 0 {
 		return false
 	}
 	for u := range unitCount {
@@ -132,18 +142,22 @@ func (s *slot) empty() bool {
 	return true
 }
 
-// ring returns the words of the slot's places.
+// ring returns the words of the places in the slot or its block.
 func (t *Table) ring(s *slot) []uint32 {
 	n := s.places() * s.stride()
 	if s.size >= spilled {
-		b := t.blocks.at(s.size-spilled, s.w[0])
+		b := t.blocks.at(s.class(), s.w[0])
 		return b[1+held(s.flags)+int(b[0]):][:n]
 	}
 	return s.w[inlineWords-inline(s.flags):][:n]
 }
 
-// after returns the index of the first place later than at.
+// after returns the index of the first place later than at; of a slot with
+// segments its position in them.
 func (t *Table) after(s *slot, at schemas.Millis) int {
+	if s.long() {
+		return t.longOf(s.key).after(t, at)
+	}
 	off := at - s.origin()
 	if off < 0 {
 		return 0
@@ -173,6 +187,9 @@ func (t *Table) after(s *slot, at schemas.Millis) int {
 
 // sum returns the cost of the places from index i on.
 func (t *Table) sum(s *slot, i int) int64 {
+	if s.long() {
+		return t.longOf(s.key).sum(t, i)
+	}
 	if s.stride() == 1 {
 		return int64(s.places() - i)
 	}
@@ -187,6 +204,9 @@ func (t *Table) sum(s *slot, i int) int64 {
 // nth returns the time of the place, from index i on, with which the cost of
 // those that left reaches excess. There is one: excess is at most sum(s, i).
 func (t *Table) nth(s *slot, i int, excess int64) schemas.Millis {
+	if s.long() {
+		return t.longOf(s.key).nth(t, i, excess)
+	}
 	ring := t.ring(s)
 	if s.stride() == 1 {
 		return s.origin() + schemas.Millis(ring[int64(i)+excess-1])
@@ -200,13 +220,33 @@ func (t *Table) nth(s *slot, i int, excess int64) schemas.Millis {
 	}
 }
 
-// dropOldest removes the k oldest places.
+// placed returns the index of a place of this time and cost, or -1.
+func (t *Table) placed(s *slot, at schemas.Millis, cost int64) int {
+	if s.long() {
+		return t.longOf(s.key).find(t, at, cost)
+	}
+	ring, stride := t.ring(s), s.stride()
+	for i := t.after(s, at-1); i < s.places() && s.origin()+schemas.Millis(ring[i*stride]) == at; i++ {
+		if stride == 1 && cost == 1 || stride == 2 && int64(ring[2*i+1]) == cost {
+			return i
+		}
+	}
+	return -1
+}
+
+// dropOldest removes the k oldest places; of segments only those whole that lie
+// before the index k, since the places that stay are none that a window sees.
 func (t *Table) dropOldest(s *slot, k int) {
 	if k == 0 {
 		return
 	}
+	if s.long() {
+		i, _ := positioned(k)
+		t.drop(t.longOf(s.key), 0, i)
+		return
+	}
 	if s.size >= spilled {
-		t.blocks.at(s.size-spilled, s.w[0])[0] += uint32(k * s.stride())
+		t.blocks.at(s.class(), s.w[0])[0] += uint32(k * s.stride())
 	} else {
 		ring := t.ring(s)
 		copy(ring, ring[k*s.stride():])
@@ -216,6 +256,10 @@ func (t *Table) dropOldest(s *slot, k int) {
 
 // dropAt removes the place of index i.
 func (t *Table) dropAt(s *slot, i int) {
+	if s.long() {
+		t.longOf(s.key).takeAt(t, i)
+		return
+	}
 	ring, stride := t.ring(s), s.stride()
 	copy(ring[i*stride:], ring[(i+1)*stride:])
 	s.setPlaces(s.places() - 1)
@@ -245,6 +289,10 @@ func (s *slot) push(at, unseen, now schemas.Millis) bool {
 // insert adds a place after every one that is not later. The caller has made
 // sure that it fits.
 func (t *Table) insert(s *slot, at schemas.Millis, cost uint32) {
+	if s.long() {
+		t.longOf(s.key).put(t, at, cost)
+		return
+	}
 	i, stride := t.after(s, at), s.stride()
 	s.setPlaces(s.places() + 1)
 	ring := t.ring(s)
@@ -257,6 +305,9 @@ func (t *Table) insert(s *slot, at schemas.Millis, cost uint32) {
 
 // room reports whether one more place of this cost fits without a new layout.
 func (t *Table) room(s *slot, cost uint32) bool {
+	if s.long() {
+		return true
+	}
 	stride := s.stride()
 	if cost != 1 && stride == 1 {
 		return false
@@ -265,7 +316,10 @@ func (t *Table) room(s *slot, cost uint32) bool {
 	if s.size < spilled {
 		return need <= inline(s.flags)
 	}
-	b := t.blocks.at(s.size-spilled, s.w[0])
+	if s.places() >= 2*t.perSegment {
+		return false // a block of another version: into segments
+	}
+	b := t.blocks.at(s.class(), s.w[0])
 	if need <= min(inlineWords-2*unitCount, inline(s.flags)) {
 		return false // it has shrunk: back into the slot
 	}
@@ -282,10 +336,11 @@ func (t *Table) room(s *slot, cost uint32) bool {
 	return false
 }
 
-// open lays a slot open, in memory that the next call uses again.
+// open lays a slot open, without its segments, in memory that the next call
+// uses again.
 func (t *Table) open(s *slot) *standing {
 	st := &t.laid
-	*st = standing{limit: s.limit, units: s.flags & flagUnits, bucket: t.tokens(s), times: st.times[:0], costs: st.costs[:0]}
+	*st = standing{limit: s.limit, units: s.flags & flagUnits, bucket: t.tokens(s), times: st.times[:0], costs: st.costs[:0], long: s.long()}
 	for u := range unitCount {
 		if i, ok := s.counter(u); ok {
 			st.from[u] = s.origin() + schemas.Millis(s.w[i])
@@ -315,10 +370,17 @@ func (st *standing) insert(at schemas.Millis, cost uint32) {
 }
 
 // build writes st into s anew, as of now, leaving s's key and its flags for the
-// table. Any block that s had is released.
+// table. Any block that s had is released. In a transaction the places move to
+// segments if there are many, and such as s had are dropped if st has none:
+// what Load builds is as the ledger has it, where segments have records of
+// their own.
 func (t *Table) build(s *slot, st *standing, now schemas.Millis) {
+	if s.long() && !st.long && t.inTx {
+		l := t.longOf(s.key)
+		t.drop(l, 0, len(l.segs))
+	}
 	if s.size >= spilled {
-		t.blocks.release(s.size-spilled, s.w[0])
+		t.blocks.release(s.class(), s.w[0])
 	}
 	base := max(now-keep, 0) >> baseShift
 	origin := base << baseShift
@@ -335,6 +397,10 @@ func (t *Table) build(s *slot, st *standing, now schemas.Millis) {
 		st.bucket = tokens{}
 	}
 	stride := 1
+	s.limit, s.base, s.w = st.limit, uint16(base), [inlineWords]uint32{}
+	if t.inTx && len(st.times) > t.perSegment {
+		t.cut(s, st)
+	}
 	s.flags = s.flags&(flagUsed|flagDirty) | st.units
 	if st.bucket.parts > 0 {
 		s.flags |= flagBucket
@@ -346,9 +412,8 @@ func (t *Table) build(s *slot, st *standing, now schemas.Millis) {
 			break
 		}
 	}
-	s.limit, s.base, s.w = st.limit, uint16(base), [inlineWords]uint32{}
 	n := len(st.times)
-	if n*stride <= inline(s.flags) {
+	if !st.long && n*stride <= inline(s.flags) {
 		s.size = uint8(n)
 	} else {
 		// A quarter stays free, so that a block is not built anew for each place.
@@ -357,6 +422,9 @@ func (t *Table) build(s *slot, st *standing, now schemas.Millis) {
 		s.w[0] = t.blocks.take(class)
 		s.w[1] = uint32(n)
 		t.blocks.at(class, s.w[0])[0] = 0
+		if st.long {
+			s.size |= segmented
+		}
 	}
 	for u := range unitCount {
 		if i, ok := s.counter(u); ok {

@@ -49,7 +49,7 @@ func (t *Table) visible(r *Rules, s *slot, now schemas.Millis) bool {
 	if l == nil {
 		return false
 	}
-	if t.after(s, t.unseen(l, now)) < s.places() || l.refills(t.tokens(s), now) {
+	if t.lasts(s, t.unseen(l, now)) || l.refills(t.tokens(s), now) {
 		return true
 	}
 	for u := range unitCount {
@@ -59,4 +59,13 @@ func (t *Table) visible(r *Rules, s *slot, now schemas.Millis) bool {
 		}
 	}
 	return false
+}
+
+// lasts reports whether a place of s is later than at.
+func (t *Table) lasts(s *slot, at schemas.Millis) bool {
+	if s.long() {
+		segs := t.longOf(s.key).segs
+		return len(segs) > 0 && segs[len(segs)-1].last > at
+	}
+	return t.after(s, at) < s.places()
 }

@@ -25,6 +25,13 @@ type Table struct {
 	undo  []before
 	words []uint32 // the blocks of undo, one after another
 	mark  int      // where the running decision's part of undo begins, or -1
+	saved []savedSegment
+
+	longs      map[[2]uint64]*long // by the slot's key
+	lately     *long               // the one that was asked for last
+	perSegment int                 // segmentPlaces, but in tests
+	loaded     bool                // since mend looked
+	mended     bool                // in the open transaction
 
 	rules   *Rules // whose periods are cached
 	periods []cachedPeriod
@@ -34,9 +41,10 @@ type Table struct {
 	ahead keyQueue // of Touch
 
 	// Memory used again by every call.
-	laid  standing
-	named []byte
-	plans []plan
+	laid    standing
+	segment standing
+	named   []byte
+	plans   []plan
 }
 
 // shard is an open-addressing table with linear probing, which looks at tags
@@ -65,7 +73,7 @@ type cachedPeriod struct{ start, end schemas.Millis }
 // What works on slots keeps the table alive until it is done, since the
 // collector closes those that nobody needs any more.
 func NewTable() *Table {
-	t := &Table{mark: -1, moves: 1, memory: &memory{}}
+	t := &Table{mark: -1, moves: 1, memory: &memory{}, perSegment: segmentPlaces}
 	runtime.AddCleanup(t, (*memory).close, t.memory)
 	return t
 }
@@ -206,7 +214,7 @@ func (t *Table) remove(key [2]uint64) {
 		return
 	}
 	if s := t.at(sh, hole); s.size >= spilled {
-		t.blocks.release(s.size-spilled, s.w[0])
+		t.blocks.release(s.class(), s.w[0])
 	}
 	for i := (hole + 1) % size; sh.tags[i] != 0; i = (i + 1) % size {
 		// A slot may move back into the hole if its home is not beyond it.
@@ -223,7 +231,13 @@ func (t *Table) remove(key [2]uint64) {
 
 // Begin opens a transaction, or goes on with the open one. Decide, GiveBack,
 // Record and Sweep open one if none is.
-func (t *Table) Begin() { t.inTx = true }
+func (t *Table) Begin() {
+	if t.loaded && !t.inTx {
+		defer runtime.KeepAlive(t)
+		t.mend()
+	}
+	t.inTx = true
+}
 
 // Commit keeps what the open transaction did.
 func (t *Table) Commit() {
@@ -236,6 +250,7 @@ func (t *Table) Commit() {
 			t.remove(key)
 		}
 	}
+	t.commitSegments()
 	t.stood = t.last
 	t.close()
 }
@@ -245,11 +260,12 @@ func (t *Table) Rollback() {
 	defer runtime.KeepAlive(t)
 	t.undoTo(0)
 	t.last = t.stood
+	t.loaded = t.loaded || t.mended
 	t.close()
 }
 
 func (t *Table) close() {
-	t.undo, t.words, t.inTx, t.mark = t.undo[:0], t.words[:0], false, -1
+	t.undo, t.words, t.saved, t.inTx, t.mark, t.mended = t.undo[:0], t.words[:0], t.saved[:0], false, -1, false
 }
 
 // touch saves s as it is before its first change in the transaction and, while
@@ -270,7 +286,7 @@ func (t *Table) touch(s *slot, at uint32) {
 	t.undo, b = extend(t.undo)
 	b.slot, b.at, b.words, b.existed = *s, at, len(t.words), true
 	if s.size >= spilled {
-		t.words = append(t.words, t.blocks.at(s.size-spilled, s.w[0])...)
+		t.words = append(t.words, t.blocks.at(s.class(), s.w[0])...)
 	}
 	s.flags |= flagDirty
 }
@@ -286,6 +302,7 @@ func (t *Table) touchNew(key [2]uint64) *slot {
 
 // undoTo takes back the changes since mark, the latest first.
 func (t *Table) undoTo(mark int) {
+	t.undoSegments(mark)
 	for i := len(t.undo) - 1; i >= mark; i-- {
 		b := &t.undo[i]
 		if !b.existed {
@@ -294,11 +311,11 @@ func (t *Table) undoTo(mark int) {
 		}
 		s := t.find(b.slot.key)
 		if s.size >= spilled {
-			t.blocks.release(s.size-spilled, s.w[0])
+			t.blocks.release(s.class(), s.w[0])
 		}
 		*s = b.slot
 		if s.size >= spilled {
-			class := s.size - spilled
+			class := s.class()
 			s.w[0] = t.blocks.take(class)
 			block := t.blocks.at(class, s.w[0])
 			copy(block, t.words[b.words:])
@@ -318,6 +335,7 @@ func (t *Table) keepFrom(mark int) {
 		}
 	}
 	t.undo = kept
+	t.keepSegments(mark)
 }
 
 // advance takes the time of a call and returns the time that counts.

@@ -61,9 +61,9 @@ func TestTouchDecidesNothing(t *testing.T) {
 			untold.Rollback()
 		}
 	}
-	dump := func(table *Table) map[[16]byte]string {
-		out := map[[16]byte]string{}
-		table.Dirty(func(key [16]byte, value []byte) { out[key] = string(value) })
+	dump := func(table *Table) map[string]string {
+		out := map[string]string{}
+		table.Dirty(func(key, value []byte) { out[string(key)] = string(value) })
 		return out
 	}
 	if diff := cmp.Diff(dump(untold), dump(told)); diff != "" || told.Len() != untold.Len() || told.Len() == 0 {
