@@ -295,3 +295,32 @@ func TestBucketSweptBetweenChanges(t *testing.T) {
 		}
 	}
 }
+
+// Whether a bucket that is full again was swept is not to be seen, by a place
+// either that is recorded as of before it was full.
+func TestRecordedBeforeSwept(t *testing.T) {
+	r := rulesOf(t, perRecipient(t, "a", "bucket 24 refill 1/h"))
+	begin := at(t, "2026-11-21T12:00:00Z")
+	now := begin + 2*hour + 30*minute
+	var left []int64
+	for _, sweep := range []bool{true, false} {
+		table := NewTable()
+		defer table.Close()
+		for range 2 {
+			table.Decide(r, one, nil, begin)
+		}
+		table.Commit()
+		if sweep {
+			table.Sweep(r, now, 1<<17)
+			table.Commit()
+		}
+		if swept := table.Len() == 0; swept != sweep {
+			t.Fatalf("swept: %v", swept)
+		}
+		table.Record(r, one, begin, now)
+		left = append(left, table.Peek(r, one, now)[0].Left)
+	}
+	if left[0] != 24 || left[1] != 24 {
+		t.Errorf("left in the swept one and the other: %v", left)
+	}
+}

@@ -414,7 +414,11 @@ func (t *Table) place(p *plan, at, now schemas.Millis) {
 	if p.again {
 		bucket = t.tokens(s)
 	} else if w := bucketOf(p.windows); w != nil {
-		if bucket = w.spend(t.tokens(s), l.changed, at, p.cost); bucket.t+schemas.Millis(bucket.fill) <= now {
+		was := t.tokens(s)
+		if w.level(was, l.changed, now) == w.n*w.parts {
+			was = tokens{} // full, and perhaps swept: what is recorded as of before then counts the same in both
+		}
+		if bucket = w.spend(was, l.changed, at, p.cost); bucket.t+schemas.Millis(bucket.fill) <= now {
 			bucket = tokens{} // recorded long ago: full again
 		}
 	}

@@ -188,7 +188,7 @@ func (t *Table) loadSlot(key [2]uint64, newest schemas.Millis, stands bool) {
 
 // loadSegment makes a segment what is laid open, or nothing.
 func (t *Table) loadSegment(key [2]uint64, number uint32, stands bool) {
-	l := t.longOf(key)
+	l := t.longFor(key)
 	if i := l.index(number); i >= 0 {
 		t.blocks.release(l.segs[i].class, l.segs[i].block)
 		l.detach(i, i+1)

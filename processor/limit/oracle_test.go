@@ -169,12 +169,16 @@ func (o *oracle) level(l *oracleLimit, w schemas.Window, who string, t int64) *b
 }
 
 // draw takes from the subject's bucket, if it has one.
-func (o *oracle) draw(l *oracleLimit, s *Subject, t int64) {
+func (o *oracle) draw(l *oracleLimit, s *Subject, t, now int64) {
 	who := oracleWho(l, s)
 	var d oracleDraw
 	for _, w := range oracleWindows(l, s) {
 		if w.Kind != schemas.WindowBucket {
 			continue
+		}
+		// Of a bucket that is full nothing is known: it may have been swept.
+		if o.level(l, w, who, now).Cmp(big.NewRat(w.N, 1)) == 0 {
+			delete(o.drawn, l.Name+"|"+who)
 		}
 		// What was sent elsewhere counts as of the last place at the earliest.
 		if last := o.drawn[l.Name+"|"+who]; last.left != nil && last.t > int64(l.since[oracleUnit(w)]) {

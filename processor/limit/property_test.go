@@ -300,7 +300,7 @@ func (w *world) decide() {
 			continue
 		}
 		takes = append(takes, l.Name)
-		if w.oracle.draw(l, s, w.now); w.oracle.drawn[l.Name+"|"+oracleWho(l, s)].left != nil {
+		if w.oracle.draw(l, s, w.now, w.now); w.oracle.drawn[l.Name+"|"+oracleWho(l, s)].left != nil {
 			w.drawn++
 		}
 	}
@@ -365,12 +365,7 @@ func (w *world) record() {
 		if k == len(charges) || charges[k].Limit != l.Name || int64(charges[k].T) != at || charges[k].Cost != oracleCost(l, s) {
 			w.fail("recorded %v, want a place in %s as of %d", charges, l.Name, at)
 		}
-		w.oracle.draw(l, s, at)
-		// Full again: the table keeps nothing of it, and what is recorded next as
-		// of before that counts as of its own time.
-		if key := l.Name + "|" + oracleWho(l, s); w.oracle.drawn[key].full <= w.now {
-			delete(w.oracle.drawn, key)
-		}
+		w.oracle.draw(l, s, at, w.now)
 		w.take(charges[k], oracleWho(l, s))
 		k++
 	}

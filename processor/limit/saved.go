@@ -65,7 +65,7 @@ func (t *Table) undoSegments(mark int) {
 	from := len(t.saved)
 	for ; from > 0 && t.saved[from-1].at > mark; from-- {
 		b := &t.saved[from-1]
-		l := t.longOf(b.key)
+		l := t.longFor(b.key)
 		if i := l.index(b.segment.number); i >= 0 {
 			t.blocks.release(l.segs[i].class, l.segs[i].block)
 			l.detach(i, i+1)

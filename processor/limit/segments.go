@@ -51,20 +51,29 @@ const (
 func position(i, j int) int         { return i<<positionBits | j }
 func positioned(pos int) (i, j int) { return pos >> positionBits, pos & (maxSegment - 1) }
 
-// longOf returns the segments of a slot.
+// longOf returns the segments of a slot, which are none if they were forgotten.
 func (t *Table) longOf(key [2]uint64) *long {
 	if t.lately != nil && t.lately.key == key {
 		return t.lately
 	}
 	l := t.longs[key]
 	if l == nil {
-		if t.longs == nil {
-			t.longs = map[[2]uint64]*long{}
-		}
+		return &long{key: key}
+	}
+	t.lately = l
+	return l
+}
+
+// longFor is longOf for what is to have segments.
+func (t *Table) longFor(key [2]uint64) *long {
+	if t.longs == nil {
+		t.longs = map[[2]uint64]*long{}
+	}
+	l := t.longs[key]
+	if l == nil {
 		l = &long{key: key}
 		t.longs[key] = l
 	}
-	t.lately = l
 	return l
 }
 
@@ -345,7 +354,7 @@ func (t *Table) rewrite(l *long, sg *segment, st *standing) {
 
 // cut moves the places of st into segments of slot s.
 func (t *Table) cut(s *slot, st *standing) {
-	l := t.longOf(s.key)
+	l := t.longFor(s.key)
 	l.limit = st.limit
 	for from := 0; from < len(st.times); from += t.perSegment {
 		to := min(from+t.perSegment, len(st.times))

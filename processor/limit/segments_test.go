@@ -466,3 +466,210 @@ func FuzzSegments(f *testing.F) {
 		c.run()
 	})
 }
+
+// A scope of a hundred thousand a day costs the ledger a few kilobytes a batch,
+// and a record of an earlier version, which has all places in one, becomes
+// segments when a place comes.
+func TestLedgerOfMany(t *testing.T) {
+	const n = 100_000
+	r := rulesOf(t, perRecipient(t, "a", "100000/24h"))
+	begin := at(t, "2026-11-21T00:00:00Z")
+	old := &standing{limit: nameHash("a")}
+	for i := range n {
+		old.times, old.costs = append(old.times, begin+schemas.Millis(i*864)), append(old.costs, 1)
+	}
+	table := NewTable()
+	defer table.Close()
+	key := appendKey(nil, table.keyOf("a", one.Recipient))
+	value := appendRecord(nil, key, old)
+	if err := table.Load(key, value); err != nil {
+		t.Fatal(err)
+	}
+	if got := dump(table); len(got) != 1 || got[string(key)] != string(value) {
+		t.Fatal("what was loaded is not what stands")
+	}
+	written := func() (records, bytes int) {
+		table.Dirty(func(key, value []byte) { records, bytes = records+1, bytes+len(key)+len(value) })
+		table.Commit()
+		if err := integrity(table); err != nil {
+			t.Fatal(err)
+		}
+		return records, bytes
+	}
+	now := begin + 24*hour
+	passes(t, table, r, now)
+	if records, bytes := written(); records != 1+n/segmentPlaces+1 {
+		t.Errorf("%d records, %d bytes: the places are not in segments", records, bytes)
+	}
+	now += 864
+	charges := passes(t, table, r, now)
+	refuses(t, table, r, now, now+864, "100000/24h")
+	if records, bytes := written(); records > 3 || bytes > 4096 {
+		t.Errorf("a place costs %d records, %d bytes", records, bytes)
+	}
+	if returned, _ := table.GiveBack(r, charges, now); len(returned) != 1 {
+		t.Error("not given back")
+	}
+	if records, bytes := written(); records != 2 || bytes > 2048 {
+		t.Errorf("a give-back costs %d records, %d bytes", records, bytes)
+	}
+	// A batch of a minute's places.
+	most := 0
+	for range 200 {
+		for range 70 {
+			now += 864
+			passes(t, table, r, now)
+		}
+		_, bytes := written()
+		most = max(most, bytes)
+	}
+	if t.Logf("a batch of 70 places costs up to %d bytes", most); most > 4096 {
+		t.Errorf("a batch of 70 places costs %d bytes", most)
+	}
+	// None is seen: the whole scope ends.
+	table.Sweep(r, now+24*hour, 1<<17)
+	table.Commit()
+	if err := integrity(table); err != nil || table.Len() != 0 || len(table.longs) != 0 {
+		t.Errorf("%d slots, %d with segments: %v", table.Len(), len(table.longs), err)
+	}
+}
+
+// many returns a table with a scope in segments, and its ledger.
+func many(t testing.TB, per int) (*Table, *Rules, map[string][]byte, schemas.Millis) {
+	r, table := rulesOf(t, perRecipient(t, "a", "100/1h", "500/calendar-day")), NewTable()
+	table.perSegment = per
+	now := at(t, "2026-11-21T12:00:00Z")
+	for range 100 {
+		now += second
+		table.Decide(r, one, nil, now)
+	}
+	ledger := map[string][]byte{}
+	table.Dirty(func(key, value []byte) { ledger[string(key)] = value })
+	table.Commit()
+	return table, r, ledger, now
+}
+
+// What an operator gave up with "weir ledger repair --forget" is forgotten, and
+// nothing else: of a scope whose own record is gone the places stand, of one
+// that lacks a segment all others do.
+func TestForgotten(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		forget  func(key string) bool
+		left    int64 // of the hour
+		slots   int
+		changed int // records that mending writes
+	}{
+		{"nothing", func(string) bool { return false }, 0, 1, 0},
+		{"the scope's record", func(key string) bool { return len(key) == keySize }, 0, 1, 1},
+		{"a segment", func(key string) bool { return len(key) == segmentKeySize && key[20] == 1 }, 8, 1, 0},
+		{"the segments", func(key string) bool { return len(key) == segmentKeySize }, 100, 1, 0},
+		{"all", func(string) bool { return true }, 100, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, r, ledger, now := many(t, 8)
+			table := NewTable()
+			defer table.Close()
+			table.perSegment = 8
+			for key, value := range ledger {
+				if err := table.Load([]byte(key), value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for key := range ledger {
+				if c.forget(key) {
+					if err := table.Load([]byte(key), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, commit := range []bool{false, true} { // mended again after a rollback
+				table.Begin()
+				if left := table.Peek(r, one, now)[0].Left; left != c.left || table.Len() != c.slots {
+					t.Errorf("%d are left in %d slots, want %d in %d", left, table.Len(), c.left, c.slots)
+				}
+				changed := 0
+				table.Dirty(func(key, value []byte) { changed++ })
+				if changed != c.changed {
+					t.Errorf("%d records are written", changed)
+				}
+				if commit {
+					table.Commit()
+				} else {
+					table.Rollback()
+				}
+			}
+			table.Decide(r, one, nil, now+hour)
+			table.Commit()
+			if err := integrity(table); err != nil {
+				t.Error(err)
+			}
+			table.Sweep(r, now+3*day, 1<<17)
+			table.Commit()
+			if table.Len()+len(table.longs) != 0 {
+				t.Errorf("%d slots and segments of %d are never swept", table.Len(), len(table.longs))
+			}
+		})
+	}
+}
+
+// Segments that no slot knows of any more, since its record became one without:
+// that cannot be if Weir alone writes.
+func TestUnknownSegments(t *testing.T) {
+	table, r, ledger, now := many(t, 8)
+	defer table.Close()
+	key := appendKey(nil, table.keyOf("a", one.Recipient))
+	few := appendRecord(nil, key, &standing{limit: nameHash("a"), times: []schemas.Millis{now}, costs: []uint32{1}})
+	if err := table.Load(key, few); err != nil {
+		t.Fatal(err)
+	}
+	table.Begin()
+	if left := table.Peek(r, one, now)[0].Left; left != 99 {
+		t.Errorf("%d are left", left)
+	}
+	tombstones := 0
+	table.Dirty(func(key, value []byte) {
+		if value == nil {
+			tombstones++
+		}
+	})
+	table.Commit()
+	if tombstones != len(ledger)-1 || len(table.longs) != 0 {
+		t.Errorf("%d tombstones for %d segments, %d stay", tombstones, len(ledger)-1, len(table.longs))
+	}
+}
+
+func TestLoadRefusesSegmentsThatAreNotWhole(t *testing.T) {
+	_, _, ledger, _ := many(t, 30)
+	for key, good := range ledger {
+		for bit := range len(good) * 8 {
+			bad := slices.Clone(good)
+			bad[bit/8] ^= 1 << (bit % 8)
+			if err := NewTable().Load([]byte(key), bad); !errors.Is(err, ErrTorn) && !errors.Is(err, ErrForeign) {
+				t.Fatalf("bit %d of %x turned: %v", bit, key, err)
+			}
+		}
+		for _, other := range []string{"", key[1:], "q" + key[1:], key[:len(key)-1] + "\xff", "p" + key, key + "0000"} {
+			if err := NewTable().Load([]byte(other), good); !errors.Is(err, ErrTorn) && !errors.Is(err, ErrForeign) {
+				t.Fatalf("%x under %x: %v", key, other, err)
+			}
+		}
+	}
+	// Its sum is right, and it is not what a table writes.
+	segment := appendSegmentKey(nil, [2]uint64{1, 2}, 3)
+	for name, st := range map[string]*standing{
+		"no place":       {part: true},
+		"fifty days":     {part: true, times: []schemas.Millis{1, 1 + 50*day}, costs: []uint32{1, 1}},
+		"a calendar":     {part: true, units: 1, count: [unitCount]uint32{1}, times: []schemas.Millis{1}, costs: []uint32{1}},
+		"a bucket":       {part: true, bucket: tokens{1, 1, 1, 1}, times: []schemas.Millis{1}, costs: []uint32{1}},
+		"a scope's":      {times: []schemas.Millis{1}, costs: []uint32{1}},
+		"a scope's head": {long: true},
+	} {
+		if err := NewTable().Load(segment, appendRecord(nil, segment, st)); !errors.Is(err, ErrTorn) && !errors.Is(err, ErrForeign) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := NewTable().Load(segment[1:17], appendRecord(nil, segment[1:17], &standing{part: true, times: []schemas.Millis{1}, costs: []uint32{1}})); !errors.Is(err, ErrForeign) {
+		t.Errorf("a segment under a scope's key: %v", err)
+	}
+}
