@@ -30,7 +30,7 @@ func (w *world) bury(n int, tenant string) {
 		env := schemas.Envelope{ID: id, Key: to, Tenant: tenant, Reason: []string{"permanent", "attempts_exhausted"}[i%2], Provider: "sim",
 			Attempt: 1, Origin: schemas.Source{Topic: w.names.Requests(), Offset: int64(i)}, AcceptedAt: 1_800_000_000_000}
 		r := &kgo.Record{Partition: schemas.PartitionOf(to, partitions), Key: []byte(to), Value: fmt.Appendf(nil, `{"channel":"sms","to":%q,"class":"verify","body":"secret %d"}`, to, i)}
-		env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		env.Each(func(k string, v []byte) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		if err := cl.ProduceSync(w.t.Context(), r).FirstErr(); err != nil { // one by one: each has its time
 			w.t.Fatal(err)
 		}

@@ -54,47 +54,57 @@ type Envelope struct {
 	RequestKey string   // the request's own record key: any bytes; empty is none, or the canonical recipient
 }
 
-// Each calls fn for every header that is set, in a fixed order.
-func (e *Envelope) Each(fn func(key, value string)) {
-	text := func(key, v string) {
-		if v != "" {
-			fn(key, v)
+// Each calls fn for every header that is set, in a fixed order. The values are
+// fn's to keep.
+func (e *Envelope) Each(fn func(key string, value []byte)) {
+	all := make([]byte, 0, 640) // of most messages; one piece of memory for all
+	write := func(key string, more []byte) {
+		if len(more) > len(all) {
+			fn(key, more[len(all):len(more):len(more)])
+			all = more
+		}
+	}
+	text := func(key, v string) { write(key, append(all, v...)) }
+	number := func(key string, v int64) {
+		if v != 0 {
+			write(key, strconv.AppendInt(all, v, 10))
+		}
+	}
+	moment := func(key string, v Millis) {
+		if v != 0 {
+			write(key, appendInstant(all, v))
 		}
 	}
 	text(HeaderID, e.ID)
 	text(HeaderKey, e.Key)
 	text(HeaderTenant, e.Tenant)
 	if e.Origin.Topic != "" {
-		fn(HeaderOrigin, e.Origin.String())
+		write(HeaderOrigin, e.Origin.append(all))
 	}
 	text(HeaderReason, e.Reason)
-	if e.Attempt != 0 {
-		fn(HeaderAttempt, strconv.Itoa(e.Attempt))
-	}
+	number(HeaderAttempt, int64(e.Attempt))
 	text(HeaderProvider, e.Provider)
 	text(HeaderPriority, string(e.Priority))
-	if e.Revision != 0 {
-		fn(HeaderRevision, strconv.FormatInt(e.Revision, 10))
-	}
-	text(HeaderDecidedAt, e.DecidedAt.String())
-	text(HeaderAcceptedAt, e.AcceptedAt.String())
-	text(HeaderExpiresAt, e.ExpiresAt.String())
-	text(HeaderDueAt, e.DueAt.String())
+	number(HeaderRevision, e.Revision)
+	moment(HeaderDecidedAt, e.DecidedAt)
+	moment(HeaderAcceptedAt, e.AcceptedAt)
+	moment(HeaderExpiresAt, e.ExpiresAt)
+	moment(HeaderDueAt, e.DueAt)
 	if len(e.Place) > 0 {
-		fn(HeaderPlace, string(AppendCharges(nil, e.Place)))
+		write(HeaderPlace, AppendCharges(all, e.Place))
 	}
 	if e.Round != nil {
-		fn(HeaderRound, string(AppendRound(nil, e.Round)))
+		write(HeaderRound, AppendRound(all, e.Round))
 	}
 	if len(e.Restore) > 0 {
-		fn(HeaderRestore, string(AppendCharges(nil, e.Restore)))
+		write(HeaderRestore, AppendCharges(all, e.Restore))
 	}
 	text(HeaderTaint, string(e.Taint))
 	text(HeaderReturn, e.Return)
 	text(HeaderError, e.Error)
 	text(HeaderLastError, e.LastError)
 	text(HeaderRedriveOf, e.RedriveOf)
-	text(HeaderTimestamp, e.Timestamp.String())
+	moment(HeaderTimestamp, e.Timestamp)
 	text(HeaderRequestKey, e.RequestKey)
 }
 
@@ -168,8 +178,12 @@ func (e *Envelope) Redrives(num, n int32) bool {
 }
 
 // String returns topic/partition/offset.
-func (s Source) String() string {
-	return s.Topic + "/" + strconv.FormatInt(int64(s.Partition), 10) + "/" + strconv.FormatInt(s.Offset, 10)
+func (s Source) String() string { return string(s.append(nil)) }
+
+func (s Source) append(b []byte) []byte {
+	b = append(append(b, s.Topic...), '/')
+	b = append(strconv.AppendInt(b, int64(s.Partition), 10), '/')
+	return strconv.AppendInt(b, s.Offset, 10)
 }
 
 // ParseSource reads topic/partition/offset. A topic's name holds no slash.

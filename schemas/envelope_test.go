@@ -22,8 +22,8 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		}
 	}
 	var got Envelope
-	want.Each(func(k, val string) {
-		if err := got.Set(k, val); err != nil {
+	want.Each(func(k string, val []byte) {
+		if err := got.Set(k, string(val)); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -3,8 +3,6 @@ package schemas
 import (
 	"fmt"
 	"strconv"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Kinds lists every kind of event.
@@ -21,7 +19,7 @@ var Verdicts = []Verdict{
 // encoding/json writes without HTML escaping. Equal events give equal bytes.
 func AppendEvent(dst []byte, e *Event) []byte {
 	w := writeJSON()
-	w.token(jsontext.BeginObject)
+	w.begin('{')
 	w.text("kind", string(e.Kind))
 	w.textIf("message_id", e.MessageID)
 	w.textIf("tenant", e.Tenant)
@@ -47,15 +45,15 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	w.textIf("duplicate_of", e.DuplicateOf)
 	w.textIf("redrive_of", e.RedriveOf)
 	if e.Observed {
-		w.string("observed")
-		w.token(jsontext.True)
+		w.name("observed")
+		w.literal("true")
 	}
 	w.sourceIf("source", e.Source)
 	if e.Decision != nil {
-		w.string("decision")
+		w.name("decision")
 		w.decision(e.Decision)
 	}
-	w.token(jsontext.EndObject)
+	w.end('}')
 	return w.done(dst)
 }
 
@@ -63,15 +61,15 @@ func (w *jsonWriter) sourceIf(name string, s *Source) {
 	if s == nil {
 		return
 	}
-	w.open(name, jsontext.BeginObject)
+	w.open(name, '{')
 	w.text("topic", s.Topic)
 	w.int("partition", int64(s.Partition))
 	w.int("offset", s.Offset)
-	w.token(jsontext.EndObject)
+	w.end('}')
 }
 
 func (w *jsonWriter) decision(d *Decision) {
-	w.token(jsontext.BeginObject)
+	w.begin('{')
 	w.text("verdict", string(d.Verdict))
 	w.int("partition", int64(d.Partition))
 	w.int("seq", d.Seq)
@@ -91,47 +89,47 @@ func (w *jsonWriter) decision(d *Decision) {
 	}
 	w.evidenceIf("evidence", d.Evidence)
 	if d.Marker != nil {
-		w.string("marker")
+		w.name("marker")
 		w.marker(d.Marker)
 	}
-	w.token(jsontext.EndObject)
+	w.end('}')
 }
 
 func (w *jsonWriter) chargesIf(name string, charges []Charge) {
 	if len(charges) == 0 {
 		return
 	}
-	w.string(name)
+	w.name(name)
 	w.charges(charges)
 }
 
 func (w *jsonWriter) charges(charges []Charge) {
-	w.token(jsontext.BeginArray)
+	w.begin('[')
 	for i := range charges {
 		c := &charges[i]
-		w.token(jsontext.BeginObject)
+		w.begin('{')
 		w.text("limit", c.Limit)
 		w.text("scope", c.Scope)
 		w.time("t", c.T)
 		w.int("cost", c.Cost)
-		w.token(jsontext.EndObject)
+		w.end('}')
 	}
-	w.token(jsontext.EndArray)
+	w.end(']')
 }
 
 func (w *jsonWriter) evidenceIf(name string, all []Evidence) {
 	if len(all) == 0 {
 		return
 	}
-	w.open(name, jsontext.BeginArray)
+	w.open(name, '[')
 	for i := range all {
 		w.evidence(&all[i])
 	}
-	w.token(jsontext.EndArray)
+	w.end(']')
 }
 
 func (w *jsonWriter) evidence(v *Evidence) {
-	w.token(jsontext.BeginObject)
+	w.begin('{')
 	w.text("limit", v.Limit)
 	w.text("scope", v.Scope)
 	w.text("window", v.Window)
@@ -141,32 +139,32 @@ func (w *jsonWriter) evidence(v *Evidence) {
 	w.timeIf("oldest", v.Oldest)
 	w.timeIf("start", v.Start)
 	w.timeIf("since", v.Since)
-	w.token(jsontext.EndObject)
+	w.end('}')
 }
 
 func (w *jsonWriter) marker(m *Marker) {
-	w.token(jsontext.BeginObject)
+	w.begin('{')
 	w.int("revision", m.Revision)
 	w.int("seq", m.Seq)
 	w.time("t", m.T)
 	if len(m.Since) > 0 {
-		w.open("since", jsontext.BeginObject)
+		w.open("since", '{')
 		for _, limit := range sortedKeys(m.Since) {
 			windows := m.Since[limit]
 			if windows == nil {
-				w.string(limit)
-				w.token(jsontext.Null)
+				w.name(limit)
+				w.literal("null")
 				continue
 			}
-			w.open(limit, jsontext.BeginObject)
+			w.open(limit, '{')
 			for _, window := range sortedKeys(windows) {
 				w.time(window, windows[window])
 			}
-			w.token(jsontext.EndObject)
+			w.end('}')
 		}
-		w.token(jsontext.EndObject)
+		w.end('}')
 	}
-	w.token(jsontext.EndObject)
+	w.end('}')
 }
 
 // AppendCharges appends charges as a JSON array to dst: the header weir-place.

@@ -99,3 +99,17 @@ func TestMillisRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// TestInstant holds the writer's own arithmetic to package time: each day of its
+// centuries, and what is beyond them.
+func TestInstant(t *testing.T) {
+	for day := Millis(-40_000); day < 60_000; day++ {
+		for _, ms := range []Millis{0, 1, 43_200_123, 86_399_999} {
+			if m := day*86_400_000 + ms; m != 0 {
+				if got := string(appendInstant(nil, m)); got != m.String() {
+					t.Fatalf("%d is written %s and is %s", m, got, m)
+				}
+			}
+		}
+	}
+}

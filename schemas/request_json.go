@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 )
 
@@ -260,7 +259,7 @@ func (d *requestDecoder) texts(bit uint, name string, dst *map[string]string) bo
 // of Request and the names of maps sorted: equal requests give equal bytes.
 func RequestJSON(q *Request) []byte {
 	w := writeJSON()
-	w.token(jsontext.BeginObject)
+	w.begin('{')
 	w.textIf("action", string(q.Action))
 	w.textIf("tenant", q.Tenant)
 	w.textIf("channel", string(q.Channel))
@@ -284,6 +283,6 @@ func RequestJSON(q *Request) []byte {
 	w.textIf("callback_url", q.CallbackURL)
 	w.textsIf("metadata", q.Metadata)
 	w.timeIf("at", q.At)
-	w.token(jsontext.EndObject)
+	w.end('}')
 	return w.done(nil)
 }

@@ -2,8 +2,6 @@ package schemas
 
 import (
 	"fmt"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Ask is one wide limit that a message is to be charged in: one whose scope
@@ -36,7 +34,7 @@ type Round struct {
 // AppendRound appends a round as one JSON object to dst: the header weir-round.
 func AppendRound(dst []byte, o *Round) []byte {
 	w := writeJSON()
-	w.token(jsontext.BeginObject)
+	w.begin('{')
 	w.textIf("for", o.For)
 	w.int("revision", o.Revision)
 	w.boolIf("home", o.Home)
@@ -48,7 +46,7 @@ func AppendRound(dst []byte, o *Round) []byte {
 	w.boolIf("refused", o.Refused)
 	w.timeIf("retry_at", o.RetryAt)
 	w.timeIf("due", o.Due)
-	w.token(jsontext.EndObject)
+	w.end('}')
 	return w.done(dst)
 }
 
@@ -98,8 +96,8 @@ func (r *jsonReader) round(o *Round) bool {
 
 func (w *jsonWriter) boolIf(name string, v bool) {
 	if v {
-		w.string(name)
-		w.token(jsontext.True)
+		w.name(name)
+		w.literal("true")
 	}
 }
 
@@ -107,17 +105,17 @@ func (w *jsonWriter) asksIf(name string, asks []Ask) {
 	if len(asks) == 0 {
 		return
 	}
-	w.open(name, jsontext.BeginArray)
+	w.open(name, '[')
 	for i := range asks {
 		a := &asks[i]
-		w.token(jsontext.BeginObject)
+		w.begin('{')
 		w.text("limit", a.Limit)
 		w.text("scope", a.Scope)
 		w.int("cost", a.Cost)
 		w.timeIf("t", a.T)
-		w.token(jsontext.EndObject)
+		w.end('}')
 	}
-	w.token(jsontext.EndArray)
+	w.end(']')
 }
 
 func (r *jsonReader) intoAsks(dst *[]Ask) bool {

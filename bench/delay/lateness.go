@@ -76,7 +76,7 @@ func (w *world) record(i int, due schemas.Millis, tier topics.Tier) *kgo.Record 
 	}
 	binary.LittleEndian.PutUint64(value, uint64(i))
 	rec := &kgo.Record{Topic: w.names.Delay(tier.Name), Partition: schemas.PartitionOf(key, int32(w.partitions)), Key: []byte(key), Value: value}
-	env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+	env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 	return rec
 }
 

@@ -35,8 +35,16 @@ func readInput(r *kgo.Record, readmit bool) *input {
 		},
 	}
 	if readmit {
+		size := 0
 		for _, h := range r.Headers {
-			if err := in.env.Set(h.Key, string(h.Value)); err != nil {
+			size += len(h.Value)
+		}
+		var all strings.Builder // one piece of memory for the values, and not the fetch's
+		all.Grow(size)
+		for _, h := range r.Headers {
+			at := all.Len()
+			all.Write(h.Value)
+			if err := in.env.Set(h.Key, all.String()[at:]); err != nil {
 				in.foreign = true
 			}
 		}
@@ -75,13 +83,14 @@ func (s *send) record(in *kgo.Record) *kgo.Record {
 	} else {
 		out.Key = in.Key
 	}
+	out.Headers = make([]kgo.RecordHeader, 0, len(in.Headers)+16)
 	for _, h := range in.Headers {
 		if !s.bare && !isWeirHeader(h.Key) {
 			out.Headers = append(out.Headers, h)
 		}
 	}
-	s.env.Each(func(k, v string) {
-		out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)})
+	s.env.Each(func(k string, v []byte) {
+		out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: v})
 	})
 	return out
 }

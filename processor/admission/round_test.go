@@ -125,8 +125,8 @@ func (r *ring) deliver(num int32) bool {
 	for _, s := range o.send {
 		// Through the headers, as they go through Kafka.
 		var env schemas.Envelope
-		s.env.Each(func(k, v string) {
-			if err := env.Set(k, v); err != nil {
+		s.env.Each(func(k string, v []byte) {
+			if err := env.Set(k, string(v)); err != nil {
 				r.t.Fatalf("%v", err)
 			}
 		})

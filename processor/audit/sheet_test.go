@@ -247,7 +247,7 @@ func records(topic string, from []written) source {
 		case w.journal.Kind != "":
 			r.Value, _ = json.Marshal(w.journal)
 		}
-		w.env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		w.env.Each(func(k string, v []byte) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		return r, nil
 	}
 }

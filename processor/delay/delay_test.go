@@ -51,7 +51,7 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 		at := start.Add(waits[i%len(waits)]).Truncate(time.Millisecond)
 		env := schemas.Envelope{ID: key, Key: key, Reason: schemas.ReadmitRetry, DueAt: schemas.MillisOf(at), Return: names.Readmit()}
 		rec := &kgo.Record{Topic: names.Delay("1s"), Partition: schemas.PartitionOf(key, partitions), Key: []byte(key), Value: []byte("bytes of " + key)}
-		env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		due[key] = at
 		if err := cl.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ func (w *world) put(first, n int, tier string, due time.Time, size int) {
 		env := schemas.Envelope{ID: key, Key: key, Reason: schemas.ReadmitRetry, DueAt: schemas.MillisOf(due), Return: w.names.Readmit()}
 		rec := &kgo.Record{Topic: w.names.Delay(tier), Partition: schemas.PartitionOf(key, partitions), Key: []byte(key), Value: make([]byte, size)}
 		_, _ = rand.Read(rec.Value) // nothing to compress
-		env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		recs = append(recs, rec)
 	}
 	if err := w.cl.ProduceSync(w.t.Context(), recs...).FirstErr(); err != nil {

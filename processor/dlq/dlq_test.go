@@ -68,7 +68,7 @@ func (w *world) bury(i int, value string, change func(*schemas.Envelope)) string
 		change(&env)
 	}
 	r := &kgo.Record{Topic: w.n.DLQ(), Partition: int32(i % partitions), Key: []byte(to), Value: []byte(value)}
-	env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+	env.Each(func(k string, v []byte) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 	if err := w.cl.ProduceSync(w.t.Context(), r).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestListsOverManyChunks(t *testing.T) {
 		}
 		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1, "k"), Key: "k", Reason: []string{"rare", "often"}[min(i%2980, 1)]}
 		r := &kgo.Record{Topic: w.n.DLQ(), Partition: p, Value: []byte(`{"channel":"push","to":"k","body":"x"}`)}
-		env.Each(func(k, v string) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		env.Each(func(k string, v []byte) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		recs = append(recs, r)
 	}
 	for _, batch := range [][]*kgo.Record{recs[:n-100], recs[n-100:]} {

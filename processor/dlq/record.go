@@ -135,6 +135,6 @@ func (r *Record) again(readmit string, partitions int32) *kgo.Record {
 			out.Headers = append(out.Headers, h)
 		}
 	}
-	env.Each(func(k, v string) { out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+	env.Each(func(k string, v []byte) { out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 	return out
 }

@@ -204,7 +204,7 @@ func (r *rig) dispatch(ms ...message) {
 			body = string(b)
 		}
 		rec := &kgo.Record{Topic: r.names.Dispatch(cmp.Or(m.provider, "p"), m.queue), Partition: m.partition, Key: []byte(m.key), Value: []byte(body), Headers: []kgo.RecordHeader{{Key: "traceparent", Value: []byte("00-1")}}}
-		env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+		env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		recs = append(recs, rec)
 	}
 	if err := r.cl.ProduceSync(r.t.Context(), recs...).FirstErr(); err != nil {

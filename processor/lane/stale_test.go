@@ -47,7 +47,7 @@ func (r *rig) admission(after time.Duration) {
 				env := r.envelope(rec)
 				env.DecidedAt = schemas.MillisOf(time.Now())
 				out := &kgo.Record{Topic: r.names.Dispatch("p", topics.QueueAgain), Key: rec.Key, Value: rec.Value}
-				env.Each(func(k, v string) { out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+				env.Each(func(k string, v []byte) { out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 				cl.Produce(ctx, out, nil)
 			}
 		}

@@ -102,7 +102,7 @@ func passOn(tx *stream.Tx, it *item, topic string, partition int32, env schemas.
 			rec.Headers = append(rec.Headers, h)
 		}
 	}
-	env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+	env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 	tx.Produce(rec)
 }
 

@@ -50,7 +50,7 @@ func delays(t *testing.T, brokers []string, change func(*site)) {
 			}
 			env := schemas.Envelope{ID: key, Key: key, Reason: schemas.ReadmitRetry, DueAt: due, Return: s.names.Readmit()}
 			rec := &kgo.Record{Topic: s.names.Delay(topics.TierFor(wait).Name), Partition: schemas.PartitionOf(key, partitions), Key: []byte(key), Value: []byte("{}")}
-			env.Each(func(k, v string) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: []byte(v)}) })
+			env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 			recs = append(recs, rec)
 			i++
 		}
