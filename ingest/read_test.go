@@ -96,6 +96,41 @@ func TestTimeline(t *testing.T) {
 }
 
 // A server that starts reads a little of what was before it.
+// A message that goes round the owners of wide limits has no status yet: what home
+// and owners decide meanwhile is none, and neither is an owner's refusal.
+func TestUnderWay(t *testing.T) {
+	w := newWorld(t, settings{})
+	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	marked := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	step := func(class string, d *schemas.Decision) {
+		w.status(&schemas.Event{Kind: schemas.KindDecision, MessageID: a.ID, Tenant: "default", Class: class, To: key, At: t0 + 1,
+			Reason: "limited", RetryAt: t0 + 1000, Decision: d})
+	}
+	step("verify", &schemas.Decision{Verdict: schemas.VerdictCharge, Onward: new(int32(1))})
+	step("", &schemas.Decision{Verdict: schemas.VerdictCharge, Partition: 1, Charges: []schemas.Charge{{Limit: "all", T: t0, Cost: 1}}, Onward: new(int32(2))})
+	step("", &schemas.Decision{Verdict: schemas.VerdictRefuse, Partition: 2, Evidence: []schemas.Evidence{{Limit: "acme", Scope: "tenant=acme", N: 1, Count: 1}}, Onward: new(int32(0))})
+	// In the same partition, so that all before it has been read.
+	w.status(event(marked.ID, schemas.StatusQueued, 2))
+	w.until("what came after it is seen", func() bool {
+		return read[client.Message](w.get(marked.ID), http.StatusOK).Status == schemas.StatusQueued
+	})
+	m := read[client.Message](w.get(a.ID), http.StatusOK)
+	if m.Status != schemas.StatusAccepted || len(m.Timeline) != 0 || m.Limit != "" || m.RetryAt != 0 || m.Reason != "" {
+		t.Errorf("under way it shows as %+v", m)
+	}
+	refused := event(a.ID, schemas.StatusLimited, 3)
+	refused.Limit, refused.Window, refused.RetryAt = "acme", "1/24h", t0+1000
+	refused.Decision = &schemas.Decision{Verdict: schemas.VerdictRefuse, Released: []schemas.Charge{{Limit: "all", T: t0, Cost: 1}}}
+	w.status(refused)
+	w.until("refused", func() bool {
+		m = read[client.Message](w.get(a.ID), http.StatusOK)
+		return m.Status == schemas.StatusLimited
+	})
+	if steps(&m) != "limited" || m.Limit != "acme" || m.Window != "1/24h" || m.RetryAt != t0+1000 || len(m.Timeline[0].Decision.Released) != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
 func TestTailBeginsBeforeTheEnd(t *testing.T) {
 	w := newWorld(t, settings{status: []*schemas.Event{event(theirs, schemas.StatusQueued, 1), event(theirs, schemas.StatusFailed, 2)}})
 	if m := read[client.Message](w.get(theirs), http.StatusOK); steps(&m) != "queued failed" || m.Status != schemas.StatusFailed {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -76,19 +78,38 @@ var tailCommand = command{
 
 // line shows an event to people.
 func line(e *schemas.Event) string {
-	what := string(e.Status)
-	if e.Kind == schemas.KindDecision {
-		what = "(" + string(e.Decision.Verdict) + ")"
+	what, limit, window := string(e.Status), e.Limit, e.Window
+	var took, onward string
+	if e.Kind == schemas.KindDecision && e.Decision != nil {
+		d := e.Decision
+		what = "(" + string(d.Verdict) + ")"
+		took = limitsOf(d.Charges)
+		if limit == "" && len(d.Evidence) > 0 && d.Verdict == schemas.VerdictRefuse { // an owner's: the message's own status follows
+			limit, window = d.Evidence[0].Limit, d.Evidence[0].Window
+		}
+		if d.Onward != nil {
+			onward = strconv.Itoa(int(*d.Onward))
+		}
 	}
 	text := fmt.Sprintf("%s  %-11s %-16s %s", e.At.Time().Local().Format("15:04:05.000"), what, e.To, e.MessageID)
 	for _, part := range []struct{ name, value string }{
-		{"class", e.Class}, {"provider", e.Provider}, {"limit", e.Limit}, {"window", e.Window}, {"reason", e.Reason}, {"error", e.ErrorCode}, {"retry", localTime(e.RetryAt)},
+		{"class", e.Class}, {"provider", e.Provider}, {"took", took}, {"limit", limit}, {"window", window}, {"reason", e.Reason}, {"error", e.ErrorCode}, {"retry", localTime(e.RetryAt)},
+		{"onward", onward},
 	} {
 		if part.value != "" {
 			text += " " + part.name + "=" + part.value
 		}
 	}
 	return text
+}
+
+// limitsOf names the limits in which places were taken.
+func limitsOf(charges []schemas.Charge) string {
+	var names []string
+	for _, c := range charges {
+		names = append(names, c.Limit)
+	}
+	return strings.Join(names, ",")
 }
 
 func localTime(m schemas.Millis) string {
