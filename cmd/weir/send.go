@@ -111,14 +111,13 @@ func outcome(m *client.Message, now time.Time, took time.Duration) string {
 	case schemas.StatusLimited, schemas.StatusDeferred:
 		text := fmt.Sprintf("%s: %s %s", m.Status, m.Limit, m.Window)
 		if m.RetryAt != 0 {
-			at := m.RetryAt.Time().Local()
-			text += fmt.Sprintf(", try again at %s (%.0f s)", at.Format("15:04:05"), max(at.Sub(now).Seconds(), 0))
+			text += fmt.Sprintf(", try again at %s (%.0f s)", localTime(m.RetryAt, schemas.MillisOf(now)), max(m.RetryAt.Time().Sub(now).Seconds(), 0))
 		}
 		return text + "   " + m.ID
 	case schemas.StatusSent, schemas.StatusDelivered:
 		return fmt.Sprintf("%s by %s after %d ms", head, m.Provider, took.Milliseconds())
 	case schemas.StatusScheduled, schemas.StatusRetrying:
-		return fmt.Sprintf("%s until %s", head, m.RetryAt.Time().Local().Format("15:04:05"))
+		return fmt.Sprintf("%s until %s", head, localTime(m.RetryAt, schemas.MillisOf(now)))
 	case schemas.StatusRejected, schemas.StatusFailed, schemas.StatusUnknown, schemas.StatusExpired:
 		return strings.TrimRight(fmt.Sprintf("%s %s %s", head, m.Reason, m.Error), " ")
 	default:

@@ -93,7 +93,7 @@ func line(e *schemas.Event) string {
 	}
 	text := fmt.Sprintf("%s  %-11s %-16s %s", e.At.Time().Local().Format("15:04:05.000"), what, e.To, e.MessageID)
 	for _, part := range []struct{ name, value string }{
-		{"class", e.Class}, {"provider", e.Provider}, {"took", took}, {"limit", limit}, {"window", window}, {"reason", e.Reason}, {"error", e.ErrorCode}, {"retry", localTime(e.RetryAt)},
+		{"class", e.Class}, {"provider", e.Provider}, {"took", took}, {"limit", limit}, {"window", window}, {"reason", e.Reason}, {"error", e.ErrorCode}, {"retry", localTime(e.RetryAt, e.At)},
 		{"onward", onward},
 	} {
 		if part.value != "" {
@@ -112,9 +112,15 @@ func limitsOf(charges []schemas.Charge) string {
 	return strings.Join(names, ",")
 }
 
-func localTime(m schemas.Millis) string {
-	if m == 0 {
+// localTime shows a moment to people who know what time it was at now: with its
+// date where that would not go without saying. 0 is none.
+func localTime(m, now schemas.Millis) string {
+	switch at := m.Time().Local(); {
+	case m == 0:
 		return ""
+	case m.Sub(now) < 12*time.Hour:
+		return at.Format("15:04:05")
+	default:
+		return at.Format("2006-01-02T15:04:05")
 	}
-	return m.Time().Local().Format("15:04:05")
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -51,5 +53,27 @@ func TestTailLines(t *testing.T) {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// A limit of a day opens tomorrow: the time of day alone would say now.
+func TestLocalTime(t *testing.T) {
+	now := schemas.MillisOf(time.Date(2026, 11, 21, 18, 15, 24, 0, time.Local))
+	for _, tt := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{time.Minute, "18:16:24"}, {6 * time.Hour, "00:15:24"}, {24*time.Hour - time.Second, "2026-11-22T18:15:23"}, {31 * 24 * time.Hour, "2026-12-22T18:15:24"},
+	} {
+		if got := localTime(now.Add(tt.after), now); got != tt.want {
+			t.Errorf("in %v: %q, want %q", tt.after, got, tt.want)
+		}
+	}
+	if got := localTime(0, now); got != "" {
+		t.Errorf("never: %q", got)
+	}
+	m := &client.Message{ID: "m-1", Status: schemas.StatusLimited, Limit: "acme", Window: "3/24h", RetryAt: now.Add(24 * time.Hour)}
+	if got, want := outcome(m, now.Time(), 0), "limited: acme 3/24h, try again at 2026-11-22T18:15:24 (86400 s)   m-1"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
