@@ -32,14 +32,14 @@ type Log struct {
 // left.
 var (
 	StatusLog       = Log{"status_log_2", columns}
-	FormerStatusLog = Log{"status_log", slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return slices.Contains(added, c) })}
+	FormerStatusLog = Log{"status_log", slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return slices.Contains(Added, c) })}
 )
 
 // Logs are both.
 var Logs = []Log{FormerStatusLog, StatusLog}
 
-// added are the columns that FormerStatusLog lacks.
-var added = []string{
+// Added are the columns that FormerStatusLog lacks. decisions has them too.
+var Added = []string{
 	"carried.limit", "carried.scope", "carried.t", "carried.cost", "passed", "restored", "released", "reinstated", "onward",
 }
 

@@ -52,15 +52,11 @@ func Check(ctx context.Context, conn driver.Conn) error {
 		if _, ok := tables[log.Table]; !ok {
 			return fmt.Errorf("%w: there is no table %s: migrate first", ErrUnfit, log.Table)
 		}
-		columns, err := column(ctx, conn, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+log.Table+"'")
+		lacks, err := lacking(ctx, conn, log.Table, log.Columns)
 		if err != nil {
-			return fmt.Errorf("read the columns of %s: %w", log.Table, err)
+			return err
 		}
-		for _, c := range log.Columns {
-			if !slices.Contains(columns, c) {
-				errs = append(errs, fmt.Errorf("%w: table %s has no column %s: migrate first", ErrUnfit, log.Table, c))
-			}
-		}
+		errs = append(errs, lacks...)
 		filled := fills(log.Table, tables)
 		for _, name := range []string{"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state"} {
 			if !slices.Contains(filled, name) {
@@ -69,11 +65,31 @@ func Check(ctx context.Context, conn driver.Conn) error {
 		}
 		reached = append(reached, filled...)
 	}
+	// A view leaves out without a word what its target has no column for.
+	lacks, err := lacking(ctx, conn, "decisions", schema.Added)
+	if err != nil {
+		return err
+	}
+	errs = append(errs, lacks...)
 	slices.Sort(reached)
 	for _, name := range slices.Compact(reached) {
 		errs = append(errs, fit(tables[name]))
 	}
 	return errors.Join(errs...)
+}
+
+// lacking says which columns a table should have and has not.
+func lacking(ctx context.Context, conn driver.Conn, table string, want []string) (errs []error, err error) {
+	columns, err := column(ctx, conn, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+table+"'")
+	if err != nil {
+		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
+	}
+	for _, c := range want {
+		if !slices.Contains(columns, c) {
+			errs = append(errs, fmt.Errorf("%w: table %s has no column %s: migrate first", ErrUnfit, table, c))
+		}
+	}
+	return errs, nil
 }
 
 // table is what Check looks at of one.

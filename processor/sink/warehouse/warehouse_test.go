@@ -139,6 +139,8 @@ func TestCheck(t *testing.T) {
 		{name: "a former sink's plans would be lost", harm: []string{"DROP VIEW status_log_to_decisions"},
 			want: []string{"nothing fills table decisions: a view from status_log is"}},
 		{name: "a migration half done", harm: []string{"DROP TABLE status_log"}, want: []string{"no table status_log: migrate first"}},
+		{name: "a migration without its first part", harm: []string{"ALTER TABLE decisions DROP COLUMN `carried.t`, DROP COLUMN onward"},
+			want: []string{"table decisions has no column carried.t: migrate first", "table decisions has no column onward"}},
 		{name: "a migration missing", harm: []string{"DROP TABLE status_log_2"}, want: []string{"no table status_log_2: migrate first"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
