@@ -82,9 +82,10 @@ type hop struct {
 }
 
 // item is the hop as it is compared. Of a refusal it does not matter what was
-// still to be asked; of a message sent elsewhere, nothing but that. When a
-// deferred message is to come back is the owner's to choose.
-func (h *hop) item() item {
+// still to be asked, nor of any what comes after home's turn; of a message sent
+// elsewhere, nothing but that. When a deferred message is to come back is the
+// owner's to choose.
+func (b *bounds) item(h *hop) item {
 	r := &h.round
 	var x text
 	why := r.For
@@ -100,6 +101,9 @@ func (h *hop) item() item {
 	if !r.Refused {
 		for i := range r.Ask {
 			a := &r.Ask[i]
+			if !recorded && b.standsAt(a.Scope, "") == schemas.PartitionOf(h.to, b.partitions) {
+				break
+			}
 			x.say(a.Limit, a.Scope)
 			x.count(a.Cost, int64(a.T))
 		}
@@ -140,7 +144,7 @@ func (p *partition) sends(env *schemas.Envelope, target int32, round *schemas.Ro
 	if p.e.Decision.Verdict == schemas.VerdictRecord {
 		h.taint, h.place, h.attempt = "", nil, 0
 	}
-	p.hops.putOf(h.item(), h.accepted, 1, h.t)
+	p.hops.putOf(p.item(&h), h.accepted, 1, h.t)
 }
 
 // home is the partition of the recipient of the message in hand.
@@ -191,7 +195,7 @@ func (p *partition) came(r *kgo.Record, env *schemas.Envelope) {
 			id: env.ID, to: env.Key, t: env.DecidedAt, accepted: env.AcceptedAt, target: p.num, home: env.Reason == schemas.ReadmitCharged,
 			attempt: env.Attempt, taint: env.Taint, place: env.Place, round: *env.Round,
 		}
-		p.hops.putOf(h.item(), h.accepted, -1, at)
+		p.hops.putOf(p.item(&h), h.accepted, -1, at)
 	case schemas.ReadmitUnwind, schemas.ReadmitGiveBack:
 		if env.Reason == schemas.ReadmitGiveBack && schemas.PartitionOf(env.Key, p.partitions) == p.num {
 			return // a lane's
