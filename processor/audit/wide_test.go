@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/schemas"
@@ -44,11 +45,12 @@ func (m *letter) around(t schemas.Millis) *letter {
 // sent elsewhere.
 type cleanWorld struct {
 	*world
+	t                               testing.TB
 	a, b, c, d, e, f, g, h, i, k, r *letter
 }
 
 func newCleanWorld(t testing.TB) *cleanWorld {
-	w := &cleanWorld{world: newWorld(t)}
+	w := &cleanWorld{world: newWorld(t), t: t}
 	s := start + 1000
 	w.a = w.send("a", alice, "verify", s).around(s)
 	w.a.admit(s + 50)
@@ -191,6 +193,55 @@ func TestWideLawfulLogs(t *testing.T) {
 		do   func(w *cleanWorld)
 	}{
 		{"an old place put back where it is full", Proven, func(w *cleanWorld) { w.crowded(false) }},
+		{"an old place put back, and it counts", Proven, func(w *cleanWorld) {
+			w.crowded(false)
+			m := w.send("y", alice, "other", free+6000)
+			m.on(free+6000, nil, "acme", "all")
+			m.full(free+6010, free+60_010, fullOf("acme", acmeScope, "6/60s", 6, free+10))
+			m.refuse(free + 6020)
+		}},
+		{"cancelled on its way, after it waited", Proven, func(w *cleanWorld) {
+			x := w.crowded(false)
+			t := schemas.Millis(free + 70_000)
+			x.back(schemas.ReadmitRetry, t)
+			x.on(t+10, nil, "acme", "all")
+			w.cancel(x, t+15)
+			x.take(t+20, "acme")
+			x.take(t+30, "all")
+			x.ends(schemas.VerdictCancel, schemas.StatusCancelled, "cancelled", t+40, x.round.Taken, nil)
+		}},
+		{"what counts attempts gives back what came to none", Proven, func(w *cleanWorld) {
+			w.revise(t, nil, "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: attempt}")
+			w.fill()
+			m := w.half(over)
+			m.full(over+40, free+60_020, fullOf("all", "", "5/60s", 5, free+20))
+			m.refuse(over + 50)
+		}},
+		{"what counts attempts keeps what came to one", Proven, func(w *cleanWorld) {
+			w.revise(t, nil, "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: attempt}")
+			m := w.half(free)
+			m.take(free+40, "all")
+			m.admit(free + 50)
+			m.held = without(m.held, "acme")
+			m.fails(free + 60)
+		}},
+		{"a request without what a limit counts by", Proven, func(w *cleanWorld) {
+			m := w.send("x", bob, "verify", free)
+			s := w.parts[m.home]
+			s.requests[len(s.requests)-1].value = strings.Replace(m.value, `"metadata":{"ip":"10.0.0.13"}`, `"metadata":{}`, 1)
+			m.value = s.requests[len(s.requests)-1].value
+			m.on(free, []string{"verify", "pair"}, "acme", "all")
+			m.take(free+10, "acme")
+			m.take(free+20, "all")
+			m.admit(free + 30)
+		}},
+		{"recorded where an owner has no such limit", Proven, func(w *cleanWorld) {
+			r := w.elsewhere("x", frank, free, free, []string{"verify", "pair"}, "ip", "acme", "all")
+			r.recorded(free+10, "ip")
+			r.recorded(free+20, "acme")
+			w.revise(t, []int32{1}, "  - {name: all, per: [], allow: [5/60s, 50/calendar-day]}\n", "")
+			r.unrecorded(free+30, "all")
+		}},
 		{"cancelled on its way, and ended at home", Proven, func(w *cleanWorld) {
 			m := w.half(free)
 			w.cancel(m, free+35)
@@ -249,27 +300,27 @@ func TestWideLawfulLogs(t *testing.T) {
 		}},
 		{"an owner that has no such limit", Proven, func(w *cleanWorld) {
 			m := w.half(free)
-			w.revise(t, "  - {name: all, per: [], allow: [5/60s, 50/calendar-day]}\n", "", 1)
+			w.revise(t, []int32{1}, "  - {name: all, per: [], allow: [5/60s, 50/calendar-day]}\n", "")
 			m.through(free+40, "all")
 			m.admit(free + 50)
 		}},
 		{"an owner that counts by another thing", Proven, func(w *cleanWorld) {
 			m := w.half(free)
-			w.revise(t, "{name: all, per: []", "{name: all, per: [channel]", 1)
+			w.revise(t, []int32{1}, "{name: all, per: []", "{name: all, per: [channel]")
 			m.through(free+40, "all")
 			m.admit(free + 50)
 		}},
 		{"an owner that lets fewer through", Proven, func(w *cleanWorld) {
 			w.fill()
 			m := w.half(over)
-			w.revise(t, "5/60s", "4/60s", 1)
+			w.revise(t, []int32{1}, "5/60s", "4/60s")
 			m.full(over+40, free+60_120, schemas.Evidence{Limit: "all", Window: "4/60s", N: 4, Count: 5, Cost: 1, Oldest: free + 20, Since: start})
 			m.refuse(over + 50)
 		}},
 		{"home has another revision when it is back", Proven, func(w *cleanWorld) {
 			m := w.half(free)
 			m.take(free+40, "all")
-			w.revise(t, "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "", m.home)
+			w.revise(t, []int32{m.home}, "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "")
 			m.anew(free+50, "acme", "verify", "pair")
 		}},
 		{"what it held of an earlier attempt does not apply any more", Proven, func(w *cleanWorld) {
@@ -277,7 +328,7 @@ func TestWideLawfulLogs(t *testing.T) {
 			m.take(free+40, "all")
 			m.admit(free + 50)
 			m.call(schemas.StatusRetrying, free+100).Reason = "transient"
-			w.revise(t, "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "", m.home)
+			w.revise(t, []int32{m.home}, "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "")
 			m.back(schemas.ReadmitRetry, free+200)
 			m.on(free+300, nil, "ip")
 			m.take(free+310, "ip")

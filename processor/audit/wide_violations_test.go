@@ -105,6 +105,40 @@ func TestWideEveryViolation(t *testing.T) {
 			unplaced(w.h, d, "watch", fullOf("watch", seenScope, "1/60s", 1, start))
 			d.Evidence = nil
 		}},
+		{"an owner without the limit does not say that it passed", KindPassed, func(w *cleanWorld) {
+			m := w.half(free)
+			w.revise(w.t, []int32{1}, "  - {name: all, per: [], allow: [5/60s, 50/calendar-day]}\n", "")
+			d := m.through(free+40, "all")
+			d.Passed = nil
+		}},
+		{"an owner counts the message's own place against it", KindRefused, func(w *cleanWorld) {
+			m := w.other("x", bob, free)
+			m.call(schemas.StatusRetrying, free+40).Reason = "transient"
+			for i, to := range []string{alice, carol, eve, frank} {
+				t := free + 100 + 100*schemas.Millis(i)
+				w.other("o"+string(rune('0'+i)), to, t).call(schemas.StatusSent, t+40)
+			}
+			m.back(schemas.ReadmitRetry, over)
+			m.on(over, nil, "acme", "all")
+			m.take(over+10, "acme")
+			m.full(over+20, free+60_020, fullOf("all", "", "5/60s", 5, free+20))
+			m.waits(over+30, free+60_020)
+		}},
+		{"an owner refuses by what only observes", KindRefused, func(w *cleanWorld) {
+			for i, to := range []string{eve, frank} {
+				m := w.send("x"+string(rune('0'+i)), to, "seen", free+100*schemas.Millis(i))
+				t := free + 100*schemas.Millis(i)
+				m.on(t, nil, "acme", "all", "watch")
+				m.take(t+10, "acme")
+				if i == 0 {
+					m.take(t+20, "all", "watch")
+					m.admit(t + 30)
+					continue
+				}
+				m.full(t+20, free+60_020, fullOf("watch", seenScope, "1/60s", 1, free+20))
+				m.refuse(t + 30)
+			}
+		}},
 		{"an owner passes, and takes a place", KindPassed, func(w *cleanWorld) {
 			w.said(w.h, schemas.VerdictCharge)[2].Decision.Passed = w.h.ask("watch")
 		}},
@@ -263,6 +297,9 @@ func TestWideEveryViolation(t *testing.T) {
 			m.in, m.at = in, at
 			m.take(free+40, "all")
 			m.admit(free + 50)
+		}},
+		{"a refusal that says who passed", KindPassed, func(w *cleanWorld) {
+			w.said(w.g, schemas.VerdictRefuse)[1].Decision.Passed = w.g.ask("all")
 		}},
 		{"a refusal that carries places", KindCarried, func(w *cleanWorld) {
 			w.said(w.g, schemas.VerdictRefuse)[1].Decision.Carried = []schemas.Charge{w.g.charge("ip", start)}
@@ -452,7 +489,24 @@ func TestWideEveryViolation(t *testing.T) {
 			w.said(w.r, schemas.VerdictRecord)[1].Decision.Verdict = schemas.VerdictCharge
 		}},
 		{"recorded, and it is to be charged", KindOwner, func(w *cleanWorld) {
-			w.said(w.a, schemas.VerdictCharge)[1].Decision.Verdict = schemas.VerdictRecord
+			w.said(w.a, schemas.VerdictCharge)[3].Decision.Verdict = schemas.VerdictRecord
+		}},
+		{"refused, and it is to be recorded", KindOwner, func(w *cleanWorld) {
+			d := w.said(w.r, schemas.VerdictRecord)[1].Decision
+			d.Verdict, d.Charges, d.Onward = schemas.VerdictRefuse, nil, &w.r.home
+		}},
+		{"recorded by nobody, and it is not said", KindPassed, func(w *cleanWorld) {
+			r := w.elsewhere("x", frank, free, free, []string{"verify", "pair"}, "ip", "acme", "all")
+			r.recorded(free+10, "ip")
+			r.recorded(free+20, "acme")
+			w.revise(w.t, []int32{1}, "  - {name: all, per: [], allow: [5/60s, 50/calendar-day]}\n", "")
+			r.unrecorded(free+30, "all").Passed = nil
+		}},
+		{"home sends a recorded message to nobody", KindOwner, func(w *cleanWorld) {
+			w.revise(w.t, nil, "  - {name: all, per: [], allow: [5/60s, 50/calendar-day]}\n", "",
+				"  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "", "  - {name: ip, match: {class: verify}, per: [metadata.ip], allow: [3/10s]}\n", "")
+			r := w.elsewhere("x", frank, free, free, []string{"verify", "pair"})
+			w.said(r, schemas.VerdictRecord)[0].Decision.Onward = new(int32)
 		}},
 		{"an owner that records returns a place", KindReturned, func(w *cleanWorld) {
 			w.said(w.r, schemas.VerdictRecord)[1].Decision.Returned = []schemas.Charge{w.a.charge("ip", start+1010)}
@@ -508,7 +562,7 @@ func (w *cleanWorld) fill() {
 // crowded is a retry in scopes that filled up behind its back: the owner of acme
 // took a new place for it, the last, and gives it up for the old one again, or
 // keeps both.
-func (w *cleanWorld) crowded(both bool) {
+func (w *cleanWorld) crowded(both bool) *letter {
 	t := schemas.Millis(free)
 	x := w.other("x", bob, t)
 	x.call(schemas.StatusRetrying, t+40).Reason = "transient"
@@ -529,4 +583,5 @@ func (w *cleanWorld) crowded(both bool) {
 	if d := w.said(x, schemas.VerdictGiveBack)[0].Decision; both {
 		d.Returned = nil
 	}
+	return x
 }

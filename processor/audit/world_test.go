@@ -80,17 +80,28 @@ func (w *world) decide(p int32, e *schemas.Event, v schemas.Verdict, t schemas.M
 	return d
 }
 
-// revise brings a policy into force in one partition, with one text in another's
-// place.
-func (w *world) revise(t testing.TB, old, to string, p int32) {
-	text := strings.Replace(widePolicy, old, to, 1)
-	if text == widePolicy {
-		t.Fatalf("the policy has no %q", old)
+// revise brings a policy into force in some partitions, or all: with texts in
+// other texts' places.
+func (w *world) revise(t testing.TB, in []int32, texts ...string) {
+	t.Helper()
+	text := widePolicy
+	for i := 0; i < len(texts); i += 2 {
+		if !strings.Contains(text, texts[i]) {
+			t.Fatalf("the policy has no %q", texts[i])
+		}
+		text = strings.Replace(text, texts[i], texts[i+1], 1)
 	}
 	w.policies = append(w.policies, policyOf(t, text))
-	s := w.parts[p]
-	at := s.status[len(s.status)-1].event.At
-	w.markerAt(p, at, sinceOf(&w.policies[len(w.policies)-2], wideSince(start), &w.policies[len(w.policies)-1], at))
+	if in == nil {
+		for p := range int32(worldParts) {
+			in = append(in, p)
+		}
+	}
+	for _, p := range in {
+		s := w.parts[p]
+		at := s.status[len(s.status)-1].event.At
+		w.markerAt(p, at, sinceOf(&w.policies[len(w.policies)-2], wideSince(start), &w.policies[len(w.policies)-1], at))
+	}
 }
 
 // letter is one message on its way. Where it is, its record waits to be decided.
@@ -359,6 +370,14 @@ func (w *world) elsewhere(name, to string, at, t schemas.Millis, own []string, a
 func (m *letter) recorded(t schemas.Millis, own ...string) *schemas.Decision {
 	d := m.w.decide(m.at, m.brief(), schemas.VerdictRecord, t, m.in)
 	m.records(d, own, m.round.Ask[len(own):])
+	return d
+}
+
+// unrecorded is the step of an owner that has no such limit.
+func (m *letter) unrecorded(t schemas.Millis, limit string) *schemas.Decision {
+	d := m.w.decide(m.at, m.brief(), schemas.VerdictRecord, t, m.in)
+	d.Passed = m.ask(limit)
+	m.records(d, nil, m.round.Ask[1:])
 	return d
 }
 
