@@ -37,8 +37,14 @@
 // and the text that is sent (content). It shares no table, no compiled rule, no
 // calendar, no bucket and no clock of quiet hours. It changes nothing and joins
 // no group. It does not judge the choice of a provider, the reading of a
-// request's fields, whether a repeat asks for the same, or limits that count
-// without a recipient; decisions under the last are told as not judged.
+// request's fields, or whether a repeat asks for the same.
+//
+// Limits that count without a recipient are judged where they are decided. At
+// home, the partition of the recipient: what applies, in the policy's order, and
+// that what a message holds was taken by its round of the owners. At each owner:
+// never over, and refused by a full window only, under its own revision. What
+// partitions send each other is joined hop by hop, with all that it carries, so
+// that a proof needs no partition's log beside another's.
 //
 // Memory. Partitions are read as streams, as many at a time as there are
 // processors. Of each, in memory: some 50 B a place that the longest window of
@@ -48,7 +54,7 @@
 // 300 B a decision without sending that some window still sees,
 // 270 B a recipient that opted out; and what the client has fetched ahead. Joins across topics take 3 MiB each, whatever the log's size,
 // and some 80 B for each record of the last two minutes. A provider of more than
-// one lane costs 8 B a permit. Config.Memory bounds it all: half of it is for
+// one lane costs 8 B a permit, and a call 20 B for each limit without recipient. Config.Memory bounds it all: half of it is for
 // what is remembered, measured every 1024 records, and what does not fit is told
 // as not judged.
 package audit

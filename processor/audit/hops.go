@@ -131,9 +131,6 @@ func (b *bounds) item(h *hop) item {
 
 // sends counts a hop of the decision in hand, with the round that it must carry.
 func (p *partition) sends(env *schemas.Envelope, target int32, round *schemas.Round) {
-	if !p.judged {
-		return
-	}
 	h := hop{id: p.e.MessageID, to: p.to, t: p.e.Decision.T, accepted: p.e.AcceptedAt, target: target, home: target == p.home(), attempt: p.e.Attempt, round: *round}
 	if env != nil {
 		h.taint, h.place = env.Taint, env.Place
@@ -144,7 +141,9 @@ func (p *partition) sends(env *schemas.Envelope, target int32, round *schemas.Ro
 	if p.e.Decision.Verdict == schemas.VerdictRecord {
 		h.taint, h.place, h.attempt = "", nil, 0
 	}
-	p.hops.putOf(p.item(&h), h.accepted, 1, h.t)
+	if p.judged || h.accepted >= p.hops.from {
+		p.hops.putOf(p.item(&h), h.accepted, 1, h.t)
+	}
 }
 
 // home is the partition of the recipient of the message in hand.
@@ -174,7 +173,7 @@ func (p *partition) asksBack() {
 			if owner == p.num {
 				p.fault(KindReleased, "it asks others for the place in %s, which stands here", c.Limit)
 			}
-			if p.judged {
+			if p.judged || c.T >= p.released.from {
 				p.released.put(askedBack(p.e.MessageID, p.to, owner, restore, c), 1, d.T)
 			}
 		}

@@ -39,6 +39,7 @@ func (p *partition) owner(in *kgo.Record, env *schemas.Envelope) {
 	}
 	if !known {
 		p.giveUp()
+		p.moves(d.Returned)
 		p.believe()
 		return
 	}

@@ -38,6 +38,9 @@ func (p *partition) charge(in *kgo.Record, env *schemas.Envelope) {
 			return slices.ContainsFunc(d.Charges, func(n schemas.Charge) bool { return n.Limit == c.Limit && n.Scope == c.Scope })
 		})
 	}
+	if p.blind { // what it returned was an earlier attempt's, as far as can be told
+		moved = d.Returned
+	}
 	p.moves(moved)
 
 	if p.revision < 0 {

@@ -361,7 +361,7 @@ func (p *partition) evidence(full []room, before []schemas.Evidence) {
 		if r.w.Kind != schemas.WindowRolling {
 			oldest = 0
 		}
-		if v.N != r.w.N || v.Count != r.count || v.Cost != r.cost || v.Scope != r.scope || v.Oldest != oldest || v.Start != r.start || v.Since != r.since {
+		if v.N != r.w.N || v.Count != r.count || v.Cost != r.cost || v.Scope != r.scope || v.Oldest != oldest || v.Start != r.start || p.known && v.Since != r.since {
 			p.fault(KindEvidence, "%s of %s: it says %d of %d, oldest %s, start %s, since %s; recounted %d of %d, oldest %s, start %s, since %s",
 				v.Window, v.Limit, v.Count, v.N, v.Oldest, v.Start, v.Since, r.count, r.w.N, oldest, r.start, r.since)
 		}

@@ -348,3 +348,47 @@ func TestWideLawfulLogs(t *testing.T) {
 		})
 	}
 }
+
+// TestWideGone: wherever retention cuts the logs, it is no violation.
+func TestWideGone(t *testing.T) {
+	every := schemas.Millis(7100)
+	for _, c := range []struct {
+		name                  string
+		log, inputs, dispatch bool
+	}{{"all", true, true, true}, {"the decision log", true, false, false}, {"what it answers", false, true, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			for at := start; at < start+225_000; at += every {
+				w := newCleanWorld(t)
+				w.crowded(false)
+				late := func(o written) bool { return o.appended < at }
+				for _, s := range w.parts {
+					if c.log {
+						s.status = slices.DeleteFunc(s.status, late)
+					}
+					if c.inputs {
+						s.requests, s.readmit = slices.DeleteFunc(s.requests, late), slices.DeleteFunc(s.readmit, late)
+					}
+				}
+				if c.dispatch {
+					w.dispatch, w.journal = slices.DeleteFunc(w.dispatch, late), slices.DeleteFunc(w.journal, late)
+				}
+				w.cut, w.cutInputs, w.begun = c.log, c.inputs, at+60_000
+				if r := w.audit(t); r.Outcome == Violated {
+					t.Fatalf("cut at %s:\n%s", at, show(r))
+				}
+			}
+		})
+	}
+}
+
+// TestWideSince: what lies before the moment from which on all is judged is no
+// violation, nor is what crosses it.
+func TestWideSince(t *testing.T) {
+	for at := start; at < start+225_000; at += 7700 {
+		w := newCleanWorld(t)
+		w.since = at
+		if r := w.audit(t); r.Outcome == Violated {
+			t.Fatalf("from %s on:\n%s", at, show(r))
+		}
+	}
+}
