@@ -108,8 +108,8 @@ func (e *Envelope) Each(fn func(key string, value []byte)) {
 	text(HeaderRequestKey, e.RequestKey)
 }
 
-// Set puts one header into e. Keys that are no part of an envelope are
-// ignored.
+// Set puts one header into e, whose text it keeps. Keys that are no part of an
+// envelope are ignored.
 func (e *Envelope) Set(key, value string) error {
 	var err error
 	switch key {
@@ -140,11 +140,14 @@ func (e *Envelope) Set(key, value string) error {
 	case HeaderDueAt:
 		e.DueAt, err = ParseMillis(value)
 	case HeaderPlace:
-		e.Place, err = DecodeCharges([]byte(value))
+		e.Place, err = readCharges(value)
 	case HeaderRound:
-		e.Round, err = DecodeRound([]byte(value))
+		var own bool
+		if e.Round, own = ownRound(value); !own {
+			e.Round, err = DecodeRound([]byte(value))
+		}
 	case HeaderRestore:
-		e.Restore, err = DecodeCharges([]byte(value))
+		e.Restore, err = readCharges(value)
 	case HeaderTaint:
 		e.Taint = Taint(value)
 	case HeaderReturn:
@@ -164,6 +167,13 @@ func (e *Envelope) Set(key, value string) error {
 		return fmt.Errorf("header %s: %w", key, err)
 	}
 	return nil
+}
+
+func readCharges(value string) ([]Charge, error) {
+	if charges, own := ownCharges(value); own {
+		return charges, nil
+	}
+	return DecodeCharges([]byte(value))
 }
 
 // Redrives reports whether e, with Reason ReadmitRedrive, asks partition num of

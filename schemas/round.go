@@ -21,6 +21,8 @@ type Round struct {
 	For      string     `json:"for,omitempty"`      // the Readmit reason under which it began; empty for the first decision on a request
 	Revision int64      `json:"revision"`           // of home's plan
 	Home     bool       `json:"home,omitempty"`     // home's own limits have been asked
+	Last     bool       `json:"last,omitempty"`     // once these are asked, all are, under this revision
+	Segments int        `json:"segments,omitempty"` // SMS parts, as home found them
 	Ask      []Ask      `json:"ask,omitempty"`      // to be asked before it goes home, in order
 	Taken    []Charge   `json:"taken,omitempty"`    // places taken, at home and elsewhere
 	Moved    []Charge   `json:"moved,omitempty"`    // places of an earlier attempt that were given up for them
@@ -38,6 +40,8 @@ func AppendRound(dst []byte, o *Round) []byte {
 	w.textIf("for", o.For)
 	w.int("revision", o.Revision)
 	w.boolIf("home", o.Home)
+	w.boolIf("last", o.Last)
+	w.intIf("segments", int64(o.Segments))
 	w.asksIf("ask", o.Ask)
 	w.chargesIf("taken", o.Taken)
 	w.chargesIf("moved", o.Moved)
@@ -73,6 +77,10 @@ func (r *jsonReader) round(o *Round) bool {
 			return r.intoInt(&o.Revision, 64)
 		case "home":
 			return r.intoBool(&o.Home)
+		case "last":
+			return r.intoBool(&o.Last)
+		case "segments":
+			return r.intoCount(&o.Segments)
 		case "ask":
 			return r.intoAsks(&o.Ask)
 		case "taken":

@@ -14,7 +14,7 @@ func TestRound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := genEvent().Draw(t, "event")
 		o := &Round{
-			For: genText().Draw(t, "for"), Revision: rapid.Int64().Draw(t, "revision"), Home: rapid.Bool().Draw(t, "home"),
+			For: genText().Draw(t, "for"), Revision: rapid.Int64().Draw(t, "revision"), Home: rapid.Bool().Draw(t, "home"), Last: rapid.Bool().Draw(t, "last"), Segments: rapid.Int().Draw(t, "segments"),
 			Ask: genAsks().Draw(t, "ask"), Taken: genCharges().Draw(t, "taken"), Moved: genCharges().Draw(t, "moved"),
 			Passed: genAsks().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"),
 			RetryAt: genMillis().Draw(t, "retry_at"), Due: genMillis().Draw(t, "due"),
@@ -34,6 +34,9 @@ func TestRound(t *testing.T) {
 		if !reflect.DeepEqual(got, &want) {
 			t.Fatalf("%s\nread as %+v\nwant    %+v", text, got, &want)
 		}
+		if own, ok := ownRound(string(text)); ok && !reflect.DeepEqual(own, &want) {
+			t.Fatalf("%s\nread as its own as %+v\nwant    %+v", text, own, &want)
+		}
 		if again := AppendRound(nil, got); string(again) != string(text) {
 			t.Fatalf("written again\n%s\nwas\n%s", again, text)
 		}
@@ -42,5 +45,45 @@ func TestRound(t *testing.T) {
 		if o, err := DecodeRound([]byte(bad)); err == nil {
 			t.Errorf("%q was read as %+v", bad, o)
 		}
+	}
+}
+
+// TestOwnText: what is written as stages write it is read without the JSON
+// reader, and nothing else is.
+func TestOwnText(t *testing.T) {
+	read := 0
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[a-z0-9=,%+.-]{0,20}`)
+		moment := rapid.Int64Range(1, 4_102_444_799_999)
+		var charges []Charge
+		for range rapid.IntRange(0, 3).Draw(t, "n") {
+			charges = append(charges, Charge{name.Draw(t, "limit"), name.Draw(t, "scope"), Millis(moment.Draw(t, "t")), rapid.Int64Range(0, 1e17).Draw(t, "cost")})
+		}
+		text := AppendCharges(nil, charges)
+		got, ok := ownCharges(string(text))
+		if !ok || !reflect.DeepEqual(got, charges) {
+			t.Fatalf("%s: %v, %+v", text, ok, got)
+		}
+		o := &Round{For: "retry", Revision: 7, Home: true, Last: true, Segments: 2, Ask: []Ask{{"a", "", 1, 0}, {"b", "tenant=x", 2, Millis(moment.Draw(t, "t"))}}, Taken: charges, Moved: charges}
+		text = AppendRound(nil, o)
+		if len(charges) == 0 {
+			o.Taken, o.Moved = nil, nil
+		}
+		if own, ok := ownRound(string(text)); !ok || !reflect.DeepEqual(own, o) {
+			t.Fatalf("%s: %v, %+v", text, ok, own)
+		}
+		// Broken anywhere, it is read as the JSON reader reads it, or not at all.
+		i, c := rapid.IntRange(0, len(text)-1).Draw(t, "at"), rapid.SampledFrom([]byte("ax09,=\\\"}")).Draw(t, "byte")
+		text[i] = c
+		if own, ok := ownRound(string(text)); ok {
+			read++
+			want, err := DecodeRound(text)
+			if err != nil || !reflect.DeepEqual(own, want) {
+				t.Fatalf("%s: read as its own as %+v, and as %+v, %v", text, own, want, err)
+			}
+		}
+	})
+	if read == 0 {
+		t.Error("no broken text was ever read: the test breaks too much")
 	}
 }

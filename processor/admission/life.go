@@ -27,7 +27,7 @@ func (p *partition) first(m *message) outcome {
 	if p.cur.meta.T >= m.env.ExpiresAt {
 		return p.end(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
 	}
-	if err := m.render(p.cur.pol); err != nil {
+	if err := p.prepare(m); err != nil {
 		return p.reject(m, err)
 	}
 	if m.req.SendAt > p.cur.meta.T {
@@ -61,7 +61,7 @@ func (p *partition) again(m *message) outcome {
 	if p.cur.meta.T >= m.env.ExpiresAt {
 		return p.endAgain(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
 	}
-	err := m.render(p.cur.pol)
+	err := p.prepare(m)
 	if err == nil {
 		err = m.permitted()
 	}
@@ -157,6 +157,15 @@ func weirMade(id uuid.UUID, key string) bool {
 	}
 	h := schemas.Murmur2([]byte(key))
 	return id[12] == byte(h>>24) && id[13] == byte(h>>16) && id[14] == byte(h>>8) && id[15] == byte(h)
+}
+
+// prepare renders a message, unless that was done before it went round.
+func (p *partition) prepare(m *message) error {
+	if p.settled(m) {
+		m.event.Segments = m.round.Segments
+		return nil
+	}
+	return m.render(p.cur.pol)
 }
 
 // render checks that the content can be made; the lane makes it again.

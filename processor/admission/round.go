@@ -22,6 +22,10 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		return p.turnedAway(m, &limit.Result{Refused: m.round.Evidence, RetryAt: m.round.RetryAt})
 	}
 	var r limit.Result
+	if p.settled(m) {
+		r.OK = true
+		return p.cameRound(m, &r, nil, v, queue)
+	}
 	s := m.subject()
 	if !p.cur.rules.Wide() && !m.around && !slices.ContainsFunc(m.env.Place, isWide) { // as a rule
 		p.table.DecideInto(&r, p.cur.rules, s, m.env.Place, p.cur.meta.T)
@@ -32,7 +36,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	}
 
 	stops := p.cur.rules.Plan(nil, s)
-	own, here, rest := p.next(m, stops)
+	own, here, rest, last := p.next(m, stops)
 	var old []schemas.Charge // what these limits are asked without
 	if own {
 		if old = m.round.Taken; !m.round.Home {
@@ -56,22 +60,22 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	m.round.Home = m.round.Home || own
 	m.around = true
 	if len(rest) > 0 {
-		return p.sendRound(m, &r, rest)
+		return p.sendRound(m, &r, rest, last)
 	}
 	return p.cameRound(m, &r, stops, v, queue)
 }
 
 // next returns what of a plan is to be asked now: home's own limits, the wide
 // ones that it owns, and then those of the next owners before it is home's turn
-// again. What was asked in this round is not asked again, but for home's own
-// limits when its revision has changed.
-func (p *partition) next(m *message, stops []limit.Stop) (own bool, here, rest []schemas.Ask) {
+// again, or the last of them. What was asked in this round is not asked again, but
+// for home's own limits when its revision has changed.
+func (p *partition) next(m *message, stops []limit.Stop) (own bool, here, rest []schemas.Ask, last bool) {
 	anew := m.around && m.round.Revision != p.cur.meta.Marker.Revision
 	for i := range stops {
 		switch st := &stops[i]; {
 		case st.Own && m.round.Home && !anew, !st.Own && m.round.asked(&st.Ask):
 		case st.Own && len(rest) > 0:
-			return own, here, rest
+			return own, here, rest, false
 		case st.Own:
 			own = true
 		case len(rest) == 0 && limit.Owner(st.Ask.Scope, p.env.partitions) == p.num:
@@ -80,30 +84,37 @@ func (p *partition) next(m *message, stops []limit.Stop) (own bool, here, rest [
 			rest = append(rest, st.Ask)
 		}
 	}
-	return own, here, rest
+	return own, here, rest, true
 }
 
 // sendRound sends a message to the owner of the first of these limits.
-func (p *partition) sendRound(m *message, r *limit.Result, asks []schemas.Ask) outcome {
+func (p *partition) sendRound(m *message, r *limit.Result, asks []schemas.Ask, last bool) outcome {
 	owner := limit.Owner(asks[0].Scope, p.env.partitions)
 	m.event.Kind = schemas.KindDecision
 	d := p.charged(r, &m.source, owner)
 	m.event.Decision = d
 	env := m.env
 	round := m.round.Round
-	round.For, round.Revision, round.Ask = m.reason, d.Revision, asks
+	round.For, round.Revision, round.Ask, round.Last, round.Segments = m.reason, d.Revision, asks, last, m.event.Segments
 	env.Reason, env.DecidedAt, env.DueAt, env.Return, env.Round = schemas.ReadmitCharge, d.T, 0, "", &round
 	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
 }
 
+// settled reports whether a message comes round with an answer that needs no more
+// of its content: it was refused, or all limits of home's revision were asked.
+func (p *partition) settled(m *message) bool {
+	return m.around && m.round.Revision == p.cur.meta.Marker.Revision && (m.round.Refused || m.round.Last)
+}
+
 // cameRound dispatches a message that every limit of its plan let pass. What it
-// holds beside that, under another revision or by another provider, is returned.
+// holds beside that, under another revision or by another provider, is returned;
+// with no plan it holds nothing else.
 func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v schemas.Verdict, queue topics.Queue) outcome {
 	var carried, former []schemas.Charge
 	for _, c := range m.round.Taken {
 		switch {
 		case slices.Contains(r.Charges, c):
-		case planned(stops, &c):
+		case stops == nil || planned(stops, &c):
 			carried = append(carried, c)
 		default:
 			former = append(former, c)
@@ -126,7 +137,7 @@ func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v
 	d := o.event.Decision
 	d.Carried = carried
 	for _, a := range m.round.Passed {
-		if slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask.Limit == a.Limit && st.Ask.Scope == a.Scope }) {
+		if stops == nil || slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask.Limit == a.Limit && st.Ask.Scope == a.Scope }) {
 			d.Passed = append(d.Passed, a)
 		}
 	}
@@ -199,7 +210,7 @@ func (p *partition) charge(in *input) (outcome, error) {
 	env := in.env
 	env.Reason, env.DecidedAt, env.Round = schemas.ReadmitCharge, p.cur.meta.T, &round.Round
 	if onward == home {
-		env.Reason, round.Ask = schemas.ReadmitCharged, nil
+		env.Reason, round.Ask, round.Last = schemas.ReadmitCharged, nil, round.Last && len(round.Ask) == 0
 	}
 	return outcome{event: e, send: []send{{topic: p.env.names.Readmit(), partition: onward, env: env}}}, nil
 }
