@@ -38,8 +38,10 @@ type outcome struct {
 	Room     int     `json:"room"`      // the most places that were free in the fullest window when one was refused wrongly
 	Lost     int     `json:"lost"`      // neither sent nor refused
 	Again    int     `json:"again"`     // sendings of messages that were sent before
-	Audit    string  `json:"audit,omitempty"`
-	Seconds  float64 `json:"seconds"`
+	// Of Weir alone: by the places that stood in the log, of messages under way and of those that were refused elsewhere later, too.
+	Groundless int     `json:"groundless,omitempty"`
+	Audit      string  `json:"audit,omitempty"`
+	Seconds    float64 `json:"seconds"`
 }
 
 // judge counts. made are the tenants of all requests. A grace above 0 is in the

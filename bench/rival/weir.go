@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/cmd/weir/e2e"
+	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -103,12 +105,17 @@ func (b *bench) weir(ctx context.Context, seed uint64, calm bool) (o outcome, er
 	}
 	sent, refused := log.told(requests, callee.record())
 	o = judge(requests, sent, refused, 0)
+	o.Groundless = log.groundless
 	out, err := command(1, "audit", "--json")
 	var report struct {
 		Outcome string `json:"outcome"`
 	}
 	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
 		return o, errors.Join(err, jsonErr)
+	}
+	if report.Outcome != "proven" {
+		text, _ := command(1, "audit") // its exit code says what is known already
+		fmt.Fprintf(b.log, "weir audit:\n%s\n", text)
 	}
 	o.System = "weir/faults"
 	if calm {
@@ -130,14 +137,18 @@ type entry struct {
 		T        time.Time `json:"t"`
 		Charges  []charge  `json:"charges"`
 		Carried  []charge  `json:"carried"`
+		Returned []charge  `json:"returned"`
+		Restored []charge  `json:"restored"`
 		Evidence []struct {
 			Limit string `json:"limit"`
+			Scope string `json:"scope"`
 		} `json:"evidence"`
 	} `json:"decision"`
 }
 
 type charge struct {
 	Limit string    `json:"limit"`
+	Scope string    `json:"scope"`
 	T     time.Time `json:"t"`
 }
 
@@ -154,8 +165,10 @@ type tale struct {
 type follower struct {
 	cl *kgo.Client
 
-	tales map[string]*tale
-	ends  int
+	tales      map[string]*tale
+	ends       int
+	standing   map[shelf][]int64 // places by their owners' logs: times, in order
+	groundless int               // refusals by owners, though no window of the limit was full of standing places
 }
 
 func follow(brokers []string, names topics.Names) (*follower, error) {
@@ -164,7 +177,7 @@ func follow(brokers []string, names topics.Names) (*follower, error) {
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", names.Status(), err)
 	}
-	return &follower{cl: cl, tales: make(map[string]*tale)}, nil
+	return &follower{cl: cl, tales: make(map[string]*tale), standing: make(map[shelf][]int64)}, nil
 }
 
 func (f *follower) close() { f.cl.Close() }
@@ -183,6 +196,7 @@ func (f *follower) ended(ctx context.Context, c *crew, n int) error {
 			if err := json.Unmarshal(r.Value, &e); err != nil {
 				return fmt.Errorf("status/%d/%d: %w", r.Partition, r.Offset, err)
 			}
+			f.stand(&e, r.Partition)
 			if err := f.take(&e); err != nil {
 				return fmt.Errorf("status/%d/%d: %w", r.Partition, r.Offset, err)
 			}
@@ -192,6 +206,40 @@ func (f *follower) ended(ctx context.Context, c *crew, n int) error {
 		}
 	}
 	return nil
+}
+
+// stand follows the places of each scope through the log of the partition that owns
+// it, and looks whether one was full when it refused.
+func (f *follower) stand(e *entry, partition int32) {
+	d := e.Decision
+	if d == nil {
+		return
+	}
+	index := func(name string) int {
+		return slices.IndexFunc(limits, func(l limit) bool { return l.name == name })
+	}
+	for _, c := range append(d.Charges, d.Restored...) {
+		k, at := shelf{index(c.Limit), c.Scope}, c.T.UnixMicro()
+		i, _ := slices.BinarySearch(f.standing[k], at+1)
+		f.standing[k] = slices.Insert(f.standing[k], i, at)
+	}
+	for _, c := range d.Returned {
+		k := shelf{index(c.Limit), c.Scope}
+		if i, ok := slices.BinarySearch(f.standing[k], c.T.UnixMicro()); ok {
+			f.standing[k] = slices.Delete(f.standing[k], i, i+1)
+		}
+	}
+	if d.Verdict != "refuse" || len(d.Evidence) == 0 || schemas.PartitionOf(d.Evidence[0].Scope, partitions) != partition {
+		return
+	}
+	k := shelf{index(d.Evidence[0].Limit), d.Evidence[0].Scope}
+	for _, w := range limits[k.limit].windows {
+		from, _ := slices.BinarySearch(f.standing[k], d.T.Add(-w.length).UnixMicro()+1)
+		if int64(len(f.standing[k])-from) >= w.n {
+			return
+		}
+	}
+	f.groundless++
 }
 
 // take goes by the order of one message's records, which are in one partition but
