@@ -152,7 +152,7 @@ func (w *world) step(ctx context.Context, name string, half, lower bool, n int, 
 			idle = "z-idle"
 		}
 		cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.ClientID(idle), kgo.ConsumerGroup(admission.Group(w.names)), kgo.Balancers(kgo.RangeBalancer()),
-			kgo.ConsumeTopics(w.names.Requests(), w.names.Readmit()), kgo.DisableAutoCommit(), kgo.SessionTimeout(10*time.Second))
+			kgo.ConsumeTopics(w.names.Requests(), w.names.Readmit()), kgo.DisableAutoCommit(), kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))
 		if err != nil {
 			return 0, err
 		}
