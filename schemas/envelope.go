@@ -57,7 +57,11 @@ type Envelope struct {
 // Each calls fn for every header that is set, in a fixed order. The values are
 // fn's to keep.
 func (e *Envelope) Each(fn func(key string, value []byte)) {
-	all := make([]byte, 0, 640) // of most messages; one piece of memory for all
+	size := 640 // enough for most messages: one piece of memory for all
+	if e.Round != nil {
+		size = 1152
+	}
+	all := make([]byte, 0, size)
 	write := func(key string, more []byte) {
 		if len(more) > len(all) {
 			fn(key, more[len(all):len(more):len(more)])

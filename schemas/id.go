@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
 )
@@ -24,9 +25,12 @@ func NewID(recipient string) (string, error) {
 // DerivedID returns the id of a Kafka record that brings none: a UUIDv8 of
 // where it stands and when it was appended, the same at every reading.
 func DerivedID(src Source, appended Millis, recipient string) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "weir record\x00%s\x00%d\x00%d\x00%d", src.Topic, src.Partition, src.Offset, int64(appended))
-	return uuidV8(h.Sum(nil), recipient)
+	b := append(append(make([]byte, 0, 128), "weir record\x00"...), src.Topic...)
+	for _, v := range [...]int64{int64(src.Partition), src.Offset, int64(appended)} {
+		b = strconv.AppendInt(append(b, 0), v, 10)
+	}
+	sum := sha256.Sum256(b)
+	return uuidV8(sum[:], recipient)
 }
 
 // KeyedID returns the id of an HTTP request with an idempotency key: a UUIDv8

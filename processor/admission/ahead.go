@@ -15,11 +15,14 @@ const foreseen = 64
 // read reads records and tells their partitions' tables whom they are about, so
 // that no decision waits for memory that the one before could have asked for. It
 // decides nothing: by the time of its decision a record may meet another policy.
-func (s *stage) read(records []*kgo.Record) []*input {
-	s.batch = s.batch[:0]
-	for _, r := range records {
-		in := readInput(r, r.Topic == s.env.names.Readmit())
-		s.batch = append(s.batch, in)
+func (s *stage) read(records []*kgo.Record) []input {
+	if s.batch == nil {
+		s.batch = make([]input, foreseen)
+	}
+	readmit := s.env.names.Readmit()
+	for i, r := range records {
+		in := &s.batch[i]
+		readInput(in, r, r.Topic == readmit)
 		if p := s.parts[r.Partition]; p != nil {
 			p.foresee(in)
 		}
@@ -30,7 +33,7 @@ func (s *stage) read(records []*kgo.Record) []*input {
 			p.ahead = p.ahead[:0]
 		}
 	}
-	return s.batch
+	return s.batch[:len(records)]
 }
 
 // foresee takes the recipient for canonical, and fields that a limit seldom

@@ -122,6 +122,7 @@ func (p *partition) decide(in *input) (outcome, error) {
 			m.req = *bad.Partial
 			m.describe(p.cur.pol)
 		}
+		m.unnamed()
 		return p.reject(m, err), nil
 	}
 	m.req = *req
@@ -153,6 +154,7 @@ func (p *partition) decide(in *input) (outcome, error) {
 		if err != nil {
 			// Nobody owns it, so nobody knows whether its id was used before:
 			// it ends under an id of its own.
+			m.unnamed()
 			return p.reject(m, cmp.Or(invalid, err)), nil
 		}
 		if m.env.ID = m.req.ID; !named {
@@ -191,14 +193,14 @@ func (p *partition) decide(in *input) (outcome, error) {
 
 // read begins a message with what is known before its bytes are.
 func (p *partition) read(in *input) *message {
-	m := &message{input: in, env: in.env, reason: in.env.Reason}
+	m := &p.message
+	*m = message{input: in, env: in.env, reason: in.env.Reason}
 	if in.readmit && in.env.Reason == schemas.ReadmitCharged {
 		m.around, m.reason, m.round = true, in.env.Round.For, round{*in.env.Round}
 	}
 	m.env.Round = nil
 	if !in.readmit {
 		m.env = schemas.Envelope{
-			ID:         schemas.DerivedID(in.source, in.appended, ""),
 			Origin:     in.source,
 			AcceptedAt: in.appended,
 			Timestamp:  in.env.Timestamp,
@@ -221,6 +223,15 @@ func (p *partition) read(in *input) *message {
 		Source:     &origin,
 	}
 	return m
+}
+
+// unnamed gives a request an id that could not be read, or whose recipient could
+// not.
+func (m *message) unnamed() {
+	if !m.readmit {
+		m.env.ID = schemas.DerivedID(m.source, m.appended, "")
+		m.event.MessageID = m.env.ID
+	}
 }
 
 // repeated reports whether the message comes back: after an attempt, or because

@@ -26,6 +26,7 @@ type partition struct {
 	open    bool
 	ahead   []limit.Subject // of messages that were read and are yet to be decided
 	cursors map[cursorKey]cursor
+	message message        // the one in hand: used again by the next
 	floor   schemas.Millis // the broker's time of the ledger's last known append
 
 	log  replicated   // how much of the log base has

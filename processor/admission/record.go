@@ -18,8 +18,8 @@ func isWeirHeader(key string) bool {
 
 // readInput turns a record into an input. A readmit record whose headers are no
 // envelope is foreign: Weir alone writes there.
-func readInput(r *kgo.Record, readmit bool) *input {
-	in := &input{
+func readInput(in *input, r *kgo.Record, readmit bool) {
+	*in = input{
 		source:   schemas.Source{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset},
 		readmit:  readmit,
 		value:    r.Value,
@@ -48,10 +48,9 @@ func readInput(r *kgo.Record, readmit bool) *input {
 				in.foreign = true
 			}
 		}
-		return in
+		return
 	}
 	in.env.Timestamp = producerTime(r)
-	return in
 }
 
 // producerTime is when a producer says that it made its request: the header

@@ -112,7 +112,7 @@ type stage struct {
 	latest  schemas.Millis // the latest decision that it compared
 	stalled time.Time      // until then nothing is decided; zero when not stalled
 	began   time.Time
-	batch   []*input // what read returned last
+	batch   []input // what read returned last
 
 	unusable int64 // the last revision that could not be followed
 }
@@ -156,8 +156,9 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 	s.began = time.Now()
 	for len(polled) > 0 {
 		for records := range slices.Chunk(polled, foreseen) {
-			for i, in := range s.read(records) {
-				if err := s.take(tx, records[i], in); err != nil {
+			inputs := s.read(records)
+			for i := range inputs {
+				if err := s.take(tx, records[i], &inputs[i]); err != nil {
 					return err
 				}
 			}
