@@ -268,7 +268,7 @@ func devEnd(t *testing.T, d *devProcess, names topics.Names, n int) *schemas.Eve
 	ends := 0
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	trail, err := Follow([]string{d.Kafka}, names, NewOracle(nil, names.Requests(), names.Readmit()), func(r Record) {
+	trail, err := Follow([]string{d.Kafka}, names, NewOracle(nil, names.Requests(), names.Readmit(), partitions), func(r Record) {
 		if r.Event.Status.End() {
 			ends++
 			if last == nil || r.Event.At >= last.At {
@@ -308,7 +308,7 @@ func judgeDev(t *testing.T, d *devProcess, names topics.Names, messages int) {
 	poll(t, 10*time.Second, func() bool {
 		requests, err1 := Committed(ctx, brokers, names.Requests())
 		readmit, err2 := Committed(ctx, brokers, names.Readmit())
-		o := NewOracle(policies, names.Requests(), names.Readmit())
+		o := NewOracle(policies, names.Requests(), names.Readmit(), partitions)
 		if err := readStatus(ctx, brokers, names, o, &statuses); err != nil || err1 != nil || err2 != nil {
 			t.Fatal(err, err1, err2)
 		}

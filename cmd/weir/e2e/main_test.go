@@ -184,7 +184,9 @@ func (s *site) follow(watch func(Record)) *Trail {
 	return trail
 }
 
-func (s *site) oracle() *Oracle { return NewOracle(s.policies, s.names.Requests(), s.names.Readmit()) }
+func (s *site) oracle() *Oracle {
+	return NewOracle(s.policies, s.names.Requests(), s.names.Readmit(), partitions)
+}
 
 // stable waits until every group is stable with its members alive. The
 // embedded broker (kfake) starts no session timer for a member whose connection

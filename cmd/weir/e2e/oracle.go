@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,9 @@ const (
 	FaultReturned     Fault = "wrong return"        // places given back that did not stand, or by a message that was received
 	FaultNoPermit     Fault = "sent without permit" // no sending of that attempt before
 	FaultCalls        Fault = "wrong calls"         // the provider's record disagrees with sendings and ends
+	FaultRound        Fault = "wrong round"         // a wide limit asked out of turn or not at all, or a step that belongs to no message's way
+	FaultReleased     Fault = "wrong release"       // places that home gives up elsewhere, and what owners return, disagree
+	FaultStands       Fault = "stands wrongly"      // what stands for a message in the end is not what it holds
 	FaultCannotBeTold Fault = "cannot be told"      // this oracle does not know what the log holds
 	maxKeptPerFault         = 5
 )
@@ -54,6 +58,7 @@ type Report struct {
 	GivenBack int
 	Forwarded int
 	Ends      map[schemas.Status]int
+	Wide      Wide
 	Calls     int
 
 	Faults     map[Fault]int
@@ -70,6 +75,9 @@ func (r *Report) String() string {
 		r.Requests, r.Messages, r.Decisions, r.Admitted, r.Refused, r.Moved, r.GivenBack, r.Forwarded)
 	for _, s := range slices.Sorted(maps.Keys(r.Ends)) {
 		fmt.Fprintf(&b, " %s=%d", s, r.Ends[s])
+	}
+	if r.Wide != (Wide{}) {
+		fmt.Fprintf(&b, "; wide: %s", r.Wide)
 	}
 	fmt.Fprintf(&b, "; ORACLE over=%d wrongly_refused=%d lost=%d two_ends=%d other=%d",
 		r.Faults[FaultOver], r.Faults[FaultWronglyHeld], r.Faults[FaultLost], r.Faults[FaultTwoEnds], r.others())
@@ -104,10 +112,12 @@ type Oracle struct {
 	policies map[int64]*schemas.Policy // by revision
 	requests string                    // the topics that admission reads
 	readmit  string
+	n        int32 // partitions
 
 	parts    map[int32]*logged
 	inputs   map[schemas.Source]string // decided input → message
 	messages map[string]*story
+	between  between
 	report   Report
 }
 
@@ -120,16 +130,25 @@ type logged struct {
 	// the lists' names by limit and recipient.
 	places map[string][]place
 	index  map[string][]string
+	drawn  map[string]drawn    // from buckets, by limit and scope
+	moved  map[string][]string // places that were taken down → the lists in which they stood
 }
 
-func (p *logged) add(l *schemas.Limit, e *schemas.Event, pl place) string {
-	key := shelf(l, e)
-	if _, known := p.places[key]; !known {
-		prefix := l.Name + shelfMark + e.To + shelfMark
+func newLogged() *logged {
+	return &logged{places: make(map[string][]place), index: make(map[string][]string), drawn: make(map[string]drawn), moved: make(map[string][]string)}
+}
+
+// add stands a place up in a list, which is in the order of time.
+func (p *logged) add(key, prefix string, pl place) {
+	list, known := p.places[key]
+	if !known && prefix != "" {
 		p.index[prefix] = append(p.index[prefix], key)
 	}
-	p.places[key] = append(p.places[key], pl)
-	return key
+	at := len(list)
+	for at > 0 && list[at-1].t > pl.t {
+		at--
+	}
+	p.places[key] = slices.Insert(list, at, pl)
 }
 
 // place is one standing place.
@@ -137,6 +156,7 @@ type place struct {
 	t       schemas.Millis
 	cost    int64
 	message string
+	scope   string // as the log calls it
 }
 
 // story is what the log says of one message.
@@ -148,15 +168,17 @@ type story struct {
 	provider  string
 	permits   map[int]int // sendings by attempt
 	gaveBack  bool
+	journey
 }
 
 // NewOracle returns an oracle for logs under these revisions of the policy.
-// requests and readmit are the names of the topics.
-func NewOracle(policies map[int64]*schemas.Policy, requests, readmit string) *Oracle {
+// requests and readmit are the names of the topics, which have n partitions.
+func NewOracle(policies map[int64]*schemas.Policy, requests, readmit string, n int32) *Oracle {
 	return &Oracle{
-		policies: policies, requests: requests, readmit: readmit,
+		policies: policies, requests: requests, readmit: readmit, n: n,
 		parts: make(map[int32]*logged), inputs: make(map[schemas.Source]string), messages: make(map[string]*story),
-		report: Report{Ends: make(map[schemas.Status]int), Faults: make(map[Fault]int)},
+		between: newBetween(),
+		report:  Report{Ends: make(map[schemas.Status]int), Faults: make(map[Fault]int)},
 	}
 }
 
@@ -176,7 +198,7 @@ func (o *Oracle) fault(f Fault, r Record, format string, args ...any) {
 func (o *Oracle) Take(r Record) {
 	p := o.parts[r.Partition]
 	if p == nil {
-		p = &logged{places: make(map[string][]place), index: make(map[string][]string)}
+		p = newLogged()
 		o.parts[r.Partition] = p
 	}
 	if r.Event.Decision != nil {
@@ -208,26 +230,33 @@ func (o *Oracle) decision(p *logged, r Record) {
 	switch d.Verdict {
 	case schemas.VerdictAdmit:
 		o.report.Admitted++
+		o.giveBack(p, r)
 		o.take(p, r)
 	case schemas.VerdictMove:
 		o.report.Moved++
 		o.giveBack(p, r)
 		o.take(p, r)
+	case schemas.VerdictCharge:
+		o.giveBack(p, r)
+		o.charge(p, r)
+	case schemas.VerdictRecord:
+		o.charge(p, r)
 	case schemas.VerdictRefuse:
 		o.report.Refused++
 		o.refused(p, r)
+		o.giveBack(p, r)
+		o.restore(p, r)
 	case schemas.VerdictDefer:
 		// Waiting for a time is no refusal; waiting for a limit is.
 		if r.Event.Reason == "limited" {
 			o.report.Refused++
 			o.refused(p, r)
 		}
-	case schemas.VerdictGiveBack, schemas.VerdictExpire, schemas.VerdictReject, schemas.VerdictCancel, schemas.VerdictSuppress:
 		o.giveBack(p, r)
-		if len(d.Returned) > 0 {
-			o.report.GivenBack++
-			o.story(r).gaveBack = true
-		}
+		o.restore(p, r)
+	case schemas.VerdictGiveBack, schemas.VerdictExpire, schemas.VerdictReject, schemas.VerdictCancel, schemas.VerdictSuppress, schemas.VerdictNothing:
+		o.giveBack(p, r)
+		o.restore(p, r)
 	case schemas.VerdictMarker:
 		if d.Marker == nil || o.policies[d.Marker.Revision] == nil {
 			o.fault(FaultCannotBeTold, r, "a marker without a known revision")
@@ -236,66 +265,159 @@ func (o *Oracle) decision(p *logged, r Record) {
 		p.since = d.Marker.Since
 	case schemas.VerdictForward:
 		o.report.Forwarded++
-	case schemas.VerdictDuplicate, schemas.VerdictNothing:
-	case schemas.VerdictRecord:
-		o.fault(FaultCannotBeTold, r, "verdict %s", d.Verdict)
+	case schemas.VerdictDuplicate:
 	default:
 		o.fault(FaultCannotBeTold, r, "verdict %q", d.Verdict)
 	}
 	switch d.Verdict {
-	case schemas.VerdictAdmit, schemas.VerdictMove:
+	case schemas.VerdictAdmit, schemas.VerdictMove, schemas.VerdictCharge, schemas.VerdictRecord:
 	default:
 		if len(d.Charges) > 0 {
 			o.fault(FaultCharges, r, "%s took %d places", d.Verdict, len(d.Charges))
 		}
 	}
+	o.follow(r)
 }
 
 // take stands the places of an admitted message up and looks whether every
-// window has room for them.
+// window has room for them. What earlier steps of its round took stands already.
 func (o *Oracle) take(p *logged, r Record) {
 	d := r.Event.Decision
-	charged := make(map[string]bool)
+	held := make(map[string]bool)
+	here := make(map[string]schemas.Charge)
 	for _, c := range d.Charges {
-		if c.T != d.T || charged[c.Limit] {
+		if c.T != d.T || held[c.Limit] {
 			o.fault(FaultCharges, r, "place in %s at %s, decided at %s", c.Limit, c.T, d.T)
 		}
-		charged[c.Limit] = true
+		held[c.Limit], here[c.Limit] = true, c
 	}
+	for _, c := range d.Carried {
+		if held[c.Limit] || c.Scope != "" && !wide(c.Scope) && c.T > d.T {
+			o.fault(FaultCharges, r, "carried a second place in %s, or one of later", c.Limit)
+		}
+		held[c.Limit] = true
+	}
+	all := slices.Concat(d.Charges, d.Carried)
 	for _, l := range o.matching(r) {
-		if !charged[l.Name] {
+		at := slices.IndexFunc(all, func(c schemas.Charge) bool { return c.Limit == l.Name })
+		switch {
+		case at >= 0:
+			if c := all[at]; isWide(l) && !fits(l, c.Scope, r.Event) {
+				o.fault(FaultCharges, r, "a place in %s in the scope %q, which is not its", l.Name, c.Scope)
+			} else if c.Cost != cost(l, r.Event) {
+				o.fault(FaultCharges, r, "a place in %s for %d, not %d", l.Name, c.Cost, cost(l, r.Event))
+			}
+		case !excused(l, r.Event):
 			o.fault(FaultCharges, r, "no place in %s", l.Name)
 		}
-		delete(charged, l.Name)
-		key := p.add(l, r.Event, place{t: d.T, cost: cost(l, r.Event), message: r.Event.MessageID})
-		for _, w := range windowsFor(l, r.Event.To) {
-			if held := count(w, l, p.since, p.places[key], d.T, ""); held > w.N {
-				o.fault(FaultOver, r, "%d places in %s of %s at %s", held, w, l.Name, d.T)
-			}
+		delete(held, l.Name)
+		if c, taken := here[l.Name]; taken {
+			o.stand(p, r, l, c)
 		}
 	}
-	for name := range charged {
+	for name := range held {
 		o.fault(FaultCharges, r, "a place in %s, which does not match", name)
+	}
+	if !o.story(r).around {
+		o.observed(p, r)
 	}
 }
 
-// refused looks for a window that is full without the message.
+// stand stands one place up and looks whether every window has room for it.
+func (o *Oracle) stand(p *logged, r Record, l *schemas.Limit, c schemas.Charge) {
+	d := r.Event.Decision
+	key, prefix := shelf(l, r.Event), l.Name+shelfMark+r.Event.To+shelfMark
+	if isWide(l) {
+		key, prefix = wideShelf(c), ""
+		if owner := o.partitionOf(c.Scope); owner != r.Partition {
+			o.fault(FaultRound, r, "a place in %s of %q, which partition %d owns", l.Name, c.Scope, owner)
+		}
+	}
+	if drawsOnly(l) {
+		key = "" // no place: nothing ever comes back
+	} else {
+		p.add(key, prefix, place{t: c.T, cost: c.Cost, message: r.Event.MessageID, scope: c.Scope})
+	}
+	for _, w := range windowsFor(l, r.Event.To) {
+		if w.Kind == schemas.WindowBucket {
+			if !o.draw(p, r, l, w, c) && d.Verdict != schemas.VerdictRecord {
+				o.fault(FaultOver, r, "drew %d from %s of %s at %s, which has less", c.Cost, w, l.Name, d.T)
+			}
+			continue
+		}
+		if d.Verdict == schemas.VerdictRecord {
+			continue // sent is sent
+		}
+		if held := count(w, l, p.since, p.places[key], d.T, ""); held > w.N {
+			o.fault(FaultOver, r, "%d places in %s of %s at %s", held, w, l.Name, d.T)
+		}
+	}
+}
+
+// refused looks for a window that is full without the message. A refusal that
+// came from an owner is judged where the owner wrote it.
 func (o *Oracle) refused(p *logged, r Record) {
 	d := r.Event.Decision
-	full := func(t schemas.Millis) bool {
-		for _, l := range o.matching(r) {
-			without := r.Event.MessageID // a message that comes back is judged without its old place
-			if l.Count == schemas.CountAttempt {
-				without = ""
-			}
-			for _, w := range windowsFor(l, r.Event.To) {
-				if count(w, l, p.since, p.places[shelf(l, r.Event)], t, without)+cost(l, r.Event) > w.N {
-					return true
-				}
+	if len(d.Evidence) > 0 {
+		if d.Onward == nil && slices.ContainsFunc(d.Evidence, func(e schemas.Evidence) bool { return wide(e.Scope) && o.partitionOf(e.Scope) != r.Partition }) {
+			return // the way of the message shows which owner's it is: see walk
+		}
+		o.evidence(p, r)
+		return
+	}
+	limits := o.matching(r)
+	o.held(r, func(t schemas.Millis) bool {
+		for _, l := range limits {
+			if o.full(p, r, l, schemas.Charge{Limit: l.Name, Cost: cost(l, r.Event)}, t) {
+				return true
 			}
 		}
 		return false
+	})
+}
+
+// evidence judges a refusal by the windows that it names.
+func (o *Oracle) evidence(p *logged, r Record) {
+	d := r.Event.Decision
+	type asked struct {
+		l *schemas.Limit
+		c schemas.Charge
 	}
+	var all []asked
+	for _, e := range d.Evidence {
+		l := o.limit(d.Revision, e.Limit)
+		switch {
+		case l == nil || l.Mode == schemas.ModeObserve:
+			o.fault(FaultWronglyHeld, r, "by %s, which refuses nobody", e.Limit)
+			return
+		case told(l) != nil:
+			o.fault(FaultCannotBeTold, r, "limit %s: %v", l.Name, told(l))
+			return
+		case isWide(l) != wide(e.Scope), isWide(l) && !fits(l, e.Scope, nil), !isWide(l) && !matches(l, r.Event):
+			o.fault(FaultWronglyHeld, r, "by %s in the scope %q, which is not its", e.Limit, e.Scope)
+			return
+		case isWide(l) && o.partitionOf(e.Scope) != r.Partition:
+			o.fault(FaultRound, r, "refused by %s of %q, which partition %d owns", e.Limit, e.Scope, o.partitionOf(e.Scope))
+		}
+		c := schemas.Charge{Limit: e.Limit, Scope: e.Scope, Cost: e.Cost}
+		if d.Onward == nil && e.Cost != cost(l, r.Event) {
+			o.fault(FaultWronglyHeld, r, "by %s, for a cost of %d, not %d", e.Limit, e.Cost, cost(l, r.Event))
+		}
+		if n, w, ok := o.counted(p, r, l, c, e.Window); !ok || n != e.Count || n+e.Cost <= w.N {
+			o.fault(FaultWronglyHeld, r, "by %s %s of %q at %s with %d, but it counts %d", e.Limit, e.Window, e.Scope, d.T, e.Count, n)
+			return
+		}
+		all = append(all, asked{l, c})
+	}
+	o.held(r, func(t schemas.Millis) bool {
+		return slices.ContainsFunc(all, func(a asked) bool { return o.full(p, r, a.l, a.c, t) })
+	})
+}
+
+// held judges a refusal by a function that tells whether a window is full at a
+// moment from then on, if nothing else happens.
+func (o *Oracle) held(r Record, full func(t schemas.Millis) bool) {
+	d := r.Event.Decision
 	if !full(d.T) {
 		o.fault(FaultWronglyHeld, r, "by %s %s at %s, but no window was full", r.Event.Limit, r.Event.Window, d.T)
 		return
@@ -308,47 +430,99 @@ func (o *Oracle) refused(p *logged, r Record) {
 	}
 }
 
+// full reports whether a window of l has no room for a place at t.
+func (o *Oracle) full(p *logged, r Record, l *schemas.Limit, c schemas.Charge, t schemas.Millis) bool {
+	key := shelf(l, r.Event)
+	if isWide(l) {
+		key = wideShelf(c)
+	}
+	for _, w := range windowsFor(l, r.Event.To) {
+		if o.in(p, r, l, w, key, t)+c.Cost > w.N {
+			return true
+		}
+	}
+	return false
+}
+
+// counted returns what the window with this name counts for a message.
+func (o *Oracle) counted(p *logged, r Record, l *schemas.Limit, c schemas.Charge, window string) (int64, schemas.Window, bool) {
+	key := shelf(l, r.Event)
+	if isWide(l) {
+		key = wideShelf(c)
+	}
+	for _, w := range windowsFor(l, r.Event.To) {
+		if w.String() == window {
+			return o.in(p, r, l, w, key, r.Event.Decision.T), w, true
+		}
+	}
+	return 0, schemas.Window{}, false
+}
+
+// in returns what a window counts at t without the message: one that comes back
+// is judged without its old place.
+func (o *Oracle) in(p *logged, r Record, l *schemas.Limit, w schemas.Window, key string, t schemas.Millis) int64 {
+	if w.Kind == schemas.WindowBucket {
+		return w.N - p.drawn[key].level(w, p.since[l.Name], t)/w.RefillEvery
+	}
+	without := r.Event.MessageID
+	if l.Count == schemas.CountAttempt {
+		without = ""
+	}
+	return count(w, l, p.since, p.places[key], t, without)
+}
+
 // giveBack takes down the places that a decision says it returned. A place is
-// found by its message, its limit and its time, whatever the log calls the
-// scope.
+// found by its message, its limit and its time; one of a limit without a
+// recipient by its scope, too.
 func (o *Oracle) giveBack(p *logged, r Record) {
-	for _, c := range r.Event.Decision.Returned {
+	d := r.Event.Decision
+	for _, c := range d.Returned {
 		if !p.takeDown(c, r.Event) {
 			o.fault(FaultReturned, r, "no place of this message stands in %s at %s", c.Limit, c.T)
 		}
 	}
-	for _, c := range r.Event.Decision.Missing {
+	for _, c := range d.Missing {
 		// One that no window sees any more may be gone.
-		if c.T.Add(schemas.MaxWindow) > r.Event.Decision.T && p.takeDown(c, r.Event) && o.visible(p, c, r) {
+		if c.T.Add(schemas.MaxWindow) > d.T && p.takeDown(c, r.Event) && o.visible(p, c, r) {
 			o.fault(FaultReturned, r, "the place in %s at %s stands, but was not found", c.Limit, c.T)
+		}
+	}
+	switch d.Verdict {
+	case schemas.VerdictAdmit, schemas.VerdictMove, schemas.VerdictCharge:
+	default:
+		if len(d.Returned) > 0 {
+			o.report.GivenBack++
 		}
 	}
 }
 
 // visible reports whether some window of the charge's limit still counts it.
 func (o *Oracle) visible(p *logged, c schemas.Charge, r Record) bool {
-	pol := o.policies[r.Event.Decision.Revision]
-	if pol == nil {
+	l := o.limit(r.Event.Decision.Revision, c.Limit)
+	if l == nil {
 		return false
 	}
-	for i := range pol.Limits {
-		if l := &pol.Limits[i]; l.Name == c.Limit {
-			for _, w := range windowsFor(l, r.Event.To) {
-				if count(w, l, p.since, []place{{t: c.T, cost: 1}}, r.Event.Decision.T, "") > 0 {
-					return true
-				}
-			}
+	for _, w := range windowsFor(l, r.Event.To) {
+		if w.Kind != schemas.WindowBucket && count(w, l, p.since, []place{{t: c.T, cost: 1}}, r.Event.Decision.T, "") > 0 {
+			return true
 		}
 	}
 	return false
 }
 
 func (p *logged) takeDown(c schemas.Charge, e *schemas.Event) bool {
-	for _, key := range p.index[c.Limit+shelfMark+e.To+shelfMark] {
+	keys := p.index[c.Limit+shelfMark+e.To+shelfMark]
+	if wide(c.Scope) {
+		keys = []string{wideShelf(c)}
+	}
+	for _, key := range keys {
 		places := p.places[key]
-		for i, pl := range places {
-			if pl.message == e.MessageID && pl.t == c.T && pl.cost == c.Cost {
+		first, _ := slices.BinarySearchFunc(places, c.T, func(pl place, t schemas.Millis) int { return cmp.Compare(pl.t, t) })
+		for i := first; i < len(places) && places[i].t == c.T; i++ {
+			if pl := places[i]; pl.message == e.MessageID && pl.cost == c.Cost {
 				p.places[key] = slices.Delete(places, i, i+1)
+				mark := movedMark(c, e.MessageID)
+				p.moved[mark] = append(p.moved[mark], key)
 				return true
 			}
 		}
@@ -454,6 +628,8 @@ func (o *Oracle) Finish(requests, readmit []Offset, calls map[string]map[string]
 		}
 	}
 	o.received()
+	o.walks()
+	o.agree()
 	o.calls(calls)
 	return &o.report
 }
@@ -465,7 +641,7 @@ func (o *Oracle) received() {
 	held := make(map[holding]int)
 	for n, p := range o.parts {
 		for key, places := range p.places {
-			limit, _, _ := strings.Cut(key, shelfMark)
+			limit := limitOf(key)
 			for _, pl := range places {
 				h := holding{pl.message, limit}
 				if held[h]++; held[h] == 2 && !o.perAttempt(limit) {

@@ -270,7 +270,7 @@ func TestOracle(t *testing.T) {
 		"a place in a limit that does not match": {func(w *writer) {
 			w.admit("a", 1).Class = "notice"
 			w.sent("a")
-		}, map[Fault]int{FaultCharges: 1}},
+		}, map[Fault]int{FaultCharges: 1, FaultStands: 1}},
 		"a place at another time": {func(w *writer) {
 			w.admit("a", 1).Decision.Charges[0].T = at(0)
 			w.sent("a")
@@ -286,7 +286,7 @@ func TestOracle(t *testing.T) {
 			w.step("a", schemas.StatusRetrying, 1)
 			w.move("a", 1, 20).Decision.Returned = nil
 			w.again("a")
-		}, map[Fault]int{FaultCharges: 2}}, // in each limit
+		}, map[Fault]int{FaultCharges: 2, FaultStands: 2}}, // in each limit
 		"another's place given back": {func(w *writer) {
 			w.admit("a", 1)
 			w.sent("a")
@@ -337,13 +337,13 @@ func TestOracle(t *testing.T) {
 		"an unknown revision": {func(w *writer) {
 			w.admit("a", 1).Decision.Revision = 7
 			w.sent("a")
-		}, map[Fault]int{FaultCannotBeTold: 1, FaultCharges: 2}},
+		}, map[Fault]int{FaultCannotBeTold: 1, FaultCharges: 2, FaultStands: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &writer{}
 			w.marker()
 			tt.write(w)
-			o := NewOracle(map[int64]*schemas.Policy{1: &doc.Policy}, "requests", "readmit")
+			o := NewOracle(map[int64]*schemas.Policy{1: &doc.Policy}, "requests", "readmit", 1)
 			for _, r := range w.log {
 				o.Take(r)
 			}
@@ -398,7 +398,7 @@ func TestOracleWindows(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	o := NewOracle(nil, "requests", "readmit")
+	o := NewOracle(nil, "requests", "readmit", 1)
 	for range 7 {
 		o.fault(FaultOver, Record{Event: &schemas.Event{MessageID: "m"}}, "text")
 	}

@@ -204,7 +204,7 @@ func (c *cycle) run(r *Result) (err error) {
 		return fmt.Errorf("publish the first policy: %w", err)
 	}
 	// The oracle reads the map while revisions are added: both under c.mu.
-	c.oracle = e2e.NewOracle(revisions, c.names.Requests(), c.names.Readmit())
+	c.oracle = e2e.NewOracle(revisions, c.names.Requests(), c.names.Readmit(), c.plan.Partitions)
 	if c.follow, err = kgo.NewClient(c.own(kgo.ConsumeTopics(c.names.Status(), c.names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords())...); err != nil {
 		return err

@@ -1,0 +1,262 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// between is what decisions of different partitions say of one another. Their
+// records are read in any order, so it is compared in the end.
+type between struct {
+	taken      map[string]int // places, by step
+	carried    map[string]int // by admissions that name them
+	released   map[string]int // that home asked owners to return
+	answered   map[string]int // that owners returned, or did not find
+	reinstated map[string]int // that home asked owners to put back
+	restored   map[string]int // that owners put back
+	where      map[string]Record
+}
+
+func newBetween() between {
+	return between{taken: map[string]int{}, carried: map[string]int{}, released: map[string]int{}, answered: map[string]int{},
+		reinstated: map[string]int{}, restored: map[string]int{}, where: map[string]Record{}}
+}
+
+// Wide counts what happened to limits without a recipient.
+type Wide struct {
+	Rounds     int // messages that home sent to an owner, each time
+	Steps      int // of owners that took places
+	Refused    int // by owners
+	Passed     int // limits that an owner did not have, or observed
+	Unwound    int // places that home had returned elsewhere since the message did not go on
+	Reinstated int // old places that home had put back elsewhere
+	GivenBack  int // places that home had returned elsewhere for messages that were not received
+	Former     int // places that an admission gave up elsewhere, in scopes that are not its any more
+	Moved      int // places that owners took out for a further attempt
+	Recorded   int // places that owners took for messages sent elsewhere
+}
+
+func (w Wide) String() string {
+	return fmt.Sprintf("%d rounds, %d steps of owners, %d refusals of owners, %d passed, %d places moved, %d unwound, %d put back, %d given back, %d former, %d recorded",
+		w.Rounds, w.Steps, w.Refused, w.Passed, w.Moved, w.Unwound, w.Reinstated, w.GivenBack, w.Former, w.Recorded)
+}
+
+// Counts names each figure.
+func (w Wide) Counts() map[string]int {
+	return map[string]int{"rounds": w.Rounds, "steps of owners": w.Steps, "refusals of owners": w.Refused, "passed": w.Passed, "moved": w.Moved,
+		"unwound": w.Unwound, "put back": w.Reinstated, "given back": w.GivenBack, "former": w.Former, "recorded": w.Recorded}
+}
+
+// Add sums up.
+func (w *Wide) Add(v Wide) {
+	w.Rounds += v.Rounds
+	w.Steps += v.Steps
+	w.Refused += v.Refused
+	w.Passed += v.Passed
+	w.Moved += v.Moved
+	w.Unwound += v.Unwound
+	w.Reinstated += v.Reinstated
+	w.GivenBack += v.GivenBack
+	w.Former += v.Former
+	w.Recorded += v.Recorded
+}
+
+// journey is what a message's home and its owners say of it.
+type journey struct {
+	home   int32            // the partition of its recipient
+	around bool             // it is on its way round the owners
+	held   []schemas.Charge // places, as home has it
+	kept   []schemas.Charge // in limits that count attempts
+	steps  map[int32][]step // that send it on, or end such a way; by partition, in their order
+}
+
+// step is a decision on a message's way.
+type step struct {
+	partition int32
+	offset    int64
+	retryAt   schemas.Millis
+	event     *schemas.Event // of home's only
+	d         *schemas.Decision
+}
+
+func (s *step) record(id string) Record {
+	return Record{Partition: s.partition, Offset: s.offset, Event: &schemas.Event{MessageID: id}}
+}
+
+// follow notes what a decision says of the message's way and of what it holds.
+func (o *Oracle) follow(r Record) {
+	e, d := r.Event, r.Event.Decision
+	if e.MessageID == "" {
+		return
+	}
+	s := o.story(r)
+	home := o.partitionOf(e.To) == r.Partition
+	sum := func(into map[string]int, list ...[]schemas.Charge) {
+		for _, charges := range list {
+			for _, c := range charges {
+				mark := movedMark(c, e.MessageID)
+				into[mark]++
+				if _, known := o.between.where[mark]; !known {
+					o.between.where[mark] = Record{Partition: r.Partition, Offset: r.Offset, Event: &schemas.Event{MessageID: e.MessageID}}
+				}
+			}
+		}
+	}
+	sum(o.between.taken, d.Charges)
+	sum(o.between.carried, d.Carried)
+	sum(o.between.released, d.Released)
+	sum(o.between.reinstated, d.Reinstated)
+	o.report.Wide.Reinstated += len(d.Reinstated)
+	if !home {
+		o.report.Wide.Passed += len(d.Passed)
+	}
+
+	switch d.Verdict {
+	case schemas.VerdictCharge:
+		if home {
+			s.around = true
+			o.report.Wide.Rounds++
+			o.report.Wide.Unwound += len(d.Released)
+			break
+		}
+		o.report.Wide.Steps++
+		o.report.Wide.Moved += len(d.Returned)
+	case schemas.VerdictRecord:
+		s.held = append(s.held, d.Charges...)
+		if !home {
+			o.report.Wide.Recorded += len(d.Charges)
+		}
+	case schemas.VerdictAdmit, schemas.VerdictMove:
+		s.around, s.gaveBack, s.home = false, false, r.Partition
+		s.held = slices.Concat(d.Charges, d.Carried)
+		for _, c := range s.held {
+			if o.perAttempt(c.Limit) && !o.drawsOnly(c.Limit) {
+				s.kept = append(s.kept, c)
+			}
+		}
+		o.report.Wide.Former += len(d.Released)
+	case schemas.VerdictGiveBack:
+		if !home {
+			sum(o.between.answered, d.Returned, d.Missing)
+			sum(o.between.restored, d.Restored)
+			break
+		}
+		s.letGo(d)
+		o.report.Wide.GivenBack += len(d.Released)
+	default:
+		if !home {
+			if d.Verdict == schemas.VerdictRefuse {
+				o.report.Wide.Refused++
+			}
+			break
+		}
+		if e.Kind == schemas.KindStatus {
+			s.around = false
+		}
+		s.letGo(d)
+		o.report.Wide.Unwound += len(d.Released)
+	}
+	o.note(s, r, home)
+}
+
+// letGo takes out of what a message holds what a decision gives up.
+func (s *story) letGo(d *schemas.Decision) {
+	had := len(s.held)
+	for _, c := range slices.Concat(d.Returned, d.Missing, d.Released) {
+		if i := slices.Index(s.held, c); i >= 0 {
+			s.held = slices.Delete(s.held, i, i+1)
+		}
+	}
+	if had > 0 && len(s.held) < had {
+		s.gaveBack = true
+	}
+}
+
+// agree compares what partitions say of one another: places that are carried
+// were taken, what home releases is returned by its owner once, and what stands
+// for a message is what it holds.
+func (o *Oracle) agree() {
+	b := &o.between
+	for mark, n := range b.carried {
+		if b.taken[mark] != 1 || n != 1 {
+			o.fault(FaultCharges, b.where[mark], "%d admissions carry a place that was taken %d times: %q", n, b.taken[mark], mark)
+		}
+	}
+	for mark, n := range b.released {
+		if b.answered[mark] != n {
+			o.fault(FaultReleased, b.where[mark], "released %d times, and returned %d times: %q", n, b.answered[mark], mark)
+		}
+	}
+	for mark, n := range b.answered {
+		if b.released[mark] == 0 {
+			o.fault(FaultReleased, b.where[mark], "returned %d times by an owner, and nobody released it: %q", n, mark)
+		}
+	}
+	for mark, n := range b.restored {
+		if b.reinstated[mark] < n {
+			o.fault(FaultReleased, b.where[mark], "put back %d times, and asked for %d times: %q", n, b.reinstated[mark], mark)
+		}
+	}
+	stands := make(map[string]map[string]int) // message → mark
+	for _, p := range o.parts {
+		for key, places := range p.places {
+			limit := limitOf(key)
+			for _, pl := range places {
+				if stands[pl.message] == nil {
+					stands[pl.message] = make(map[string]int)
+				}
+				stands[pl.message][movedMark(schemas.Charge{Limit: limit, Scope: pl.scope, T: pl.t, Cost: pl.cost}, pl.message)]++
+			}
+		}
+	}
+	for id, s := range o.messages {
+		if s.around {
+			continue // said already
+		}
+		want := make(map[string]int)
+		for _, c := range s.held {
+			if !o.perAttempt(c.Limit) && !o.drawsOnly(c.Limit) {
+				want[movedMark(c, id)]++
+			}
+		}
+		for _, c := range s.kept {
+			// Under a revision that does not know the limit it was given back.
+			if p := o.parts[o.stoodIn(c, s)]; p == nil || len(p.moved[movedMark(c, id)]) == 0 {
+				want[movedMark(c, id)]++
+			}
+		}
+		none := Record{Partition: s.partition, Offset: s.endOffset, Event: &schemas.Event{MessageID: id}}
+		for mark, n := range stands[id] {
+			if n > want[mark] {
+				o.fault(FaultStands, none, "%q stands, and the message, last %s, does not hold it", mark, s.last)
+			}
+		}
+		for mark, n := range want {
+			// What had left every window may be gone when it is asked for again.
+			if n > stands[id][mark] && b.reinstated[mark] <= b.restored[mark] {
+				o.fault(FaultStands, none, "the message, last %s, holds %q, which does not stand", s.last, mark)
+			}
+		}
+	}
+}
+
+// stoodIn is the partition of a place that a message was charged.
+func (o *Oracle) stoodIn(c schemas.Charge, s *story) int32 {
+	if wide(c.Scope) {
+		return o.partitionOf(c.Scope)
+	}
+	return s.home
+}
+
+func (o *Oracle) drawsOnly(limit string) bool {
+	for _, pol := range o.policies {
+		for i := range pol.Limits {
+			if l := &pol.Limits[i]; l.Name == limit && drawsOnly(l) {
+				return true
+			}
+		}
+	}
+	return false
+}
