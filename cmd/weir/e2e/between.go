@@ -10,18 +10,28 @@ import (
 // between is what decisions of different partitions say of one another. Their
 // records are read in any order, so it is compared in the end.
 type between struct {
-	taken      map[string]int // places, by step
-	carried    map[string]int // by admissions that name them
-	released   map[string]int // that home asked owners to return
-	answered   map[string]int // that owners returned, or did not find
-	reinstated map[string]int // that home asked owners to put back
-	restored   map[string]int // that owners put back
+	taken      map[string]int  // places, by step
+	carried    map[string]int  // by admissions that name them
+	released   map[string]int  // that home asked owners to return
+	answered   map[string]int  // that owners returned, or did not find
+	reinstated map[string]int  // that home asked owners to put back
+	restored   map[string]int  // that owners put back
+	drew       map[string]bool // of taken: from nothing but buckets
 	where      map[string]Record
+	asked      []reinstatement
+	backAt     map[string]schemas.Millis // by message and partition: when it last gave back
+}
+
+// reinstatement is an old place that home asked its owner to put back.
+type reinstatement struct {
+	c       schemas.Charge
+	message string
+	at      Record
 }
 
 func newBetween() between {
 	return between{taken: map[string]int{}, carried: map[string]int{}, released: map[string]int{}, answered: map[string]int{},
-		reinstated: map[string]int{}, restored: map[string]int{}, where: map[string]Record{}}
+		reinstated: map[string]int{}, restored: map[string]int{}, drew: map[string]bool{}, where: map[string]Record{}, backAt: map[string]schemas.Millis{}}
 }
 
 // Wide counts what happened to limits without a recipient.
@@ -109,6 +119,9 @@ func (o *Oracle) follow(r Record) {
 	sum(o.between.released, d.Released)
 	sum(o.between.reinstated, d.Reinstated)
 	o.report.Wide.Reinstated += len(d.Reinstated)
+	for _, c := range d.Reinstated {
+		o.between.asked = append(o.between.asked, reinstatement{c, e.MessageID, Record{Partition: r.Partition, Offset: r.Offset, Event: &schemas.Event{MessageID: e.MessageID}}})
+	}
 	if !home {
 		o.report.Wide.Passed += len(d.Passed)
 	}
@@ -132,13 +145,14 @@ func (o *Oracle) follow(r Record) {
 		s.around, s.gaveBack, s.home = false, false, r.Partition
 		s.held = slices.Concat(d.Charges, d.Carried)
 		for _, c := range s.held {
-			if o.perAttempt(c.Limit) && !o.drawsOnly(c.Limit) {
+			if o.perAttempt(c.Limit) {
 				s.kept = append(s.kept, c)
 			}
 		}
 		o.report.Wide.Former += len(d.Released)
 	case schemas.VerdictGiveBack:
 		if !home {
+			o.between.backAt[fmt.Sprint(e.MessageID, shelfMark, r.Partition)] = d.T
 			sum(o.between.answered, d.Returned, d.Missing)
 			sum(o.between.restored, d.Restored)
 			break
@@ -199,6 +213,15 @@ func (o *Oracle) agree() {
 			o.fault(FaultReleased, b.where[mark], "put back %d times, and asked for %d times: %q", n, b.reinstated[mark], mark)
 		}
 	}
+	for _, a := range b.asked {
+		// What had left every window by then may be gone.
+		owner := o.partitionOf(a.c.Scope)
+		mark, t := movedMark(a.c, a.message), b.backAt[fmt.Sprint(a.message, shelfMark, owner)]
+		if b.restored[mark] < b.reinstated[mark] && (t == 0 || o.seen(o.parts[owner], a.c, t)) {
+			o.fault(FaultReleased, a.at, "asked to put back %d times, and put back %d times: %q", b.reinstated[mark], b.restored[mark], mark)
+			b.restored[mark] = b.reinstated[mark] // once is enough
+		}
+	}
 	stands := make(map[string]map[string]int) // message → mark
 	for _, p := range o.parts {
 		for key, places := range p.places {
@@ -217,14 +240,15 @@ func (o *Oracle) agree() {
 		}
 		want := make(map[string]int)
 		for _, c := range s.held {
-			if !o.perAttempt(c.Limit) && !o.drawsOnly(c.Limit) {
-				want[movedMark(c, id)]++
+			if mark := movedMark(c, id); !o.perAttempt(c.Limit) && !b.drew[mark] {
+				want[mark]++
 			}
 		}
 		for _, c := range s.kept {
 			// Under a revision that does not know the limit it was given back.
-			if p := o.parts[o.stoodIn(c, s)]; p == nil || len(p.moved[movedMark(c, id)]) == 0 {
-				want[movedMark(c, id)]++
+			mark := movedMark(c, id)
+			if p := o.parts[o.stoodIn(c, s)]; !b.drew[mark] && (p == nil || len(p.moved[mark]) == 0) {
+				want[mark]++
 			}
 		}
 		none := Record{Partition: s.partition, Offset: s.endOffset, Event: &schemas.Event{MessageID: id}}
@@ -250,11 +274,15 @@ func (o *Oracle) stoodIn(c schemas.Charge, s *story) int32 {
 	return s.home
 }
 
-func (o *Oracle) drawsOnly(limit string) bool {
+// seen reports whether some window of any revision counts a place at t.
+func (o *Oracle) seen(p *logged, c schemas.Charge, t schemas.Millis) bool {
 	for _, pol := range o.policies {
 		for i := range pol.Limits {
-			if l := &pol.Limits[i]; l.Name == limit && drawsOnly(l) {
-				return true
+			l := &pol.Limits[i]
+			for _, w := range l.Allow {
+				if l.Name == c.Limit && w.Kind != schemas.WindowBucket && count(w, l, p.since, []place{{t: c.T, cost: 1}}, t, "") > 0 {
+					return true
+				}
 			}
 		}
 	}

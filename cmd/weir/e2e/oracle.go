@@ -334,7 +334,7 @@ func (o *Oracle) stand(p *logged, r Record, l *schemas.Limit, c schemas.Charge) 
 		}
 	}
 	if drawsOnly(l) {
-		key = "" // no place: nothing ever comes back
+		o.between.drew[movedMark(c, r.Event.MessageID)] = true // no place: nothing ever comes back
 	} else {
 		p.add(key, prefix, place{t: c.T, cost: c.Cost, message: r.Event.MessageID, scope: c.Scope})
 	}

@@ -167,12 +167,12 @@ func (w *walk) came(h *step) {
 		w.replan(h)
 		w.refuses(h)
 	case d.Verdict == schemas.VerdictAdmit, d.Verdict == schemas.VerdictMove:
-		w.takes(h)
 		for _, a := range d.Passed {
 			if w.o.partitionOf(a.Scope) != h.partition && !slices.Contains(w.passed, a) {
 				w.fault(FaultRound, h, "%s of %q passed, which no owner said", a.Limit, a.Scope)
 			}
 		}
+		w.takes(h)
 	}
 }
 
@@ -212,7 +212,6 @@ func (w *walk) takes(s *step) {
 	if s.event != nil {
 		w.replan(s)
 	}
-	w.passed = append(w.passed, s.d.Passed...)
 	var now []int
 	for _, c := range s.d.Charges {
 		now = append(now, w.rank(c.Limit))
@@ -220,6 +219,7 @@ func (w *walk) takes(s *step) {
 	for _, a := range s.d.Passed {
 		if s.event == nil { // home's tells what others passed, too
 			now = append(now, w.rank(a.Limit))
+			w.passed = append(w.passed, a)
 		}
 	}
 	w.turn(s, now)
