@@ -20,7 +20,7 @@ const (
 
 const widePolicy = `
 limits:
-  - {name: acme, per: [tenant], allow: [3/10s]}
+  - {name: acme, per: [tenant], allow: [3/10s, 9/60s]}
   - {name: own, per: [recipient], allow: [4/10s]}
   - {name: all, per: [], allow: [2/10s]}
 classes: [{name: verify}]
@@ -30,7 +30,7 @@ providers: [{name: p, type: simulated, channels: [sms]}]
 // In revision 2 all only observes, in 3 there is none, and in 4 it is a bucket.
 const wideLater = `
 limits:
-  - {name: acme, per: [tenant], allow: [3/10s]}
+  - {name: acme, per: [tenant], allow: [3/10s, 9/60s]}
   - {name: own, per: [recipient], allow: [4/10s]}
   - {name: all, per: [], allow: [2/10s], mode: observe}
 classes: [{name: verify}]
@@ -39,7 +39,7 @@ providers: [{name: p, type: simulated, channels: [sms]}]
 
 const wideWithout = `
 limits:
-  - {name: acme, per: [tenant], allow: [3/10s]}
+  - {name: acme, per: [tenant], allow: [3/10s, 9/60s]}
   - {name: own, per: [recipient], allow: [4/10s]}
 classes: [{name: verify}]
 providers: [{name: p, type: simulated, channels: [sms]}]
