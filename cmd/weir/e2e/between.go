@@ -46,17 +46,21 @@ type Wide struct {
 	Former     int // places that an admission gave up elsewhere, in scopes that are not its any more
 	Moved      int // places that owners took out for a further attempt
 	Recorded   int // places that owners took for messages sent elsewhere
+	Anew       int // rounds that home planned anew, under another revision
+	Cut        int // rounds that ended for another reason than a limit: cancelled, suppressed, expired on the way
+	Deferred   int // owners' refusals after which the message waits
 }
 
 func (w Wide) String() string {
-	return fmt.Sprintf("%d rounds, %d steps of owners, %d refusals of owners, %d passed, %d places moved, %d unwound, %d put back, %d given back, %d former, %d recorded",
-		w.Rounds, w.Steps, w.Refused, w.Passed, w.Moved, w.Unwound, w.Reinstated, w.GivenBack, w.Former, w.Recorded)
+	return fmt.Sprintf("%d rounds, %d steps of owners, %d refusals of owners, %d passed, %d places moved, %d unwound, %d put back, %d given back, %d former, %d recorded, %d planned anew, %d cut short, %d deferred",
+		w.Rounds, w.Steps, w.Refused, w.Passed, w.Moved, w.Unwound, w.Reinstated, w.GivenBack, w.Former, w.Recorded, w.Anew, w.Cut, w.Deferred)
 }
 
 // Counts names each figure.
 func (w Wide) Counts() map[string]int {
 	return map[string]int{"rounds": w.Rounds, "steps of owners": w.Steps, "refusals of owners": w.Refused, "passed": w.Passed, "moved": w.Moved,
-		"unwound": w.Unwound, "put back": w.Reinstated, "given back": w.GivenBack, "former": w.Former, "recorded": w.Recorded}
+		"unwound": w.Unwound, "put back": w.Reinstated, "given back": w.GivenBack, "former": w.Former, "recorded": w.Recorded,
+		"planned anew": w.Anew, "cut short": w.Cut, "deferred": w.Deferred}
 }
 
 // Add sums up.
@@ -71,6 +75,9 @@ func (w *Wide) Add(v Wide) {
 	w.GivenBack += v.GivenBack
 	w.Former += v.Former
 	w.Recorded += v.Recorded
+	w.Anew += v.Anew
+	w.Cut += v.Cut
+	w.Deferred += v.Deferred
 }
 
 // journey is what a message's home and its owners say of it.
@@ -167,6 +174,9 @@ func (o *Oracle) follow(r Record) {
 			break
 		}
 		if e.Kind == schemas.KindStatus {
+			if s.around && d.Verdict != schemas.VerdictRefuse && d.Verdict != schemas.VerdictDefer {
+				o.report.Wide.Cut++
+			}
 			s.around = false
 		}
 		s.letGo(d)

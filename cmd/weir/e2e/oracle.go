@@ -542,7 +542,7 @@ func (o *Oracle) status(r Record) {
 		return
 	case e.Status == schemas.StatusSending:
 		s.permits[e.Attempt]++
-	case e.Status == schemas.StatusSent && s.permits[e.Attempt] == 0:
+	case e.Status == schemas.StatusSent && s.permits[e.Attempt] == 0 && e.Decision == nil: // admission ends what Weir does not call
 		o.fault(FaultNoPermit, r, "attempt %d", e.Attempt)
 	}
 	s.last = e.Status

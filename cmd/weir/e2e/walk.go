@@ -152,6 +152,9 @@ func (w *walk) came(h *step) {
 			if len(d.Evidence) == 0 && d.Verdict == schemas.VerdictDefer {
 				return // it waits for something else now
 			}
+			if d.Verdict == schemas.VerdictDefer {
+				w.o.report.Wide.Deferred++
+			}
 			if !slices.Equal(d.Evidence, w.refused.d.Evidence) {
 				w.fault(FaultWronglyHeld, h, "not by what the owner found: %+v, there %+v", d.Evidence, w.refused.d.Evidence)
 			}
@@ -181,7 +184,10 @@ func (w *walk) replan(h *step) {
 	if w.plan != nil && w.revision == h.d.Revision {
 		return
 	}
-	w.changed = w.plan != nil
+	if w.plan != nil {
+		w.changed = true
+		w.o.report.Wide.Anew++
+	}
 	w.plan, w.asked, w.revision = []planned{}, nil, h.d.Revision
 	own := -1
 	r := Record{Partition: h.partition, Offset: h.offset, Event: h.event}

@@ -493,7 +493,10 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	if r.Audit.Clock.Behind > clockMayBeBehind && !steps {
 		c.fail("a decision is stamped %s behind the broker's clock", r.Audit.Clock.Behind)
 	}
-	c.count(func(t *Tally) { t.Decisions += r.Audit.Checked.Decisions })
+	c.count(func(t *Tally) {
+		t.Decisions += r.Audit.Checked.Decisions
+		t.Wide.Add(r.Oracle.Wide)
+	})
 	return nil
 }
 

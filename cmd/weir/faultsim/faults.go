@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirhq/weir/cmd/weir/e2e"
 )
 
 // Tally counts what really happened.
@@ -27,6 +29,7 @@ type Tally struct {
 	Requests    int
 	Simulated   float64 // seconds
 	Transcripts int     // cycles
+	Wide        e2e.Wide
 }
 
 func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
@@ -51,9 +54,11 @@ func (t *Tally) Add(o *Tally) {
 	t.Requests += o.Requests
 	t.Simulated += o.Simulated
 	t.Transcripts += o.Transcripts
+	t.Wide.Add(o.Wide)
 }
 
-// Never lists the faults that no cycle had.
+// Never lists the faults that no cycle had, and what of wide limits never
+// happened.
 func (t *Tally) Never() (out []string) {
 	for key := range errs {
 		for _, kind := range []Kind{KindError, KindLoseCall, KindLoseAnswer} {
@@ -77,6 +82,11 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, what)
 		}
 	}
+	for what, n := range t.Wide.Counts() {
+		if n == 0 {
+			out = append(out, "wide limits: "+what)
+		}
+	}
 	slices.Sort(out)
 	return out
 }
@@ -93,6 +103,7 @@ func (t *Tally) String() string {
 	for _, k := range slices.Sorted(maps.Keys(t.Hits)) {
 		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(k, " ", "_"), t.Hits[k])
 	}
+	fmt.Fprintf(&b, "\nwide limits: %s", t.Wide)
 	b.WriteString("\nothers:")
 	for _, k := range slices.Sorted(maps.Keys(t.Events)) {
 		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(string(k), " ", "_"), t.Events[k])

@@ -25,6 +25,7 @@ type Plan struct {
 	Standby    bool // workers follow what others own: admission.standby
 	Clocks     map[int]time.Duration
 	Policies   []int // in order, the first at once
+	Wide       bool  // some have limits beyond one recipient
 	Requests   int
 	Span       time.Duration // of requests and of faults by time
 	Faults     []Fault
@@ -112,6 +113,9 @@ func (p *Plan) String() string {
 	if p.Standby {
 		b.WriteString(", with standbys")
 	}
+	if p.Wide {
+		b.WriteString(", with wide limits")
+	}
 	fmt.Fprintf(&b, ", %d providers, %d workers (clocks %v), policies %v, %d requests in %s\n", p.Providers, p.Workers, p.Clocks, p.Policies, p.Requests, p.Span)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  %s\n", f)
@@ -179,12 +183,30 @@ func NewPlan(seed uint64) *Plan {
 		Requests: 50 + r.IntN(60), Span: time.Duration(20+r.IntN(25)) * time.Second,
 	}
 	p.Policies = r.Perm(len(policies))[:1+r.IntN(3)]
+	if r.IntN(2) == 0 {
+		p.wide(r)
+	}
 	p.faults(r)
 	p.events(r)
 	if r.IntN(2) == 0 {
 		p.standby(r)
 	}
 	return p
+}
+
+// wide gives messages limits beyond their recipient, and in half of the cycles
+// one policy more without them.
+func (p *Plan) wide(r *rand.Rand) {
+	p.Wide = true
+	p.Partitions = 1 + int32(r.IntN(8)+2)/3 // mostly several: 1 to 4
+	all := r.Perm(len(wide))[:1+r.IntN(4)]
+	for i := range all {
+		all[i] += len(policies)
+	}
+	if r.IntN(2) == 0 {
+		all = slices.Insert(all, r.IntN(len(all)+1), p.Policies[0])
+	}
+	p.Policies = all
 }
 
 // standby gives workers something to follow, and then to take over: there are

@@ -39,7 +39,8 @@ var magic = []string{
 func traffic(p *Plan) []send {
 	r := rand.New(rand.NewPCG(p.Seed, 0x74726166))
 	var all []send
-	var ids []struct{ id, to string }
+	type sent struct{ id, to, tenant string }
+	var ids []sent
 	var keyed []schemas.Request
 	for len(all) < p.Requests {
 		// Bursts, and then the edges of the windows that they opened.
@@ -56,6 +57,9 @@ func traffic(p *Plan) []send {
 			number := 0
 			fmt.Sscan(to, &number)
 			q.To = fmt.Sprintf(spellings[r.IntN(len(spellings))], number)
+			if p.Wide {
+				beyond(r, &q)
+			}
 			s := send{at: at, message: true}
 			switch n := r.IntN(100); {
 			case n < 25:
@@ -72,11 +76,11 @@ func traffic(p *Plan) []send {
 			case n < 50:
 				q.SendAt = schemas.MillisOf(p.Start.Add(at + time.Duration(r.IntN(15_000))*time.Millisecond))
 				q.ID = draw(r)
-				ids = append(ids, struct{ id, to string }{q.ID, q.To})
+				ids = append(ids, sent{q.ID, q.To, q.Tenant})
 				s.once = "id " + q.ID
 			case n < 55:
 				q.ID = draw(r)
-				ids = append(ids, struct{ id, to string }{q.ID, q.To})
+				ids = append(ids, sent{q.ID, q.To, q.Tenant})
 				keyed = append(keyed, q)
 				s.once = "id " + q.ID
 			case n < 61:
@@ -91,7 +95,7 @@ func traffic(p *Plan) []send {
 				}
 			case n < 80 && len(ids) > 0:
 				i := ids[r.IntN(len(ids))]
-				q = schemas.Request{Action: schemas.ActionCancel, ID: i.id, To: i.to}
+				q = schemas.Request{Action: schemas.ActionCancel, ID: i.id, To: i.to, Tenant: i.tenant}
 				s.message = false
 			case n < 82:
 				q = schemas.Request{Action: schemas.ActionSuppress, To: q.To}
@@ -104,12 +108,40 @@ func traffic(p *Plan) []send {
 				all = append(all, place(r, p, send{at: at + time.Duration(r.IntN(5000))*time.Millisecond}, &back))
 			case n < 83:
 				q.To = "138" // no number
+			case n < 93 && p.Wide:
+				// What a round meets on its way: a cancel, an opt-out, its expiry.
+				soon := func() time.Duration { return at + time.Duration(r.IntN(40))*time.Millisecond }
+				switch r.IntN(4) {
+				case 0:
+					q.ID = draw(r)
+					s.once = "id " + q.ID
+					all = append(all, place(r, p, send{at: soon()}, &schemas.Request{Action: schemas.ActionCancel, ID: q.ID, To: q.To, Tenant: q.Tenant}))
+				case 1:
+					for _, a := range []schemas.Action{schemas.ActionSuppress, schemas.ActionUnsuppress} {
+						all = append(all, place(r, p, send{at: soon()}, &schemas.Request{Action: a, Channel: q.Channel, To: q.To}))
+					}
+				case 2:
+					q.ExpiresAt = schemas.MillisOf(p.Start.Add(soon()))
+				case 3:
+					q = schemas.Request{Action: schemas.ActionRecord, Channel: q.Channel, To: q.To, Class: q.Class, Tenant: q.Tenant, Metadata: q.Metadata, At: schemas.MillisOf(p.Start.Add(at - time.Second))}
+					s.message = false
+				}
 			}
 			all = append(all, place(r, p, s, &q))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b send) int { return cmp.Compare(a.at, b.at) })
 	return all
+}
+
+// beyond gives a request what limits beyond its recipient tell apart: a tenant, an
+// address, and more recipients than one partition has.
+func beyond(r *rand.Rand, q *schemas.Request) {
+	q.Tenant = []string{"", "", "acme", "acme", "umbrella"}[r.IntN(5)]
+	q.Metadata = map[string]string{"ip": fmt.Sprintf("10.0.0.%d", r.IntN(3))}
+	if r.IntN(2) == 0 {
+		q.To = fmt.Sprintf("+861380000000%d", 4+r.IntN(6))
+	}
 }
 
 // place encodes a request and chooses its partition as one of many clients
