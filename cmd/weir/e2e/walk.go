@@ -68,8 +68,10 @@ type walk struct {
 // planned is one limit that applies to a message; home's own are asked together,
 // where the first of them stands.
 type planned struct {
-	l    *schemas.Limit
-	rank int
+	l     *schemas.Limit
+	rank  int
+	scope string
+	told  bool // the log shows all that scope is made of
 }
 
 func (w *walk) fault(f Fault, at *step, format string, args ...any) {
@@ -199,7 +201,8 @@ func (w *walk) replan(h *step) {
 			}
 			rank = own
 		}
-		w.plan = append(w.plan, planned{l, rank})
+		scope, told := scopeOf(l, h.event)
+		w.plan = append(w.plan, planned{l, rank, scope, told})
 	}
 }
 
@@ -249,6 +252,9 @@ func (w *walk) refuses(s *step) {
 		}
 		if p.l.Mode == schemas.ModeObserve { // full, it took no place
 			continue
+		}
+		if !isWide(p.l) && s.event != nil || isWide(p.l) && (!p.told || w.o.partitionOf(p.scope) == s.partition) {
+			continue // asked in this very step, which took nothing
 		}
 		w.fault(FaultRound, s, "refused before %s was asked", p.l.Name)
 	}

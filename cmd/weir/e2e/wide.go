@@ -54,10 +54,8 @@ func (o *Oracle) limit(revision int64, name string) *schemas.Limit {
 // after them come prefixes by length and fields of metadata by name.
 var dimensions = []string{"recipient", "tenant", "channel", "class", "template", "content", "provider", "country"}
 
-// fits reports whether a scope's text is one of a wide limit: with its names in
-// their order, and with the values that e shows, unless it is nil. Country,
-// content and metadata are not in weir.status.
-func fits(l *schemas.Limit, scope string, e *schemas.Event) bool {
+// perOf is a limit's per in the order of scopes.
+func perOf(l *schemas.Limit) []string {
 	per := slices.Clone(l.Per)
 	rank := func(d string) string {
 		if i := slices.Index(dimensions, d); i >= 0 {
@@ -69,7 +67,14 @@ func fits(l *schemas.Limit, scope string, e *schemas.Event) bool {
 		return "9 " + d
 	}
 	slices.SortFunc(per, func(a, b string) int { return strings.Compare(rank(a), rank(b)) })
-	per = slices.Compact(per)
+	return slices.Compact(per)
+}
+
+// fits reports whether a scope's text is one of a wide limit: with its names in
+// their order, and with the values that e shows, unless it is nil. Country,
+// content and metadata are not in weir.status.
+func fits(l *schemas.Limit, scope string, e *schemas.Event) bool {
+	per := perOf(l)
 	if len(per) == 0 {
 		return scope == ""
 	}
@@ -85,12 +90,25 @@ func fits(l *schemas.Limit, scope string, e *schemas.Event) bool {
 		if e == nil {
 			continue
 		}
-		want, known := shown(d, e)
-		if known && value != escape(want) {
+		if want, known := shown(d, e); known && value != escape(want) {
 			return false
 		}
 	}
 	return true
+}
+
+// scopeOf is the text of a wide limit's scope for a message; false where
+// weir.status does not show what it is made of.
+func scopeOf(l *schemas.Limit, e *schemas.Event) (string, bool) {
+	var parts []string
+	for _, d := range perOf(l) {
+		v, known := shown(d, e)
+		if !known {
+			return "", false
+		}
+		parts = append(parts, escape(d)+"="+escape(v))
+	}
+	return strings.Join(parts, ","), true
 }
 
 // shown is what an event shows of one dimension.
