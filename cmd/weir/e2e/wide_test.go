@@ -394,7 +394,7 @@ func TestOracleWide(t *testing.T) {
 			y := w.sent("a", 1)
 			e := w.step(ownsAll, "a", schemas.VerdictCharge, 1, wideHome)
 			e.Decision.Charges = y.all.Decision.Charges
-		}, map[Fault]int{FaultCharges: 2, FaultRound: 1, FaultStands: 1}},
+		}, map[Fault]int{FaultCharges: 1, FaultRound: 1, FaultStands: 1}},
 		"an owner takes a place for a message that never was": {1, func(w *rounds) {
 			w.sent("a", 1)
 			w.step(ownsAll, "z", schemas.VerdictCharge, 1, wideHome).Decision.Charges = []schemas.Charge{placed("all", 1)}
