@@ -34,6 +34,7 @@ type Result struct {
 	Tally  *Tally
 	Oracle *e2e.Report
 	Audit  *audit.Report
+	Lives  []string // of messages that the oracle objects to, as weir.status has them
 	Faults []string // why it failed; empty when all is well
 }
 
@@ -46,6 +47,9 @@ func (r *Result) String() string {
 	fmt.Fprintf(&b, "PLAN %s\nTRACE (seconds of simulated time)\n%s\n", r.Plan, r.Trace)
 	if r.Oracle != nil {
 		fmt.Fprintf(&b, "\nORACLE %s\n", r.Oracle)
+	}
+	for _, l := range r.Lives {
+		fmt.Fprintf(&b, "%s\n", l)
 	}
 	if r.Audit != nil {
 		b.WriteString("\nAUDIT ")
@@ -90,6 +94,7 @@ type cycle struct {
 	decided map[schemas.Source]bool
 	readmit []e2e.Offset
 	seen    map[string]map[int32]int64 // by the follower: next offsets
+	lives   map[string][]string        // by message, a line for each record of weir.status
 }
 
 // Run runs a plan and writes into trace what happens. It must be called in a
@@ -99,7 +104,7 @@ func Run(plan *Plan, trace *Trace) *Result {
 	c := &cycle{
 		plan: plan, trace: trace, net: new(kfake.VirtualNetwork), tally: newTally(), stopped: make(chan struct{}),
 		calls: make(map[string]map[string]int), once: make(map[string][]e2e.Offset), decided: make(map[schemas.Source]bool),
-		seen: make(map[string]map[int32]int64),
+		seen: make(map[string]map[int32]int64), lives: make(map[string][]string),
 	}
 	c.trace.start()
 	r := &Result{Plan: plan, Trace: c.trace, Tally: c.tally}
@@ -368,11 +373,54 @@ func (c *cycle) read(ctx context.Context) {
 				if e.Decision != nil && e.Decision.Input != nil {
 					c.decided[*e.Decision.Input] = true
 				}
+				c.lives[e.MessageID] = append(c.lives[e.MessageID], line(r, e))
 				c.oracle.Take(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e})
 			}
 		})
 		c.mu.Unlock()
 	}
+}
+
+// line is a record of weir.status in a line, without the recipient.
+func line(r *kgo.Record, e *schemas.Event) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  status/%d/%d %s", r.Partition, r.Offset, e.Status)
+	if e.Attempt > 0 {
+		fmt.Fprintf(&b, ":%d", e.Attempt)
+	}
+	d := e.Decision
+	if d == nil {
+		return b.String()
+	}
+	fmt.Fprintf(&b, " %s %s t %d revision %d", d.Verdict, e.Reason, d.T, d.Revision)
+	if d.Input != nil {
+		fmt.Fprintf(&b, " of %s", d.Input)
+	}
+	charges := func(what string, list []schemas.Charge) {
+		for _, c := range list {
+			if i := strings.Index(c.Scope, e.To); i >= 0 && e.To != "" {
+				c.Scope = c.Scope[:i] + "(to)" + c.Scope[i+len(e.To):]
+			}
+			fmt.Fprintf(&b, " %s %s[%s]@%d*%d", what, c.Limit, c.Scope, c.T, c.Cost)
+		}
+	}
+	charges("took", d.Charges)
+	charges("carried", d.Carried)
+	charges("returned", d.Returned)
+	charges("missing", d.Missing)
+	charges("restored", d.Restored)
+	charges("released", d.Released)
+	charges("reinstated", d.Reinstated)
+	for _, a := range d.Passed {
+		fmt.Fprintf(&b, " passed %s[%s]*%d", a.Limit, a.Scope, a.Cost)
+	}
+	for _, v := range d.Evidence {
+		fmt.Fprintf(&b, " full %s %s", v.Limit, v.Window)
+	}
+	if d.Onward != nil {
+		fmt.Fprintf(&b, " onward %d", *d.Onward)
+	}
+	return b.String()
 }
 
 // drain waits until every message has ended, every record that admission reads
@@ -457,6 +505,12 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	}
 	c.mu.Lock()
 	r.Oracle = c.oracle.Finish(c.acked, c.readmit, c.calls)
+	for _, v := range r.Oracle.Violations {
+		if lines := c.lives[v.Message]; len(lines) > 0 {
+			r.Lives = append(r.Lives, "LIFE "+v.Message+"\n"+strings.Join(lines, "\n"))
+			delete(c.lives, v.Message)
+		}
+	}
 	var taken []string
 	for what, at := range c.once {
 		n := 0
