@@ -118,6 +118,8 @@ type Oracle struct {
 	inputs   map[schemas.Source]string // decided input → message
 	messages map[string]*story
 	between  between
+	metadata map[Offset]map[string]string // of requests
+	untold   []untold
 	report   Report
 }
 
@@ -177,8 +179,8 @@ func NewOracle(policies map[int64]*schemas.Policy, requests, readmit string, n i
 	return &Oracle{
 		policies: policies, requests: requests, readmit: readmit, n: n,
 		parts: make(map[int32]*logged), inputs: make(map[schemas.Source]string), messages: make(map[string]*story),
-		between: newBetween(),
-		report:  Report{Ends: make(map[schemas.Status]int), Faults: make(map[Fault]int)},
+		between: newBetween(), metadata: make(map[Offset]map[string]string),
+		report: Report{Ends: make(map[schemas.Status]int), Faults: make(map[Fault]int)},
 	}
 }
 
@@ -306,8 +308,10 @@ func (o *Oracle) take(p *logged, r Record) {
 				o.fault(FaultCharges, r, "a place in %s in the scope %q, which is not its", l.Name, c.Scope)
 			} else if c.Cost != cost(l, r.Event) {
 				o.fault(FaultCharges, r, "a place in %s for %d, not %d", l.Name, c.Cost, cost(l, r.Event))
+			} else if isWide(l) {
+				o.doubt(r, l, c.Scope, false)
 			}
-		case !excused(l, r.Event):
+		case !excused(l, r.Event) && !o.doubt(r, l, "", true):
 			o.fault(FaultCharges, r, "no place in %s", l.Name)
 		}
 		delete(held, l.Name)
@@ -630,6 +634,7 @@ func (o *Oracle) Finish(requests, readmit []Offset, calls map[string]map[string]
 	o.received()
 	o.walks()
 	o.agree()
+	o.resolve()
 	o.calls(calls)
 	return &o.report
 }

@@ -111,6 +111,57 @@ func scopeOf(l *schemas.Limit, e *schemas.Event) (string, bool) {
 	return strings.Join(parts, ","), true
 }
 
+// lacks reports whether a message has nothing of what a wide limit counts by, such
+// as a mail address a prefix: then it is not counted.
+func lacks(l *schemas.Limit, e *schemas.Event) bool {
+	return slices.ContainsFunc(l.Per, func(d string) bool {
+		v, known := shown(d, e)
+		return known && v == ""
+	})
+}
+
+// untold is a place, or that there is none, in a limit that counts by a field of
+// metadata, which only the request has.
+type untold struct {
+	r      Record
+	source schemas.Source
+	field  string
+	value  string // escaped, as the place's scope has it; empty for no place
+}
+
+// doubt notes what only the request can tell of a limit's scope; false if the log
+// tells it all.
+func (o *Oracle) doubt(r Record, l *schemas.Limit, scope string, none bool) bool {
+	doubts := false
+	for i, d := range perOf(l) {
+		if field, is := strings.CutPrefix(d, "metadata."); is && r.Event.Source != nil {
+			doubts = true
+			u := untold{r: Record{Partition: r.Partition, Offset: r.Offset, Event: &schemas.Event{MessageID: r.Event.MessageID}}, source: *r.Event.Source, field: field}
+			if !none {
+				_, u.value, _ = strings.Cut(strings.Split(scope, ",")[i], "=")
+			}
+			o.untold = append(o.untold, u)
+		}
+	}
+	return doubts
+}
+
+// Requested tells the oracle the metadata of the request at an offset, which
+// weir.status does not have.
+func (o *Oracle) Requested(at Offset, metadata map[string]string) {
+	o.metadata[at] = metadata
+}
+
+// resolve judges what was in doubt, as far as Requested told of it.
+func (o *Oracle) resolve() {
+	for _, u := range o.untold {
+		metadata, known := o.metadata[Offset{u.source.Partition, u.source.Offset}]
+		if known && u.source.Topic == o.requests && escape(metadata[u.field]) != u.value {
+			o.fault(FaultCharges, u.r, "a place, or none, in a scope of metadata.%s %q, but the request has another", u.field, u.value)
+		}
+	}
+}
+
 // shown is what an event shows of one dimension.
 func shown(dimension string, e *schemas.Event) (string, bool) {
 	switch dimension {

@@ -499,6 +499,39 @@ func TestOracleWide(t *testing.T) {
 	}
 }
 
+// What a limit counts by that weir.status does not have, the request tells.
+func TestOracleMetadata(t *testing.T) {
+	doc, err := schemas.ParsePolicy("ip.yaml", []byte("limits: [{name: ip, per: [metadata.ip], allow: [9/10s]}]\nclasses: [{name: verify}]\nproviders: [{name: p, type: simulated, channels: [sms]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		scope string // of the place; empty for none
+		ip    string // of the request; empty for none
+		want  int
+	}{
+		"as the request has it": {"metadata.ip=10.0.0.1", "10.0.0.1", 0},
+		"another's":             {"metadata.ip=10.0.0.1", "10.0.0.2", 1},
+		"left out":              {"", "10.0.0.1", 1},
+		"there is none":         {"", "", 0},
+		"made up":               {"metadata.ip=10.0.0.1", "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := NewOracle(map[int64]*schemas.Policy{1: &doc.Policy}, "requests", "readmit", 1)
+			e := &schemas.Event{Kind: schemas.KindStatus, Status: schemas.StatusQueued, MessageID: "a", To: wideTo, Class: "verify", Channel: "sms", Provider: "p",
+				Source: &schemas.Source{Topic: "requests", Offset: 4}, Decision: &schemas.Decision{Verdict: schemas.VerdictAdmit, Seq: 1, T: at(1), Revision: 1}}
+			if tt.scope != "" {
+				e.Decision.Charges = []schemas.Charge{{Limit: "ip", Scope: tt.scope, T: at(1), Cost: 1}}
+			}
+			o.Take(Record{Event: e})
+			o.Requested(Offset{0, 4}, map[string]string{"ip": tt.ip})
+			if report := o.Finish(nil, nil, nil); report.Faults[FaultCharges] != tt.want || len(report.Faults) != tt.want {
+				t.Errorf("found %s", report)
+			}
+		})
+	}
+}
+
 // The text of a scope as the contract has it.
 func TestOracleScopes(t *testing.T) {
 	e := &schemas.Event{To: "+8613800000001", Tenant: "a,b=c%\n", Class: "verify", Channel: "sms", Provider: "p"}

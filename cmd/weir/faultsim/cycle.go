@@ -333,6 +333,7 @@ func (c *cycle) produce(ctx context.Context) {
 				return
 			}
 			c.acked = append(c.acked, at)
+			c.oracle.Requested(at, s.metadata)
 			if s.once != "" {
 				c.once[s.once] = append(c.once[s.once], at)
 			}

@@ -19,7 +19,8 @@ type send struct {
 	partition int32
 	key       string
 	value     []byte
-	message   bool   // it asks for a message, so it must have an end
+	message   bool // it asks for a message, so it must have an end
+	metadata  map[string]string
 	once      string // of all sends with the same word, one may be taken; "" for most
 }
 
@@ -138,7 +139,9 @@ func traffic(p *Plan) []send {
 // address, and more recipients than one partition has.
 func beyond(r *rand.Rand, q *schemas.Request) {
 	q.Tenant = []string{"", "", "acme", "acme", "umbrella"}[r.IntN(5)]
-	q.Metadata = map[string]string{"ip": fmt.Sprintf("10.0.0.%d", r.IntN(3))}
+	if ip := r.IntN(4); ip > 0 {
+		q.Metadata = map[string]string{"ip": fmt.Sprintf("10.0.0.%d", ip)}
+	}
 	if r.IntN(2) == 0 {
 		q.To = fmt.Sprintf("+861380000000%d", 4+r.IntN(6))
 	}
@@ -147,7 +150,7 @@ func beyond(r *rand.Rand, q *schemas.Request) {
 // place encodes a request and chooses its partition as one of many clients
 // would.
 func place(r *rand.Rand, p *Plan, s send, q *schemas.Request) send {
-	s.value = schemas.RequestJSON(q)
+	s.value, s.metadata = schemas.RequestJSON(q), q.Metadata
 	s.key = q.To
 	switch r.IntN(4) {
 	case 0:
