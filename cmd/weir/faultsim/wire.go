@@ -52,6 +52,9 @@ type wire struct {
 	died  chan struct{} // closed when dead
 	thaw  chan struct{} // closed when not frozen
 	conns map[*conn]bool
+
+	moment  time.Time // of the latest answer
+	answers int       // in that moment
 }
 
 func newWire(d dialer, decide func(*call) fate, answered func(*call, []byte)) *wire {
@@ -360,7 +363,30 @@ func (c *conn) answer() ([]byte, error) {
 	case fatePass, fateLoseCall, fateDieBefore: // the latter two have no answer
 	}
 	c.w.answered(k, frame[8:])
+	c.w.takeTime()
 	return frame, nil
+}
+
+// inNoTime is far more answers than a worker has in any one moment, unless it does
+// nothing else.
+const inNoTime = 2000
+
+// takeTime lets a moment pass when too many answers came in it. On a real network
+// calls take time; here a client that is refused and asks again at once (kgo does,
+// when a fetch names a leader's epoch that is over, until it learns of the next)
+// would do so for ever, and time would stand still.
+func (w *wire) takeTime() {
+	w.mu.Lock()
+	now := time.Now()
+	if !now.Equal(w.moment) {
+		w.moment, w.answers = now, 0
+	}
+	w.answers++
+	busy := w.answers > inNoTime
+	w.mu.Unlock()
+	if busy {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // hold waits for the end of a freeze, or of the client's patience.
