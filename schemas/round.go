@@ -18,19 +18,20 @@ type Ask struct {
 // to it: the header weir-round on weir.readmit. Its recipient's partition, its
 // home, begins and ends it.
 type Round struct {
-	For      string     `json:"for,omitempty"`      // the Readmit reason under which it began; empty for the first decision on a request
-	Revision int64      `json:"revision"`           // of home's plan
-	Home     bool       `json:"home,omitempty"`     // home's own limits have been asked
-	Last     bool       `json:"last,omitempty"`     // once these are asked, all are, under this revision
-	Segments int        `json:"segments,omitempty"` // SMS parts, as home found them
-	Ask      []Ask      `json:"ask,omitempty"`      // to be asked before it goes home, in order
-	Taken    []Charge   `json:"taken,omitempty"`    // places taken, at home and elsewhere
-	Moved    []Charge   `json:"moved,omitempty"`    // places of an earlier attempt that were given up for them
-	Passed   []Ask      `json:"passed,omitempty"`   // asked, and no place taken
-	Evidence []Evidence `json:"evidence,omitempty"` // full windows: of the refusal, or else of limits that observe
-	Refused  bool       `json:"refused,omitempty"`
-	RetryAt  Millis     `json:"retry_at,omitzero"` // of the refusal: when its windows open; 0 is never
-	Due      Millis     `json:"due,omitzero"`      // of the refusal: when the owner would have a deferred message come again
+	For          string     `json:"for,omitempty"`           // the Readmit reason under which it began; empty for the first decision on a request
+	Revision     int64      `json:"revision"`                // of home's plan
+	Home         bool       `json:"home,omitempty"`          // home's own limits have been asked
+	HomeRevision int64      `json:"home_revision,omitempty"` // under which they were
+	Last         bool       `json:"last,omitempty"`          // once these are asked, all are, under this revision
+	Segments     int        `json:"segments,omitempty"`      // SMS parts, as home found them
+	Ask          []Ask      `json:"ask,omitempty"`           // to be asked before it goes home, in order
+	Taken        []Charge   `json:"taken,omitempty"`         // places taken, at home and elsewhere
+	Moved        []Charge   `json:"moved,omitempty"`         // places of an earlier attempt that were given up for them
+	Passed       []Ask      `json:"passed,omitempty"`        // asked, and no place taken
+	Evidence     []Evidence `json:"evidence,omitempty"`      // full windows: of the refusal, or else of limits that observe
+	Refused      bool       `json:"refused,omitempty"`
+	RetryAt      Millis     `json:"retry_at,omitzero"` // of the refusal: when its windows open; 0 is never
+	Due          Millis     `json:"due,omitzero"`      // of the refusal: when the owner would have a deferred message come again
 }
 
 // AppendRound appends a round as one JSON object to dst: the header weir-round.
@@ -40,6 +41,7 @@ func AppendRound(dst []byte, o *Round) []byte {
 	w.textIf("for", o.For)
 	w.int("revision", o.Revision)
 	w.boolIf("home", o.Home)
+	w.intIf("home_revision", o.HomeRevision)
 	w.boolIf("last", o.Last)
 	w.intIf("segments", int64(o.Segments))
 	w.asksIf("ask", o.Ask)
@@ -77,6 +79,8 @@ func (r *jsonReader) round(o *Round) bool {
 			return r.intoInt(&o.Revision, 64)
 		case "home":
 			return r.intoBool(&o.Home)
+		case "home_revision":
+			return r.intoInt(&o.HomeRevision, 64)
 		case "last":
 			return r.intoBool(&o.Last)
 		case "segments":

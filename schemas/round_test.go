@@ -14,7 +14,7 @@ func TestRound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := genEvent().Draw(t, "event")
 		o := &Round{
-			For: genText().Draw(t, "for"), Revision: rapid.Int64().Draw(t, "revision"), Home: rapid.Bool().Draw(t, "home"), Last: rapid.Bool().Draw(t, "last"), Segments: rapid.Int().Draw(t, "segments"),
+			For: genText().Draw(t, "for"), Revision: rapid.Int64().Draw(t, "revision"), Home: rapid.Bool().Draw(t, "home"), HomeRevision: rapid.Int64().Draw(t, "home revision"), Last: rapid.Bool().Draw(t, "last"), Segments: rapid.Int().Draw(t, "segments"),
 			Ask: genAsks().Draw(t, "ask"), Taken: genCharges().Draw(t, "taken"), Moved: genCharges().Draw(t, "moved"),
 			Passed: genAsks().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"),
 			RetryAt: genMillis().Draw(t, "retry_at"), Due: genMillis().Draw(t, "due"),

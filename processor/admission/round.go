@@ -57,7 +57,9 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		}
 	}
 	m.round.add(&r)
-	m.round.Home = m.round.Home || own
+	if own {
+		m.round.Home, m.round.HomeRevision = true, p.cur.meta.Marker.Revision
+	}
 	m.around = true
 	if len(rest) > 0 {
 		return p.sendRound(m, &r, rest, last)
@@ -70,7 +72,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 // again, or the last of them. What was asked in this round is not asked again, but
 // for home's own limits when its revision has changed.
 func (p *partition) next(m *message, stops []limit.Stop) (own bool, here, rest []schemas.Ask, last bool) {
-	anew := m.around && m.round.Revision != p.cur.meta.Marker.Revision
+	anew := m.round.HomeRevision != p.cur.meta.Marker.Revision
 	for i := range stops {
 		switch st := &stops[i]; {
 		case st.Own && m.round.Home && !anew, !st.Own && m.round.asked(&st.Ask):
@@ -361,15 +363,27 @@ type round struct{ schemas.Round }
 // add counts what a step took.
 func (o *round) add(r *limit.Result) {
 	for _, c := range r.Returned {
-		if i := slices.Index(o.Taken, c); i >= 0 { // by this very round, under another revision
-			o.Taken = slices.Delete(o.Taken, i, i+1)
-			continue
+		if !o.gaveUp(c) {
+			o.Moved = append(o.Moved, c)
 		}
-		o.Moved = append(o.Moved, c)
+	}
+	for _, c := range r.Missing {
+		o.gaveUp(c)
 	}
 	o.Taken = append(o.Taken, r.Charges...)
 	o.Passed = append(o.Passed, r.Passed...)
 	o.Evidence = append(o.Evidence, r.Observed...)
+}
+
+// gaveUp reports whether a place was taken by this very round, under another
+// revision, and strikes it out: it was given up for another, or nobody sees it
+// any more.
+func (o *round) gaveUp(c schemas.Charge) bool {
+	i := slices.Index(o.Taken, c)
+	if i >= 0 {
+		o.Taken = slices.Delete(o.Taken, i, i+1)
+	}
+	return i >= 0
 }
 
 // anyCost is an ask's cost that equals every other.
