@@ -34,7 +34,7 @@ type Result struct {
 	Tally  *Tally
 	Oracle *e2e.Report
 	Audit  *audit.Report
-	Lives  []string // of messages that the oracle objects to, as weir.status has them
+	Lives  []string // of messages that a judge objects to, as weir.status has them
 	Faults []string // why it failed; empty when all is well
 }
 
@@ -382,6 +382,14 @@ func (c *cycle) read(ctx context.Context) {
 	}
 }
 
+// tell keeps a message's life for the report, once.
+func (c *cycle) tell(r *Result, id string) {
+	if lines := c.lives[id]; len(lines) > 0 && len(r.Lives) < 10 {
+		r.Lives = append(r.Lives, "LIFE "+id+"\n"+strings.Join(lines, "\n"))
+		delete(c.lives, id)
+	}
+}
+
 // line is a record of weir.status in a line, without the recipient.
 func line(r *kgo.Record, e *schemas.Event) string {
 	var b strings.Builder
@@ -507,10 +515,7 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	c.mu.Lock()
 	r.Oracle = c.oracle.Finish(c.acked, c.readmit, c.calls)
 	for _, v := range r.Oracle.Violations {
-		if lines := c.lives[v.Message]; len(lines) > 0 {
-			r.Lives = append(r.Lives, "LIFE "+v.Message+"\n"+strings.Join(lines, "\n"))
-			delete(c.lives, v.Message)
-		}
+		c.tell(r, v.Message)
 	}
 	var taken []string
 	for what, at := range c.once {
@@ -534,6 +539,9 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	var err error
 	if r.Audit, err = audit.Run(ctx, audit.Config{Brokers: c.brokers, Names: c.names, Partitions: c.plan.Partitions, Options: c.own()}); err != nil {
 		return fmt.Errorf("audit: %w", err)
+	}
+	for _, v := range r.Audit.Violations {
+		c.tell(r, v.MessageID)
 	}
 	if r.Audit.Outcome != audit.Proven {
 		c.fail("the audit: %s %v %v", r.Audit.Outcome, r.Audit.Faults, r.Audit.Untold)
