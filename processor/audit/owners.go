@@ -121,7 +121,7 @@ func (p *partition) ownerCharges(own []schemas.Ask, out *schemas.Round) {
 		if a.T != 0 {
 			p.fault(KindOwner, "%s asks to record a message sent elsewhere, and it is charged", a.Limit)
 		}
-		if slices.ContainsFunc(r.Taken, func(c schemas.Charge) bool { return c.Limit == a.Limit }) {
+		if slices.ContainsFunc(r.Taken, func(c schemas.Charge) bool { return c.Limit == a.Limit && c.Scope == a.Scope }) {
 			p.fault(KindCharges, "it has its place in %s already", a.Limit)
 		}
 		said := told(passed, a)
