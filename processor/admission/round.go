@@ -62,7 +62,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	}
 	m.around = true
 	if len(rest) > 0 {
-		return p.sendRound(m, &r, rest, last)
+		return p.sendRound(m, &r, rest, last && m.round.within(stops))
 	}
 	return p.cameRound(m, &r, stops, v, queue)
 }
@@ -416,6 +416,15 @@ func planned(stops []limit.Stop, c *schemas.Charge) bool {
 	return slices.ContainsFunc(stops, func(st limit.Stop) bool {
 		return st.Own && !wide || !st.Own && st.Ask.Limit == c.Limit && st.Ask.Scope == c.Scope && st.Ask.Cost == c.Cost
 	})
+}
+
+// within reports whether all that the round was charged or passed is of a plan: what
+// is of another revision's is still to be given up.
+func (o *round) within(stops []limit.Stop) bool {
+	return !slices.ContainsFunc(o.Taken, func(c schemas.Charge) bool { return !planned(stops, &c) }) &&
+		!slices.ContainsFunc(o.Passed, func(a schemas.Ask) bool {
+			return !slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask.Limit == a.Limit && st.Ask.Scope == a.Scope })
+		})
 }
 
 // without returns the charges of all that are in none of these.

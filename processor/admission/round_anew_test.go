@@ -25,8 +25,7 @@ func setOut(t *testing.T, first string) *ring {
 }
 
 // heldBy are what the one message that was dispatched holds, by limit.
-func heldBy(t *testing.T, r *ring, id string) map[string]int {
-	t.Helper()
+func heldBy(r *ring, id string) map[string]int {
 	held := map[string]int{}
 	for _, c := range r.sent[id].env.Place {
 		held[c.Limit]++
@@ -56,7 +55,7 @@ limits:
 `+roundRest)
 	r.settle()
 	for id := range r.sent {
-		held := heldBy(t, r, id)
+		held := heldBy(r, id)
 		for _, l := range []string{"all", "verify", "slowly", "tenant"} {
 			if held[l] != 1 {
 				t.Errorf("%d places in %s: %v\n%s", held[l], l, held, r.said())
@@ -95,8 +94,37 @@ limits:
 		t.Fatalf("%d were dispatched:\n%s", len(r.sent), r.said())
 	}
 	for id := range r.sent {
-		if held := heldBy(t, r, id); held["verify"] != 1 || held["tenant"] != 1 {
+		if held := heldBy(r, id); held["verify"] != 1 || held["tenant"] != 1 {
 			t.Errorf("it holds %v\n%s", held, r.said())
 		}
+	}
+}
+
+// TestRoundAnewFormer: the new revision does not have a limit in which the message
+// has a place, and has another to ask: the place is given up, though home has
+// nothing more to ask when the message is back.
+func TestRoundAnewFormer(t *testing.T) {
+	r := setOut(t, `
+limits:
+  - {name: verify, per: [recipient], allow: [3/60s]}
+  - {name: tenant, per: [tenant], allow: [5/60s]}
+`)
+	const without = `
+limits:
+  - {name: all, per: [], allow: [5/60s]}
+`
+	r.apply(ownerOf(anewTo), 2, without+roundRest)
+	r.apply(ownerOf(""), 2, without+roundRest)
+	r.settle()
+	if len(r.sent) != 1 {
+		t.Fatalf("%d were dispatched:\n%s", len(r.sent), r.said())
+	}
+	for id := range r.sent {
+		if held := heldBy(r, id); held["all"] != 1 || len(held) != 1 {
+			t.Errorf("it holds %v\n%s", held, r.said())
+		}
+	}
+	if len(r.stand) != 1 {
+		t.Errorf("there stands %v", r.stand)
 	}
 }
