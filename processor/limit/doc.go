@@ -24,11 +24,40 @@
 // Rollback. The slots are in memory that is mapped beside Go's heap (on Linux,
 // with huge pages), so a table is closed.
 //
+// # Many places in one scope
+//
+// What a scope has beyond 512 places is in segments of up to 512: a list beside
+// the slot, which keeps the calendar counters and the bucket. A scope that all
+// messages of a tenant share may have 100,000 places, and of those a
+// transaction changes a few: what it copies to undo them and what it writes to
+// the ledger is by segment, and so a kilobyte or two where the whole would be a
+// few hundred.
+//   - A place is added to the last segment, or where its time belongs; a full
+//     one in the middle is split. One that is given back moves the rest of its
+//     segment. Neighbours that are both small are joined, so that of n places no
+//     more than some n/128 segments remain.
+//   - By age only whole segments leave. So a scope has up to a segment's places
+//     that no window sees; as everywhere, they are left out by their times.
+//   - What a window counts is a binary search over the segments and within one,
+//     and a sum of the segments' counts from the nearer end.
+//   - Each segment has a number, never used again in a transaction, and a ledger
+//     record under the scope's key and that number, replaced when it changes and a
+//     tombstone when it ends. Nothing else tells which segments a scope has, and
+//     their order is that of their times: whichever record is loaded, again or
+//     out of order, replaces what its key stood for, and after the last one the
+//     state is whole. The scope's own record says only that there are segments.
+//   - Undo works alike: a changed segment is a copy, and what it was is kept by
+//     scope and number until the end of the transaction.
+//   - With 256 places or fewer they go back into the slot.
+//
+// A scope's places from before there were segments, in one record, are read as
+// they are, and moved to segments by the next place that is taken there.
+//
 // # What it does not do
 //
 // It has no clock, no IO, no goroutine and no lock. It knows neither messages
 // nor their ids: that a place is given back only once, and only by the message
 // that took it, is the caller's to ensure where only a count is kept (see
-// Table.GiveBack). Limits that are not per recipient are refused by Compile
-// until they are built.
+// Table.GiveBack). Of limits that are not per recipient it has the places whose
+// scopes its partition owns; who asks which owner is the caller's.
 package limit

@@ -107,11 +107,18 @@ func FuzzLoad(f *testing.F) {
 		key, value := record(f, segments)
 		f.Add(key, value[:len(value)-4])
 	}
+	f.Add([]byte("0123456789abcdef"), []byte("L\x03\x12abcd\x05\x05\x05\x05\x05\x05"))
+	f.Add([]byte("p0123456789abcdef0123"), []byte("L\x04\x00abcd\x02\x05\x05"))
+	f.Add([]byte("p0123456789abcdef0123"), []byte("L\x04\x80abcd\x02\x05\x01\x05\x02"))
 	f.Add([]byte("0123456789abcdef"), []byte("L\x01\x00abcd\x01\x05"))
 	f.Add([]byte("0123456789abcdef"), []byte("L\x01\x81abcd\x05\x05\x01\x05\x05"))
 	f.Add([]byte("0123456789abcdef"), []byte("L\x02\x10abcd\x05\x05\x05\x05\x00"))
 	r := rulesOf(f, perRecipient(f, "verify", "5/60s", "5/calendar-day", "3/calendar-hour", "bucket 7 refill 3/m"))
 	f.Fuzz(func(t *testing.T, k, body []byte) {
+		if len(k) > keySize {
+			fuzzSegment(t, r, k, body)
+			return
+		}
 		key := make([]byte, keySize)
 		copy(key, k)
 		value := appendSum(key, body)
@@ -157,6 +164,49 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal("a rollback did not restore the slot")
 		}
 	})
+}
+
+// fuzzSegment is the same of a segment: what is loaded is what stands, whether
+// its slot came before, after, or never.
+func fuzzSegment(t *testing.T, r *Rules, k, body []byte) {
+	key := make([]byte, segmentKeySize)
+	copy(key, k)
+	key[0] = segmentKind
+	value := appendSum(key, body)
+	head := appendRecord(nil, key[1:1+keySize], &standing{limit: nameHash("verify"), long: true})
+	for _, when := range []string{"before", "after", "never"} {
+		table := NewTable()
+		defer table.Close()
+		if when == "before" {
+			if err := table.Load(key[1:1+keySize], head); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := table.Load(key, value); err != nil {
+			if !errors.Is(err, ErrTorn) && !errors.Is(err, ErrForeign) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if when == "after" {
+			if err := table.Load(key[1:1+keySize], head); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if stands := dump(table); stands[string(key)] != string(value) {
+			t.Fatalf("loaded % x, it stands as % x", value, stands[string(key)])
+		}
+		table.Begin()
+		before := dump(table)
+		table.Sweep(r, table.last+40*day, 1<<17)
+		if len(dump(table)) != 0 {
+			t.Fatal("it is never swept")
+		}
+		table.Rollback()
+		if after := dump(table); when != "never" && after[string(key)] != before[string(key)] {
+			t.Fatal("a rollback did not restore it")
+		}
+	}
 }
 
 func appendSum(key, body []byte) []byte {

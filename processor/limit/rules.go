@@ -10,10 +10,11 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// MaxRolling bounds n of a rolling window. Each place of a rolling window is
-// kept, and a scope's places are one ledger record: 100,000 of them stay below
-// the megabyte that Kafka takes. A calendar window is only counted and has the
-// policy's bound.
+// MaxRolling bounds n of a rolling window, since the time of each place is kept:
+// 400 kB of memory for 100,000, in every scope that is full, and a few
+// hundred segments to add up. No record grows with n, so that it might be larger
+// for a scope or two; for a limit per recipient it is already far too much. A
+// calendar window is only counted and has the policy's bound.
 const MaxRolling = schemas.MaxRolling
 
 // maxNamed is the n up to which a calendar window's places are kept beside its

@@ -121,6 +121,7 @@ type crowd struct {
 	rules  []*Rules // of several n
 	allow  [][]schemas.Window
 	r      int
+	days   bool // a window is a day's
 	now    schemas.Millis
 	list   []listed // what stands, oldest first, and perhaps what no window sees
 
@@ -147,7 +148,7 @@ func newCrowd(t testing.TB, data []byte) *crowd {
 	kind := c.byte()
 	c.per = 2 + kind%7
 	for _, texts := range [][]string{{"150/1h", "60/60s"}, {"40/1h", "60/60s"}, {"400/1h", "250/60s"}} {
-		if kind&16 != 0 {
+		if c.days = kind&16 != 0; c.days {
 			texts = append(texts, "700/calendar-day")
 		}
 		if kind&32 != 0 {
@@ -230,7 +231,7 @@ func (c *crowd) cost(s *Subject) int64 {
 	return 1
 }
 
-func (c *crowd) decide(old []schemas.Charge, list []listed) {
+func (c *crowd) decide(old []schemas.Charge, list []listed) (charges []schemas.Charge) {
 	s := c.subject()
 	var before map[string]string
 	if len(old) > 0 {
@@ -265,7 +266,7 @@ func (c *crowd) decide(old []schemas.Charge, list []listed) {
 			}
 			c.now = now
 		}
-		return
+		return nil
 	}
 	c.admitted++
 	if len(res.Returned) != len(old) {
@@ -280,6 +281,7 @@ func (c *crowd) decide(old []schemas.Charge, list []listed) {
 		}
 		i++
 	}
+	return res.Charges
 }
 
 func (c *crowd) begin() {
@@ -385,7 +387,19 @@ func (c *crowd) run() {
 			}
 		case op < 205:
 			if i, charge := c.standing(); i >= 0 {
-				c.decide([]schemas.Charge{charge}, c.without(i))
+				before, old := slices.Clone(c.list), []schemas.Charge{charge}
+				charges := c.decide(old, c.without(i))
+				if len(charges) == 0 || op%2 == 0 {
+					break
+				}
+				// Another owner refused it.
+				if unwound, _ := c.table.Unwind(c.rules[c.r], charges, c.now); len(unwound) != 1 {
+					c.t.Fatalf("%v was not returned", charges)
+				}
+				if restored := c.table.Restore(c.rules[c.r], old, c.now); len(restored) != 1 {
+					c.t.Fatalf("%v was not put back", old)
+				}
+				c.list = before
 			}
 		case op < 220:
 			s := c.subject()
@@ -419,7 +433,9 @@ func (c *crowd) run() {
 			c.t.Fatal("one scope is several")
 		}
 		// What aged out of every window is as good as gone.
-		c.list = slices.DeleteFunc(c.list, func(p listed) bool { return p.t < c.now-2*day })
+		c.list = slices.DeleteFunc(c.list, func(p listed) bool {
+			return p.t <= c.now-hour && (!c.days || p.t/day != c.now/day)
+		})
 	}
 	c.end(true)
 }
@@ -461,7 +477,7 @@ func FuzzSegments(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := newCrowd(t, data[:min(len(data), 2000)])
+		c := newCrowd(t, data[:min(len(data), 400)])
 		defer func() { c.table.Close(); c.behind.Close() }()
 		c.run()
 	})
