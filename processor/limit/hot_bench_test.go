@@ -23,11 +23,11 @@ func BenchmarkHot(b *testing.B) {
 		{"windows=3", []schemas.Window{{Kind: schemas.WindowRolling, N: n, Length: 24 * time.Hour},
 			{Kind: schemas.WindowRolling, N: 60_000, Length: 13 * time.Hour}, {Kind: schemas.WindowRolling, N: 8400, Length: 2 * time.Hour}}},
 	} {
-		r, err := Compile(&schemas.Policy{Limits: []schemas.Limit{{Name: "hot", Per: []string{"recipient"}, Allow: windows.allow}}}, nil)
+		r, err := Compile(&schemas.Policy{Limits: []schemas.Limit{{Name: "hot", Per: []string{}, Allow: windows.allow}}}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		s := &Subject{Recipient: "+8613800000000"}
+		asks := []schemas.Ask{{Limit: "hot", Cost: 1}}
 		for _, kind := range []string{"admitted", "refused", "given back", "moved"} {
 			if len(windows.allow) > 1 && kind != "admitted" && kind != "refused" {
 				continue // the shorter windows would fill
@@ -39,7 +39,7 @@ func BenchmarkHot(b *testing.B) {
 				held := make([]schemas.Charge, 0, n) // those that stand
 				for range n {
 					now += every
-					if t.DecideInto(&res, r, s, nil, now); !res.OK {
+					if t.DecideStep(&res, r, nil, asks, nil, now); !res.OK {
 						b.Fatal(res.Refused)
 					}
 					held = append(held, res.Charges[0])
@@ -59,16 +59,16 @@ func BenchmarkHot(b *testing.B) {
 					case "admitted":
 						now += every
 						oldest = (oldest + 1) % n
-						t.DecideInto(&res, r, s, nil, now)
+						t.DecideStep(&res, r, nil, asks, nil, now)
 					case "refused":
-						t.DecideInto(&res, r, s, nil, now)
+						t.DecideStep(&res, r, nil, asks, nil, now)
 					case "given back":
 						if returned, _ := t.GiveBack(r, one, now); len(returned) != 1 {
 							b.Fatal("not given back")
 						}
-						t.DecideInto(&res, r, s, nil, now)
+						t.DecideStep(&res, r, nil, asks, nil, now)
 					case "moved":
-						t.DecideInto(&res, r, s, one, now)
+						t.DecideStep(&res, r, nil, asks, one, now)
 					}
 					if res.OK == (kind == "refused") {
 						b.Fatal("not as meant: ", res)
@@ -86,10 +86,7 @@ func BenchmarkHot(b *testing.B) {
 					step()
 				}
 				batches, written = 0, 0
-				b.ReportAllocs()
-				for b.Loop() {
-					step()
-				}
+				benchSteps(b, step, 0)
 				b.ReportMetric(float64(written)/float64(max(batches, 1)), "B/batch")
 			})
 		}
