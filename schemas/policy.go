@@ -72,6 +72,7 @@ type Limit struct {
 	Count     Count      `json:"count,omitempty"`
 	Exempt    []string   `json:"exempt,omitempty"`
 	Overrides []Override `json:"overrides,omitempty"`
+	LegacyID  int64      `json:"legacy_id,omitempty"` // its id in the legacy API, which shows limits with one
 }
 
 // Override replaces a limit's windows for one recipient.

@@ -302,7 +302,12 @@ func (c *checker) limit(l *Limit, path string) {
 		}
 		seen[v] = true
 	}
-	c.allow(l.Allow, path+".allow")
+	if l.LegacyID != 0 {
+		c.legacy(l, path)
+	}
+	if l.LegacyID == 0 || l.Allow == nil || len(l.Allow) > 0 {
+		c.allow(l.Allow, path+".allow")
+	}
 	c.zone(path+".timezone", l.Timezone)
 	oneOf(c, path+".mode", l.Mode, []Mode{ModeEnforce, ModeObserve, ModeOff})
 	oneOf(c, path+".on_refusal", l.OnRefusal, []OnRefusal{RefusalReject, RefusalDefer})

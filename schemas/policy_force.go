@@ -19,7 +19,6 @@ type notInForce struct {
 // of it, at its line: never silently do nothing.
 var notYetInForce = []notInForce{
 	{"providers[].type", isNot("simulated", "http", ProviderExternal, ProviderNone), "this type of provider; simulated, http, external and none are"},
-	{"providers[].legacy_id", nil, "legacy_id"},
 	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},
 	{"tenants[].callback", nil, "callback"},
 	{"keys[]", nil, "keys"},

@@ -51,7 +51,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 	r := &rules{policy: p, byName: make(map[string]*limit), classes: classes}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		if l.Mode == schemas.ModeOff {
+		if l.Off() {
 			continue
 		}
 		c := limit{
@@ -271,14 +271,14 @@ func (l *limit) from(w *schemas.Window, t schemas.Millis) (from, end schemas.Mil
 func sinceOf(prev *schemas.Policy, since map[string]map[string]schemas.Millis, next *schemas.Policy, t schemas.Millis) map[string]map[string]schemas.Millis {
 	before := make(map[string]*schemas.Limit)
 	for i := range prev.Limits {
-		if prev.Limits[i].Mode != schemas.ModeOff {
+		if !prev.Limits[i].Off() {
 			before[prev.Limits[i].Name] = &prev.Limits[i]
 		}
 	}
 	all := make(map[string]map[string]schemas.Millis)
 	for i := range next.Limits {
 		l := &next.Limits[i]
-		if l.Mode == schemas.ModeOff {
+		if l.Off() {
 			continue
 		}
 		all[l.Name] = make(map[string]schemas.Millis)

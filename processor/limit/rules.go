@@ -90,7 +90,7 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 	r := &Rules{byHash: map[uint32]*rule{}, byName: map[string]*rule{}}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		if l.Mode == schemas.ModeOff {
+		if l.Off() {
 			continue
 		}
 		c, err := compile(l, since[l.Name])

@@ -26,7 +26,7 @@ func NextSince(prev *schemas.Policy, prevSince map[string]map[string]schemas.Mil
 	out := map[string]map[string]schemas.Millis{}
 	for i := range next.Limits {
 		l := &next.Limits[i]
-		if l.Mode == schemas.ModeOff {
+		if l.Off() {
 			continue
 		}
 		before := activeLimit(prev, l.Name)
@@ -73,7 +73,7 @@ func activeLimit(p *schemas.Policy, name string) *schemas.Limit {
 		return nil
 	}
 	for i := range p.Limits {
-		if l := &p.Limits[i]; l.Name == name && l.Mode != schemas.ModeOff {
+		if l := &p.Limits[i]; l.Name == name && !l.Off() {
 			return l
 		}
 	}

@@ -31,7 +31,7 @@ func (o *Oracle) matching(r Record) []*schemas.Limit {
 			o.fault(FaultCannotBeTold, r, "limit %s: %v", l.Name, err)
 			continue
 		}
-		if l.Mode != schemas.ModeOff && matches(l, r.Event) && !(isWide(l) && lacks(l, r.Event)) {
+		if !l.Off() && matches(l, r.Event) && !(isWide(l) && lacks(l, r.Event)) {
 			out = append(out, l)
 		}
 	}
