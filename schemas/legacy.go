@@ -12,7 +12,7 @@ var LegacyWindows = []time.Duration{time.Second, time.Minute, time.Hour}
 
 // Off reports whether the limit limits nobody: its mode is off, or the legacy API
 // has given it no number.
-func (l *Limit) Off() bool { return l.Mode == ModeOff || len(l.Allow) == 0 }
+func (l *Limit) Off() bool { return l.Mode == ModeOff || l.LegacyID != 0 && len(l.Allow) == 0 }
 
 // legacy checks a limit that the legacy API shows: it must be one that this can
 // say in full.

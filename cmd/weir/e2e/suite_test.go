@@ -10,6 +10,7 @@ func suite(t *testing.T, brokers []string, sc scale) {
 	t.Run("bad state", func(t *testing.T) { badState(t, brokers) })
 	t.Run("shutdown", func(t *testing.T) { shutdown(t, brokers, sc) })
 	t.Run("policy", func(t *testing.T) { livePolicy(t, brokers) })
+	t.Run("legacy limits", func(t *testing.T) { legacyLimits(t, brokers) })
 	t.Run("failover", func(t *testing.T) { failover(t, brokers) })
 	t.Run("delays", func(t *testing.T) { delays(t, brokers, nil) })
 	t.Run("latency", func(t *testing.T) { latency(t, brokers, sc) })
