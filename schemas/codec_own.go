@@ -168,6 +168,9 @@ func (r *ownText) round() *Round {
 	r.must(`"revision":`)
 	o.Revision = r.number()
 	o.Home = r.is(`,"home":true`)
+	if r.is(`,"home_revision":`) {
+		o.HomeRevision = r.number()
+	}
 	o.Last = r.is(`,"last":true`)
 	if r.is(`,"segments":`) {
 		o.Segments = int(r.number())
