@@ -90,18 +90,29 @@ func (b *tanks) level(scope sum, l *limit, w *schemas.Window, t schemas.Millis) 
 }
 
 // draw takes a place's cost out of a scope's bucket, if the recipient has one;
-// a place that is taken without one leaves it full.
-func (b *tanks) draw(scope sum, l *limit, windows []schemas.Window, t schemas.Millis, cost int64) {
+// a place that is taken without one leaves it full. The place is as of t, which a
+// message sent elsewhere may have before now: of a bucket that is full now, it
+// does not matter what was drawn last.
+func (b *tanks) draw(scope sum, l *limit, windows []schemas.Window, t, now schemas.Millis, cost int64) {
 	if !l.bucket {
 		return
 	}
 	for i := range windows {
 		if w := &windows[i]; w.Kind == schemas.WindowBucket {
 			since := l.since[w.UnitKey()]
+			brim := w.N * w.RefillEvery
 			if b.cut {
-				b.least[scope] = b.emptiest(scope, w).drawn(w, since, l.changed, t, cost)
+				k := b.emptiest(scope, w)
+				if k.level(w, since, l.changed, now) == brim {
+					k = tank{}
+				}
+				b.least[scope] = k.drawn(w, since, l.changed, t, cost)
 			}
-			b.most[scope] = b.most[scope].drawn(w, since, l.changed, t, cost)
+			k := b.most[scope]
+			if k.level(w, since, l.changed, now) == brim {
+				k = tank{}
+			}
+			b.most[scope] = k.drawn(w, since, l.changed, t, cost)
 			return
 		}
 	}

@@ -264,3 +264,25 @@ func TestTanksAgainstFractions(t *testing.T) {
 		}
 	}
 }
+
+// TestTanksRecordedLongAgo: what was sent elsewhere so long ago that a bucket is
+// full again since draws nothing from one that is full, whenever that was last
+// drawn from; from one that is not, as of its last place.
+func TestTanksRecordedLongAgo(t *testing.T) {
+	w, err := schemas.ParseWindow("bucket 10 refill 10/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []schemas.Window{w}
+	l, k := &limit{bucket: true}, sumOf("l", "s")
+	for now, want := range map[schemas.Millis]int64{1200: 10, 1050: 4} {
+		b := newTanks()
+		b.draw(k, l, all, 1000, 1000, 1)
+		for range 5 {
+			b.draw(k, l, all, 200, now, 1)
+		}
+		if level, _ := b.level(k, l, &w, now); level/w.RefillEvery != want {
+			t.Errorf("at %d there are %d tokens", now, level/w.RefillEvery)
+		}
+	}
+}

@@ -197,7 +197,7 @@ func (p *partition) takesAt(l *limit, scope string, cost int64, c *schemas.Charg
 // stand takes a place as of a moment.
 func (p *partition) stand(l *limit, scope string, at schemas.Millis, cost int64) {
 	key := sumOf(l.Name, scope)
-	p.tanks.draw(key, l, l.windows(p.to), at, cost)
+	p.tanks.draw(key, l, l.windows(p.to), at, p.e.Decision.T, cost)
 	if seen := p.e.Decision.T - l.reach; l.reach > 0 && at >= seen {
 		p.places.add(key, at, cost, p.key[0], seen)
 	}
