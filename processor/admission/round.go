@@ -35,7 +35,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		return p.handOver(m, p.dispatch(m, &r, v, queue))
 	}
 
-	stops := p.cur.rules.Plan(nil, s)
+	stops := p.cur.rules.Plan([]limit.Stop{}, s) // none is to cameRound that nothing has changed
 	own, here, rest, last := p.next(m, stops)
 	var old []schemas.Charge // what these limits are asked without
 	if own {

@@ -213,7 +213,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"wide: on the way, the retry time", "hops.go", "	x.count(int64(r.RetryAt))\n", "", ""},
 	{"wide: on the way, the reason", "hops.go", "string(h.taint), why)", "string(h.taint))\n	_ = why", ""},
 	{"wide: on the way, the taint", "hops.go", "x.say(h.to, string(h.taint), why)", "x.say(h.to, why)", ""},
-	{"wide: on the way, the attempt", "hops.go", "int64(h.attempt), r.Revision)", "r.Revision)", ""},
+	{"wide: on the way, the attempt", "hops.go", "int64(h.attempt), r.Revision, r", "r.Revision, r", ""},
 	{"wide: on the way, the old places", "hops.go", "3*chargesHash(h.place) + ", "", ""},
 	{"wide: on the way, what was taken", "hops.go", "5*chargesHash(r.Taken) + ", "", ""},
 	{"wide: on the way, what was moved", "hops.go", "7*chargesHash(r.Moved) + ", "", ""},

@@ -96,7 +96,7 @@ func (b *bounds) item(h *hop) item {
 	if r.Home {
 		x.say("asked at home")
 	}
-	x.count(int64(h.target), int64(h.attempt), r.Revision)
+	x.count(int64(h.target), int64(h.attempt), r.Revision, r.HomeRevision)
 	recorded := len(r.Ask) > 0 && r.Ask[0].T != 0
 	if !r.Refused {
 		for i := range r.Ask {

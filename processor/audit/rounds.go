@@ -67,7 +67,10 @@ func (p *partition) charge(in *kgo.Record, env *schemas.Envelope) {
 	}
 	out := schemas.Round{
 		For: p.why, Revision: d.Revision, Home: r.Home || asksHome(plan, own), Ask: asks, Taken: joinCharges(taken, d.Charges), Moved: joinCharges(r.Moved, moved),
-		Passed: slices.Concat(r.Passed, d.Passed), Evidence: slices.Concat(p.foundBefore(plan, own), d.Evidence),
+		Passed: slices.Concat(r.Passed, d.Passed), Evidence: slices.Concat(p.foundBefore(plan, own), d.Evidence), HomeRevision: r.HomeRevision,
+	}
+	if asksHome(plan, own) {
+		out.HomeRevision = d.Revision
 	}
 	full, whole := p.takes(plan, own)
 	passed := slices.Clone(d.Passed)

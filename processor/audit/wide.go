@@ -159,8 +159,11 @@ func (p *partition) asked(st *stop) bool {
 		slices.ContainsFunc(r.Passed, func(a schemas.Ask) bool { return a.Limit == st.l.Name && a.Scope == st.scope && a.Cost == st.cost })
 }
 
-// anew reports whether home's revision has changed since the last of its steps.
-func (p *partition) anew() bool { return p.trip.on && p.trip.round.Revision != p.e.Decision.Revision }
+// anew reports whether home's revision has changed since the recipient's limits
+// were asked.
+func (p *partition) anew() bool {
+	return p.trip.round.Home && p.trip.round.HomeRevision != p.e.Decision.Revision
+}
 
 // visited reports whether the round has been where a place of an earlier attempt
 // stands. Then it was moved, or it was not there.
@@ -180,7 +183,7 @@ func (p *partition) foundBefore(plan []stop, own []bool) []schemas.Evidence {
 	if r.Refused {
 		return nil
 	}
-	if !r.Home || !p.anew() || !asksHome(plan, own) {
+	if !p.anew() || !asksHome(plan, own) {
 		return r.Evidence
 	}
 	return slices.DeleteFunc(slices.Clone(r.Evidence), func(v schemas.Evidence) bool { return !isWide(v.Scope) })

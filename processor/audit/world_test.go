@@ -199,7 +199,9 @@ func (m *letter) on(t schemas.Millis, own []string, asks ...string) *schemas.Dec
 	d := m.w.decide(m.home, m.event(schemas.KindDecision), schemas.VerdictCharge, t, m.in)
 	d.Charges, d.Returned = m.takes(t, own)
 	m.round.Revision = d.Revision
-	m.round.Home = m.round.Home || slices.ContainsFunc(own, func(l string) bool { return !isWide(m.scope(l)) })
+	if slices.ContainsFunc(own, func(l string) bool { return !isWide(m.scope(l)) }) {
+		m.round.Home, m.round.HomeRevision = true, d.Revision
+	}
 	m.round.Taken, m.round.Moved = append(m.round.Taken, d.Charges...), append(m.round.Moved, d.Returned...)
 	m.round.Ask = m.ask(asks...)
 	m.onward(d)
