@@ -38,8 +38,13 @@ type outcome struct {
 	Room     int     `json:"room"`      // the most places that were free in the fullest window when one was refused wrongly
 	Lost     int     `json:"lost"`      // neither sent nor refused
 	Again    int     `json:"again"`     // sendings of messages that were sent before
-	// Of Weir alone: by the places that stood in the log, of messages under way and of those that were refused elsewhere later, too.
+	// Of Weir alone: refusals by a limit that was not full even of the places that
+	// stood in its owner's log, among them those of messages under way; and how long
+	// places stood that were given back, in milliseconds.
 	Groundless int     `json:"groundless,omitempty"`
+	GivenBack  int     `json:"given_back,omitempty"`
+	HeldMedian int64   `json:"held_median,omitempty"`
+	HeldP99    int64   `json:"held_p99,omitempty"`
 	Audit      string  `json:"audit,omitempty"`
 	Seconds    float64 `json:"seconds"`
 }

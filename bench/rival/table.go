@@ -49,15 +49,16 @@ func table(all []outcome, b *bench, what, redis, command string) (string, error)
 		}
 	}
 	row("weir/faults", "Weir; workers killed and stopped")
-	var own, audits []string
+	first := true
 	for _, o := range all {
-		if o.Audit != "" {
-			audits = append(audits, fmt.Sprintf("%s, seed %d: %s", o.System, o.Seed, o.Audit))
-			own = append(own, fmt.Sprint(o.WrongOwn))
+		if o.Audit == "" {
+			continue
 		}
-	}
-	if len(audits) > 0 {
-		fmt.Fprintf(&t, "\n`weir audit` of each run of Weir: %s.\nWrongly refused, if only the limit that said it was full is looked at: %s.\n", strings.Join(audits, "; "), strings.Join(own, ", "))
+		if first {
+			t.WriteString("\n| run of Weir | weir audit | wrongly refused, by the limit that refused alone | refused without its window full in its owner's log | places given back | they had stood for: median | p99 |\n|---|---|---|---|---|---|---|\n")
+			first = false
+		}
+		fmt.Fprintf(&t, "| %s, seed %d | %s | %d | %d | %d | %d ms | %d ms |\n", o.System, o.Seed, o.Audit, o.WrongOwn, o.Groundless, o.GivenBack, o.HeldMedian, o.HeldP99)
 	}
 	return t.String(), nil
 }

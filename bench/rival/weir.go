@@ -106,6 +106,10 @@ func (b *bench) weir(ctx context.Context, seed uint64, calm bool) (o outcome, er
 	sent, refused := log.told(requests, callee.record())
 	o = judge(requests, sent, refused, 0)
 	o.Groundless = log.groundless
+	if slices.Sort(log.held); len(log.held) > 0 {
+		n := len(log.held)
+		o.GivenBack, o.HeldMedian, o.HeldP99 = n, log.held[n/2]/1000, log.held[n*99/100]/1000
+	}
 	out, err := command(1, "audit", "--json")
 	var report struct {
 		Outcome string `json:"outcome"`
@@ -169,6 +173,7 @@ type follower struct {
 	ends       int
 	standing   map[shelf][]int64 // places by their owners' logs: times, in order
 	groundless int               // refusals by owners, though no window of the limit was full of standing places
+	held       []int64           // how long places stood that were given back, in microseconds
 }
 
 func follow(brokers []string, names topics.Names) (*follower, error) {
@@ -225,6 +230,7 @@ func (f *follower) stand(e *entry, partition int32) {
 	}
 	for _, c := range d.Returned {
 		k := shelf{index(c.Limit), c.Scope}
+		f.held = append(f.held, d.T.Sub(c.T).Microseconds())
 		if i, ok := slices.BinarySearch(f.standing[k], c.T.UnixMicro()); ok {
 			f.standing[k] = slices.Delete(f.standing[k], i, i+1)
 		}
