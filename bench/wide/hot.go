@@ -47,10 +47,13 @@ func (b *bench) hots(ctx context.Context) (string, error) {
 	t.WriteString("Together: one worker owns all partitions and takes all three; messages ended a second. Alone: a worker that owns only one half of the partitions, while\nnobody works the other half, so that each step is measured by itself, on a backlog of all messages. The owner's decisions are those with verdict charge or\nrefuse in its partition of weir.status, by the broker's append time, from the first to the last; the busiest second in brackets. Medians, least and most of the runs.\n\n")
 	t.WriteString("| limit | together | owner, together, busiest second | home's first step alone | **owner alone** | home's last step alone |\n|---|---|---|---|---|---|\n")
 	for i, h := range heats {
+		if b.variant > 0 && i != b.variant-1 {
+			continue
+		}
 		var runs []hotness
 		for r := range b.runs {
 			profile := ""
-			if i == 0 && r == b.runs-1 {
+			if r == b.runs-1 && i == max(b.variant-1, 0) {
 				profile = b.profile
 			}
 			x, err := b.hot(ctx, h, profile)

@@ -53,6 +53,7 @@ type bench struct {
 	messages   int
 	runs       int
 	profile    string
+	variant    int
 	program    string
 	brokers    []string
 	adm        *kadm.Client
@@ -71,7 +72,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs.IntVar(&b.valueBytes, "bytes", 250, "size of a request's value in rate and hot")
 	fs.IntVar(&b.messages, "messages", 600, "messages of each kind in latency")
 	fs.IntVar(&b.runs, "runs", 5, "runs of each in rate and hot")
-	fs.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the last run to this file: of rate with the tenant-wide limit, of hot the owner alone, first variant")
+	fs.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the last run to this file: of rate with the tenant-wide limit, of hot the owner alone, first variant that is run")
+	fs.IntVar(&b.variant, "variant", 0, "hot: only this variant of the limit, 1 to 3; 0 is all")
 	fs.StringVar(&b.program, "weir", "", "latency: run this program instead of building weir")
 	out := fs.String("out", "", "also write the tables to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {
@@ -80,6 +82,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	work, ok := map[string]func(context.Context) (string, error){"rate": b.rates, "hot": b.hots, "latency": b.latencies}[*measure]
 	if !ok || fs.NArg() > 0 {
 		return fmt.Errorf("-measure %s %s: rate, hot or latency", *measure, strings.Join(fs.Args(), " "))
+	}
+	if b.variant < 0 || b.variant > len(heats) {
+		return fmt.Errorf("-variant %d: 0 to %d", b.variant, len(heats))
 	}
 	if b.records > 5*b.recipients {
 		return errors.New("more than 5 requests a recipient: the recipient's limit would refuse some, and a refusal writes less")
