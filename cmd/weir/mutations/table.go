@@ -194,8 +194,8 @@ var mutations = []mutation{
 		what:   "a request with headers is trusted like a record of weir.readmit",
 		harm:   "a producer names its own place, attempt or expiry",
 		file:   "processor/admission/ahead.go",
-		old:    "readInput(r, r.Topic == s.env.names.Readmit())",
-		new:    "readInput(r, r.Topic == s.env.names.Readmit() || len(r.Headers) > 0)",
+		old:    "readInput(in, r, r.Topic == readmit)",
+		new:    "readInput(in, r, r.Topic == readmit || len(r.Headers) > 0)",
 		checks: []check{admissionTests, faults},
 	},
 	{
