@@ -275,6 +275,8 @@ type change struct {
 	topic func(topics.Names) string
 	want  audit.Kind
 	do    func(rs []*kgo.Record) []*kgo.Record
+
+	partition int32
 }
 
 // event corrupts the first event that a test picks.
@@ -313,8 +315,8 @@ func TestCorruptedCopiesAreCaught(t *testing.T) {
 	stop()
 	logs := l.logs()
 	for _, c := range []change{
-		{"nothing changed", topics.Names.Status, "", func(rs []*kgo.Record) []*kgo.Record { return rs }},
-		{"a decision lost", topics.Names.Status, audit.KindSequence, func(rs []*kgo.Record) []*kgo.Record {
+		{name: "nothing changed", topic: topics.Names.Status, do: func(rs []*kgo.Record) []*kgo.Record { return rs }},
+		{name: "a decision lost", topic: topics.Names.Status, want: audit.KindSequence, do: func(rs []*kgo.Record) []*kgo.Record {
 			for i, r := range rs {
 				if e, _ := schemas.DecodeEvent(r.Value); verdict(schemas.VerdictRefuse)(e) {
 					return append(rs[:i:i], rs[i+1:]...)
@@ -322,21 +324,21 @@ func TestCorruptedCopiesAreCaught(t *testing.T) {
 			}
 			return nil
 		}},
-		{"a refusal made an admission", topics.Names.Status, audit.KindOver, event(verdict(schemas.VerdictRefuse), func(e *schemas.Event) {
+		{name: "a refusal made an admission", topic: topics.Names.Status, want: audit.KindOver, do: event(verdict(schemas.VerdictRefuse), func(e *schemas.Event) {
 			e.Status, e.Decision.Verdict = schemas.StatusQueued, schemas.VerdictAdmit
 			for _, v := range e.Decision.Evidence {
 				e.Decision.Charges = append(e.Decision.Charges, schemas.Charge{Limit: v.Limit, Scope: v.Scope, T: e.Decision.T, Cost: 1})
 			}
 		})},
-		{"an admission made a refusal", topics.Names.Status, audit.KindRefused, event(verdict(schemas.VerdictAdmit), func(e *schemas.Event) {
+		{name: "an admission made a refusal", topic: topics.Names.Status, want: audit.KindRefused, do: event(verdict(schemas.VerdictAdmit), func(e *schemas.Event) {
 			e.Status, e.Reason, e.Decision.Verdict, e.Decision.Charges = schemas.StatusLimited, "limited", schemas.VerdictRefuse, nil
 		})},
-		{"evidence of a place that is not there", topics.Names.Status, audit.KindEvidence, event(verdict(schemas.VerdictRefuse), func(e *schemas.Event) { e.Decision.Evidence[0].Oldest-- })},
-		{"a give-back of more", topics.Names.Status, audit.KindReturned, event(verdict(schemas.VerdictGiveBack), func(e *schemas.Event) {
+		{name: "evidence of a place that is not there", topic: topics.Names.Status, want: audit.KindEvidence, do: event(verdict(schemas.VerdictRefuse), func(e *schemas.Event) { e.Decision.Evidence[0].Oldest-- })},
+		{name: "a give-back of more", topic: topics.Names.Status, want: audit.KindReturned, do: event(verdict(schemas.VerdictGiveBack), func(e *schemas.Event) {
 			e.Decision.Returned = append(e.Decision.Returned, e.Decision.Returned...)
 		})},
-		{"a since moved", topics.Names.Status, audit.KindSince, event(verdict(schemas.VerdictMarker), func(e *schemas.Event) { e.Decision.Marker.Since["verify"]["60s"] += 1 })},
-		{"a request without decision", topics.Names.Status, audit.KindUnanswered, func(rs []*kgo.Record) (out []*kgo.Record) {
+		{name: "a since moved", topic: topics.Names.Status, want: audit.KindSince, do: event(verdict(schemas.VerdictMarker), func(e *schemas.Event) { e.Decision.Marker.Since["verify"]["60s"] += 1 })},
+		{name: "a request without decision", topic: topics.Names.Status, want: audit.KindUnanswered, do: func(rs []*kgo.Record) (out []*kgo.Record) {
 			gone := int64(0)
 			for _, r := range rs {
 				e, _ := schemas.DecodeEvent(r.Value)
@@ -352,43 +354,50 @@ func TestCorruptedCopiesAreCaught(t *testing.T) {
 			}
 			return out
 		}},
-		{"a readmitted record lost", topics.Names.Readmit, audit.KindPhantom, drop},
-		{"a dispatch lost", func(n topics.Names) string { return n.Dispatch("sim", topics.QueueNormal) }, audit.KindDispatch, drop},
-		{"a permit lost", func(n topics.Names) string { return n.Journal("sim") }, audit.KindPermit, func(rs []*kgo.Record) []*kgo.Record {
+		{name: "a readmitted record lost", topic: topics.Names.Readmit, want: audit.KindPhantom, do: drop},
+		{name: "a dispatch lost", topic: func(n topics.Names) string { return n.Dispatch("sim", topics.QueueNormal) }, want: audit.KindDispatch, do: drop},
+		{name: "a permit lost", topic: func(n topics.Names) string { return n.Journal("sim") }, want: audit.KindPermit, do: func(rs []*kgo.Record) []*kgo.Record {
 			i := slices.IndexFunc(rs, func(r *kgo.Record) bool { return bytes.Contains(r.Value, []byte(`"permit"`)) })
 			return append(rs[:i:i], rs[i+1:]...)
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			k := newLive(t)
-			changed := k.names
-			for topic, partitions := range logs {
-				for p, rs := range partitions {
-					var own []*kgo.Record
-					for _, r := range rs {
-						own = append(own, &kgo.Record{Topic: topic, Partition: p, Key: r.Key, Value: r.Value, Headers: r.Headers})
-					}
-					if topic == c.topic(changed) && p == 0 {
-						if own = c.do(own); own == nil {
-							t.Fatal("this log has nothing to corrupt")
-						}
-					}
-					if err := k.cl.ProduceSync(t.Context(), own...).FirstErr(); err != nil {
-						t.Fatal(err)
-					}
+		t.Run(c.name, func(t *testing.T) { c.copied(t, logs) })
+	}
+}
+
+// copied writes logs to another broker with the change, under these policies
+// behind the first, and the audit must find it.
+func (c *change) copied(t *testing.T, logs map[string]map[int32][]*kgo.Record, policies ...string) {
+	k := newLive(t)
+	for _, text := range policies {
+		k.publish(text)
+	}
+	changed := k.names
+	for topic, partitions := range logs {
+		for p, rs := range partitions {
+			var own []*kgo.Record
+			for _, r := range rs {
+				own = append(own, &kgo.Record{Topic: topic, Partition: p, Key: r.Key, Value: r.Value, Headers: slices.Clone(r.Headers)})
+			}
+			if topic == c.topic(changed) && p == c.partition {
+				if own = c.do(own); own == nil {
+					t.Fatal("this log has nothing to corrupt")
 				}
 			}
-			r := k.audit()
-			switch {
-			case c.want == "" && r.Outcome != audit.Proven, c.want != "" && r.Faults[c.want] == 0:
-				t.Fatalf("want %q:\n%s", c.want, text(r))
+			if err := k.cl.ProduceSync(t.Context(), own...).FirstErr(); err != nil {
+				t.Fatal(err)
 			}
-			for _, v := range r.Violations {
-				if v.Kind == c.want && v.Offset < 0 {
-					t.Errorf("it does not say where: %s", v)
-				}
-			}
-		})
+		}
+	}
+	r := k.audit()
+	switch {
+	case c.want == "" && r.Outcome != audit.Proven, c.want != "" && r.Faults[c.want] == 0:
+		t.Fatalf("want %q:\n%s", c.want, text(r))
+	}
+	for _, v := range r.Violations {
+		if v.Kind == c.want && v.Offset < 0 {
+			t.Errorf("it does not say where: %s", v)
+		}
 	}
 }
 

@@ -3,12 +3,15 @@ package audit_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 // Limits of every kind without recipient, before and after those with one.
@@ -115,5 +118,103 @@ func TestWideRealRunIsProven(t *testing.T) {
 		if n <= 0 {
 			t.Errorf("none was %s: this run shows too little", what)
 		}
+	}
+}
+
+// altered corrupts the first record of readmit under a reason in which a header
+// can be changed so.
+func altered(reason, key string, do func(value []byte) []byte) func([]*kgo.Record) []*kgo.Record {
+	return func(rs []*kgo.Record) []*kgo.Record {
+		for _, r := range rs {
+			if !slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
+				return h.Key == schemas.HeaderReason && string(h.Value) == reason
+			}) {
+				continue
+			}
+			for i := range r.Headers {
+				if h := &r.Headers[i]; h.Key == key {
+					if value := do(h.Value); value != nil {
+						h.Value = value
+						return rs
+					}
+				}
+			}
+		}
+		return nil
+	}
+}
+
+func inRound(do func(*schemas.Round) bool) func([]byte) []byte {
+	return func(value []byte) []byte {
+		r, err := schemas.DecodeRound(value)
+		if err != nil || !do(r) {
+			return nil
+		}
+		return schemas.AppendRound(nil, r)
+	}
+}
+
+// A real run's logs of rounds are copied to another broker with one thing changed.
+func TestWideCorruptedCopiesAreCaught(t *testing.T) {
+	l := newLive(t)
+	l.publish(firstWide)
+	stop := l.start()
+	l.sendWide(4, 240)
+	l.settled()
+	stop()
+	logs := l.logs()
+	status, readmit := topics.Names.Status, topics.Names.Readmit
+	taken := func(e *schemas.Event) bool {
+		return verdict(schemas.VerdictCharge)(e) && len(e.Decision.Charges) > 0 && e.Source == nil // an owner's
+	}
+	for _, c := range []change{
+		{name: "nothing changed", topic: status, do: func(rs []*kgo.Record) []*kgo.Record { return rs }},
+		{name: "an owner's place lost", topic: status, want: audit.KindCharges, do: event(taken, func(e *schemas.Event) { e.Decision.Charges = nil })},
+		{name: "an owner's refusal made a place", topic: status, want: audit.KindOver, do: event(func(e *schemas.Event) bool {
+			return verdict(schemas.VerdictRefuse)(e) && e.Kind == schemas.KindDecision
+		}, func(e *schemas.Event) {
+			d := e.Decision
+			d.Verdict = schemas.VerdictCharge
+			for _, v := range d.Evidence {
+				d.Charges = append(d.Charges, schemas.Charge{Limit: v.Limit, Scope: v.Scope, T: d.T, Cost: v.Cost})
+			}
+			d.Evidence = nil
+		})},
+		{name: "a place that nobody carries", topic: status, want: audit.KindCharges, do: event(func(e *schemas.Event) bool {
+			return verdict(schemas.VerdictAdmit)(e) && len(e.Decision.Carried) > 0
+		}, func(e *schemas.Event) { e.Decision.Carried = e.Decision.Carried[1:] })},
+		{name: "a place that is not asked back", topic: status, want: audit.KindReleased, do: event(func(e *schemas.Event) bool {
+			return verdict(schemas.VerdictRefuse)(e) && len(e.Decision.Released) > 0
+		}, func(e *schemas.Event) { e.Decision.Released = e.Decision.Released[1:] })},
+		{name: "sent on to another partition", topic: status, want: audit.KindOwner, do: event(taken, func(e *schemas.Event) {
+			*e.Decision.Onward = (*e.Decision.Onward + 1) % parts
+		})},
+		{name: "a place lost on its way", topic: readmit, want: audit.KindHop, do: altered(schemas.ReadmitCharged, schemas.HeaderRound, inRound(func(r *schemas.Round) bool {
+			ok := len(r.Taken) > 0
+			if ok {
+				r.Taken = r.Taken[1:]
+			}
+			return ok
+		}))},
+		{name: "evidence altered on its way", topic: readmit, want: audit.KindHop, do: altered(schemas.ReadmitCharged, schemas.HeaderRound, inRound(func(r *schemas.Round) bool {
+			if r.Refused {
+				r.Evidence[0].Count--
+			}
+			return r.Refused
+		}))},
+		{name: "a place asked back lost on its way", topic: readmit, want: audit.KindReleased, do: altered(schemas.ReadmitUnwind, schemas.HeaderPlace, func([]byte) []byte { return []byte("[]") })},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for ; c.partition < parts; c.partition++ { // the first that has such a thing
+				own := slices.Clone(logs[c.topic(l.names)][c.partition])
+				for i, r := range own {
+					own[i] = &kgo.Record{Value: r.Value, Headers: slices.Clone(r.Headers)}
+				}
+				if c.do(own) != nil {
+					break
+				}
+			}
+			c.copied(t, logs, firstWide)
+		})
 	}
 }

@@ -193,7 +193,7 @@ func TestWideEveryViolation(t *testing.T) {
 			m := w.half(free)
 			m.pass(5, schemas.ReadmitCharge, free+30, &m.round, nil, nil)
 			d := m.take(free+40, "all")
-			d.Charges = nil
+			d.Charges, *d.Onward = nil, ownerOf("")
 		}},
 		{"home asks in another order", KindOwner, func(w *cleanWorld) {
 			m := w.send("x", bob, "other", free)
