@@ -171,7 +171,7 @@ func (p *partition) asksBack() {
 			c := &cs[i]
 			owner := p.standsAt(c.Scope, p.to)
 			if owner == p.num {
-				p.fault(KindReleased, "it asks others for the place in %s, which stands here", c.Limit)
+				p.fault(KindOwner, "it asks others for the place in %s, which stands here", c.Limit)
 			}
 			if p.judged || c.T >= p.released.from {
 				p.released.put(askedBack(p.e.MessageID, p.to, owner, restore, c), 1, d.T)

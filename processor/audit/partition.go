@@ -358,7 +358,7 @@ func (p *partition) noMore() {
 	if len(d.Carried) > 0 && !goesOn {
 		p.fault(KindCarried, "%s carries %d places", d.Verdict, len(d.Carried))
 	}
-	if d.Verdict == schemas.VerdictCharge && len(d.Restored)+len(d.Reinstated) > 0 || goesOn && len(d.Restored)+len(d.Reinstated) > 0 {
+	if d.Verdict == schemas.VerdictCharge && len(d.Restored)+len(d.Reinstated) > 0 {
 		p.fault(KindRestored, "%s puts back %d old places", d.Verdict, len(d.Restored)+len(d.Reinstated))
 	}
 	if p.away && len(d.Released)+len(d.Reinstated) > 0 {

@@ -345,7 +345,7 @@ func (p *partition) putBack() {
 		c := &d.Restored[i]
 		p.counts.Restored += p.one()
 		if p.standsAt(c.Scope, p.to) != p.num {
-			p.fault(KindRestored, "it puts back a place in %s, which stands elsewhere", c.Limit)
+			p.fault(KindOwner, "it puts back a place in %s, which stands elsewhere", c.Limit)
 		}
 		k := p.placeKey(c)
 		if _, was := p.moved[k]; was {

@@ -193,6 +193,7 @@ func TestWideLawfulLogs(t *testing.T) {
 		do   func(w *cleanWorld)
 	}{
 		{"an old place put back where it is full", Proven, func(w *cleanWorld) { w.crowded(false) }},
+		{"home's own step observes, too", Proven, func(w *cleanWorld) { w.observedAtHome() }},
 		{"an old place put back, and it counts", Proven, func(w *cleanWorld) {
 			w.crowded(false)
 			m := w.send("y", alice, "other", free+6000)

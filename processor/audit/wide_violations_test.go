@@ -93,7 +93,7 @@ func TestWideEveryViolation(t *testing.T) {
 			d.Charges = []schemas.Charge{w.g.charge("all", d.T)}
 		}},
 		{"an owner refuses, and returns a place", KindReturned, func(w *cleanWorld) {
-			w.said(w.g, schemas.VerdictRefuse)[0].Decision.Returned = []schemas.Charge{w.a.charge("all", start+1040)}
+			w.said(w.g, schemas.VerdictRefuse)[0].Decision.Missing = []schemas.Charge{w.g.charge("all", start+1040)}
 		}},
 		{"an owner passes a limit that is in force", KindPassed, func(w *cleanWorld) {
 			m := w.half(free)
@@ -162,8 +162,7 @@ func TestWideEveryViolation(t *testing.T) {
 			d.Returned = nil
 		}},
 		{"an owner gives up an old place that is not the message's", KindReturned, func(w *cleanWorld) {
-			d := w.said(w.b, schemas.VerdictCharge)[6].Decision
-			d.Returned = []schemas.Charge{w.a.charge("ip", start+1010)}
+			w.sent(w.b, schemas.ReadmitCharge)[3].env.Place = nil
 		}},
 		{"an owner returns less than it is asked", KindReturned, func(w *cleanWorld) {
 			for _, e := range w.said(w.d, schemas.VerdictGiveBack) {
@@ -255,7 +254,10 @@ func TestWideEveryViolation(t *testing.T) {
 			w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.RetryAt++
 			w.said(w.g, schemas.VerdictRefuse)[1].RetryAt++
 		}},
-		{"a refusal lost on the way home", KindHop, func(w *cleanWorld) { w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.Refused = false }},
+		{"a refusal lost on the way home", KindHop, func(w *cleanWorld) {
+			r := w.sent(w.g, schemas.ReadmitCharged)[1].env.Round
+			r.Refused, r.Ask = false, nil
+		}},
 		{"who passed lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.i, schemas.ReadmitCharged)[0].env.Round.Passed = nil }},
 		{"the old places lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Place = nil }},
 		{"the taint lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Taint = schemas.TaintUnknown }},
@@ -330,7 +332,17 @@ func TestWideEveryViolation(t *testing.T) {
 			w.said(w.b, schemas.VerdictCharge)[7].Decision.Returned = nil
 		}},
 		{"home gives up what it does not hold", KindReturned, func(w *cleanWorld) {
-			w.said(w.a, schemas.VerdictCharge)[2].Decision.Returned = []schemas.Charge{w.b.charge("pair", start+500)}
+			w.said(w.a, schemas.VerdictCharge)[2].Decision.Missing = []schemas.Charge{w.a.charge("pair", start+500)}
+		}},
+		{"home's own step says otherwise what only observes", KindEvidence, func(w *cleanWorld) { w.observedAtHome().Evidence = nil }},
+		{"a place carried that does not apply any more", KindCarried, func(w *cleanWorld) {
+			m := w.half(free)
+			m.take(free+40, "all")
+			w.revise(w.t, []int32{m.home}, "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", "")
+			m.admit(free + 50)
+		}},
+		{"an end that names what the message does not hold", KindReturned, func(w *cleanWorld) {
+			w.said(w.g, schemas.VerdictRefuse)[1].Decision.Missing = []schemas.Charge{w.g.charge("pair", start+500)}
 		}},
 		{"home says that a limit passed, which was not asked", KindPassed, func(w *cleanWorld) {
 			m := w.send("x", bob, "other", free)
@@ -410,7 +422,7 @@ func TestWideEveryViolation(t *testing.T) {
 			w.a.pass(5, schemas.ReadmitUnwind, late, nil, c, nil)
 			w.decide(5, w.a.brief(), schemas.VerdictGiveBack, late+5, w.a.in).Missing = c
 		}},
-		{"a place asked of others that stands here", KindReleased, func(w *cleanWorld) {
+		{"a place asked of others that stands here", KindOwner, func(w *cleanWorld) {
 			d := w.said(w.g, schemas.VerdictRefuse)[1].Decision
 			d.Released = append(slices.Clone(d.Released), d.Returned...)
 			d.Returned = nil
@@ -449,6 +461,16 @@ func TestWideEveryViolation(t *testing.T) {
 				}
 			}
 		}},
+		{"an owner puts back what it is not asked to", KindRestored, func(w *cleanWorld) {
+			for _, r := range w.sent(w.k, schemas.ReadmitUnwind) {
+				r.env.Restore = without(r.env.Restore, "acme")
+			}
+		}},
+		{"asked to put back, and it arrives as to be returned", KindReleased, func(w *cleanWorld) {
+			for _, r := range w.sent(w.k, schemas.ReadmitUnwind) {
+				r.env.Place, r.env.Restore = append(slices.Clone(r.env.Place), only(r.env.Restore, "acme")...), without(r.env.Restore, "acme")
+			}
+		}},
 		{"home asks to put back what no step moved", KindRestored, func(w *cleanWorld) {
 			w.said(w.g, schemas.VerdictRefuse)[1].Decision.Reinstated = []schemas.Charge{w.g.charge("acme", start+20_000)}
 		}},
@@ -459,12 +481,12 @@ func TestWideEveryViolation(t *testing.T) {
 				}
 			}
 		}},
-		{"a place put back where it does not stand", KindRestored, func(w *cleanWorld) {
+		{"a place put back where it does not stand", KindOwner, func(w *cleanWorld) {
 			d := w.said(w.k, schemas.VerdictDefer)[0].Decision
 			d.Restored = append(slices.Clone(d.Restored), d.Reinstated...)
 			d.Reinstated = nil
 		}},
-		{"an admission that puts places back", KindRestored, func(w *cleanWorld) {
+		{"an admission that puts back what was moved", KindRestored, func(w *cleanWorld) {
 			d := w.said(w.b, schemas.VerdictMove)[0].Decision
 			d.Reinstated = []schemas.Charge{w.b.charge("acme", start+2030)}
 		}},
@@ -509,7 +531,7 @@ func TestWideEveryViolation(t *testing.T) {
 			w.said(r, schemas.VerdictRecord)[0].Decision.Onward = new(int32)
 		}},
 		{"an owner that records returns a place", KindReturned, func(w *cleanWorld) {
-			w.said(w.r, schemas.VerdictRecord)[1].Decision.Returned = []schemas.Charge{w.a.charge("ip", start+1010)}
+			w.said(w.r, schemas.VerdictRecord)[1].Decision.Missing = []schemas.Charge{w.r.charge("ip", start+1010)}
 		}},
 		{"an owner passes a message sent elsewhere", KindPassed, func(w *cleanWorld) {
 			w.said(w.r, schemas.VerdictRecord)[1].Decision.Passed = w.r.ask("ip")
@@ -534,6 +556,47 @@ func (w *cleanWorld) cancel(m *letter, t schemas.Millis) {
 	e := m.event(schemas.KindDecision)
 	e.Reason = "remembered"
 	w.decide(m.home, e, schemas.VerdictCancel, t, c.in)
+}
+
+// observedAtHome is home's step on a message that a limit of its recipient, which
+// only observes, has no room for.
+func (w *cleanWorld) observedAtHome() *schemas.Decision {
+	w.revise(w.t, nil, "  - {name: ip,", "  - {name: mine, match: {class: seen}, per: [recipient], allow: [1/60s], mode: observe}\n  - {name: ip,")
+	w.fill()
+	var d *schemas.Decision
+	for i := range 2 {
+		t := over + 70_000 + 1000*schemas.Millis(i)
+		m := w.send("y"+string(rune('0'+i)), bob, "seen", t)
+		own := []string{"mine"}
+		if i == 1 {
+			own = nil
+		}
+		d = m.on(t, own, "acme", "all", "watch")
+		if i == 1 {
+			ev := fullOf("mine", bob, "1/60s", 1, t-1000)
+			ev.Since = w.parts[m.home].status[w.parts[m.home].indexOf("", "marker")].event.At
+			for _, o := range w.parts[m.home].status {
+				if o.event.Decision != nil && o.event.Decision.Verdict == schemas.VerdictMarker {
+					ev.Since = o.event.Decision.T
+				}
+			}
+			d.Evidence = []schemas.Evidence{ev}
+			m.round.Evidence, m.round.Home, m.round.HomeRevision = d.Evidence, true, d.Revision
+			r := m.round
+			m.env.Round = &r
+		}
+		m.take(t+10, "acme")
+		x := m.take(t+20, "all", "watch")
+		if i == 1 {
+			r := m.round
+			unplaced(m, x, "watch", fullOf("watch", seenScope, "1/60s", 1, t-980))
+			m.round.Evidence = append(slices.Clone(r.Evidence), x.Evidence...)
+			r = m.round
+			m.env.Round = &r
+		}
+		m.admit(t + 30)
+	}
+	return d
 }
 
 // other is a message that only two wide limits apply to.

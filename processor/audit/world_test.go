@@ -163,7 +163,7 @@ func (m *letter) pass(p int32, reason string, t schemas.Millis, round *schemas.R
 }
 
 func (m *letter) scope(limit string) string {
-	return map[string]string{"ip": ipScope, "verify": m.to, "acme": acmeScope, "pair": "recipient=" + m.to + ",class=" + m.class, "all": "", "watch": seenScope}[limit]
+	return map[string]string{"ip": ipScope, "verify": m.to, "acme": acmeScope, "pair": "recipient=" + m.to + ",class=" + m.class, "all": "", "watch": seenScope, "mine": m.to}[limit]
 }
 
 func (m *letter) charge(limit string, t schemas.Millis) schemas.Charge {
