@@ -17,6 +17,7 @@ type between struct {
 	reinstated map[string]int  // that home asked owners to put back
 	restored   map[string]int  // that owners put back
 	drew       map[string]bool // of taken: from nothing but buckets
+	gone       map[string]bool // that a decision did not find, since no window sees them
 	where      map[string]Record
 	asked      []reinstatement
 	backAt     map[string]schemas.Millis // by message and partition: when it last gave back
@@ -31,7 +32,7 @@ type reinstatement struct {
 
 func newBetween() between {
 	return between{taken: map[string]int{}, carried: map[string]int{}, released: map[string]int{}, answered: map[string]int{},
-		reinstated: map[string]int{}, restored: map[string]int{}, drew: map[string]bool{}, where: map[string]Record{}, backAt: map[string]schemas.Millis{}}
+		reinstated: map[string]int{}, restored: map[string]int{}, drew: map[string]bool{}, gone: map[string]bool{}, where: map[string]Record{}, backAt: map[string]schemas.Millis{}}
 }
 
 // Wide counts what happened to limits without a recipient.
@@ -275,7 +276,7 @@ func (o *Oracle) agree() {
 		}
 		for mark, n := range want {
 			// What had left every window may be gone when it is asked for again.
-			if n > stands[id][mark] && b.reinstated[mark] <= b.restored[mark] {
+			if n > stands[id][mark] && b.reinstated[mark] <= b.restored[mark] && !b.gone[mark] {
 				o.fault(FaultStands, none, "the message, last %s, holds %q, which does not stand", s.last, mark)
 			}
 		}

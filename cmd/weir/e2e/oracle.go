@@ -487,8 +487,11 @@ func (o *Oracle) giveBack(p *logged, r Record) {
 	}
 	for _, c := range d.Missing {
 		// One that no window sees any more may be gone.
-		if c.T.Add(schemas.MaxWindow) > d.T && p.takeDown(c, r.Event) && o.visible(p, c, r) {
-			o.fault(FaultReturned, r, "the place in %s at %s stands, but was not found", c.Limit, c.T)
+		if c.T.Add(schemas.MaxWindow) > d.T && p.takeDown(c, r.Event) {
+			if o.visible(p, c, r) {
+				o.fault(FaultReturned, r, "the place in %s at %s stands, but was not found", c.Limit, c.T)
+			}
+			o.between.gone[movedMark(c, r.Event.MessageID)] = true
 		}
 	}
 	switch d.Verdict {

@@ -238,6 +238,17 @@ func TestOracleWide(t *testing.T) {
 			w.sent("d", 11)
 		}, nil},
 		"clean, with a retry that is refused and waits": {1, func(w *rounds) { retry(w) }, nil},
+		"clean, and an old place is gone that nobody sees": {1, func(w *rounds) {
+			w.admit("a", 0, 1)
+			w.lane("a", 1, schemas.StatusRetrying)
+			w.sent("b", 2)
+			w.sent("c", 11.5)
+			y, _ := w.refuse("a", 1, 11.6, 12, 2)
+			y.own.Decision.Missing, y.own.Decision.Returned = y.own.Decision.Returned, nil
+			y.end.Decision.Restored = nil
+			e := w.decide(wideHome, "a", schemas.VerdictExpire, 13)
+			e.Kind, e.Status, e.Decision.Input = schemas.KindStatus, schemas.StatusUnknown, w.readmit(wideHome)
+		}, nil},
 		"clean, and given back": {1, func(w *rounds) {
 			w.admit("a", 0, 1)
 			w.lane("a", 1, schemas.StatusFailed)
