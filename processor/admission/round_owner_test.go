@@ -47,3 +47,20 @@ limits:
 		t.Errorf("%d were dispatched, and there stands %v\n%s", len(r.sent), r.stand, r.said())
 	}
 }
+
+// TestRoundOwnerAllOrNothing: an owner that is asked for two limits, of which the
+// second is full, takes no place in the first.
+func TestRoundOwnerAllOrNothing(t *testing.T) {
+	r := newRing(t, 4, `
+limits:
+  - {name: wide, per: [tenant], allow: [5/60s]}
+  - {name: narrow, per: [tenant], allow: [1/60s]}
+`+roundRest)
+	for range 2 {
+		r.put(`{"tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x"}`, anewTo)
+		r.settle()
+	}
+	if len(r.sent) != 1 || len(r.stand) != 2 {
+		t.Errorf("%d were dispatched, and there stands %v\n%s", len(r.sent), r.stand, r.said())
+	}
+}

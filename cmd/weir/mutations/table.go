@@ -368,7 +368,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "p.table.DecideStep(&r, p.cur.rules, nil, asks, held(in.env.Place, asks), p.cur.meta.T)",
 		new:    "p.table.DecideStep(&r, p.cur.rules, nil, asks, nil, p.cur.meta.T)",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-refusal-lost",
@@ -377,7 +377,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "round.Refused, round.RetryAt = true, r.RetryAt",
 		new:    "round.RetryAt = r.RetryAt",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-not-whole",
@@ -386,7 +386,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\tvar r limit.Result\n\tp.table.DecideStep(&r, p.cur.rules, nil, asks, held(in.env.Place, asks), p.cur.meta.T)\n",
 		new:    "\tvar r limit.Result\n\tp.table.DecideStep(&r, p.cur.rules, nil, asks[:1], held(in.env.Place, asks[:1]), p.cur.meta.T)\n\tif r.OK && len(asks) > 1 {\n\t\tp.table.DecideStep(&r, p.cur.rules, nil, asks[1:], held(in.env.Place, asks[1:]), p.cur.meta.T)\n\t}\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-order-reversed",
@@ -395,7 +395,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\t\t\trest = append(rest, st.Ask)\n",
 		new:    "\t\t\trest = append([]schemas.Ask{st.Ask}, rest...)\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-own-skipped",
@@ -404,7 +404,7 @@ var mutations = []mutation{
 		file:   "processor/limit/wide.go",
 		old:    "\t\t\tdst = append(dst, Stop{Own: true})\n",
 		new:    "",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-unwinds-one",
@@ -413,7 +413,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\tfor _, n := range order {\n",
 		new:    "\tfor _, n := range order[:1] {\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-home-kept",
@@ -422,7 +422,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\t\t\treturned, missing := back(p.cur.rules, s.places, d.T)\n",
 		new:    "\t\t\tvar returned, missing []schemas.Charge\n\t\t\tif !unwinding {\n\t\t\t\treturned, missing = back(p.cur.rules, s.places, d.T)\n\t\t\t}\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-not-restored",
@@ -431,7 +431,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\t\trestore = m.round.Moved\n",
 		new:    "\t\trestore = nil\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-restore-forgotten",
@@ -440,7 +440,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "restored := p.table.Restore(p.cur.rules, s.restore, d.T)",
 		new:    "restored := p.table.Restore(p.cur.rules, s.restore[:0], d.T)",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-carried-dropped",
@@ -449,7 +449,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\t\t\tcarried = append(carried, c)\n",
 		new:    "\t\t\tcarried = append(carried[:0], c)\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-not-passed-on",
@@ -458,7 +458,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\t\to.send = append(o.send, send{topic: p.env.names.Readmit(), partition: n, env: asked, bare: true})\n",
 		new:    "\t\tif unwinding {\n\t\t\to.send = append(o.send, send{topic: p.env.names.Readmit(), partition: n, env: asked, bare: true})\n\t\t}\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-other-owner",
@@ -467,7 +467,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\t\t\treturn limit.Owner(c.Scope, p.env.partitions)\n",
 		new:    "\t\t\treturn limit.Owner(c.Limit, p.env.partitions)\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-former-kept",
@@ -476,7 +476,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "\t\tcase stops == nil || planned(stops, &c):\n",
 		new:    "\t\tcase true:\n",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-anew-forgotten",
@@ -485,7 +485,7 @@ var mutations = []mutation{
 		file:   "processor/admission/round.go",
 		old:    "anew := m.round.HomeRevision != p.cur.meta.Marker.Revision",
 		new:    "anew := false",
-		checks: []check{roundTests, faults},
+		checks: []check{roundTests},
 	},
 	{
 		name:   "wide-per-ignored",
@@ -494,7 +494,7 @@ var mutations = []mutation{
 		file:   "processor/limit/wide.go",
 		old:    " || !l.counts(a.Scope) {",
 		new:    " {",
-		checks: []check{roundTests, limitTests, faults},
+		checks: []check{roundTests, limitTests},
 	},
 	{
 		name:   "wide-attempts-kept",
@@ -503,6 +503,6 @@ var mutations = []mutation{
 		file:   "processor/limit/wide.go",
 		old:    "\t\tcase !r.kept(charges[i]):\n",
 		new:    "\t\tcase !r.Returnable(charges[i]):\n",
-		checks: []check{roundTests, limitTests, faults},
+		checks: []check{roundTests, limitTests},
 	},
 }
