@@ -16,54 +16,36 @@ import (
 // unchanged, step by step, and home is held to what came: no place is lost or
 // doubled on the way, and no refusal altered, however long the way takes.
 
-// text gathers what is hashed.
-type text struct {
-	b    []byte
-	room [256]byte
-}
-
-func (x *text) say(parts ...string) {
-	if x.b == nil {
-		x.b = x.room[:0]
-	}
+// say and tell add to what is hashed.
+func say(b []byte, parts ...string) []byte {
 	for _, p := range parts {
-		x.b = append(append(x.b, p...), 0)
+		b = append(append(b, p...), 0)
 	}
+	return b
 }
 
-func (x *text) count(numbers ...int64) {
+func tell(b []byte, numbers ...int64) []byte {
 	for _, n := range numbers {
-		x.b = binary.LittleEndian.AppendUint64(x.b, uint64(n))
+		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
-}
-
-func (x *text) hash() uint64 {
-	h := maphash.Bytes(seeds[0], x.b)
-	x.b = x.b[:0]
-	return h
+	return b
 }
 
 // chargesHash is the same for the same places in any order.
-func chargesHash(lists ...[]schemas.Charge) (h uint64) {
-	var x text
-	for _, cs := range lists {
-		for i := range cs {
-			c := &cs[i]
-			x.say(c.Limit, c.Scope)
-			x.count(int64(c.T), c.Cost)
-			h += x.hash()
-		}
+func chargesHash(cs []schemas.Charge) (h uint64) {
+	var room [256]byte
+	for i := range cs {
+		c := &cs[i]
+		h += maphash.Bytes(seeds[0], tell(say(room[:0], c.Limit, c.Scope), int64(c.T), c.Cost))
 	}
 	return h
 }
 
 func evidenceHash(all []schemas.Evidence) (h uint64) {
-	var x text
+	var room [256]byte
 	for i := range all {
 		v := &all[i]
-		x.say(v.Limit, v.Scope, v.Window)
-		x.count(v.N, v.Count, v.Cost, int64(v.Oldest), int64(v.Start), int64(v.Since))
-		h += x.hash()
+		h += maphash.Bytes(seeds[0], tell(say(room[:0], v.Limit, v.Scope, v.Window), v.N, v.Count, v.Cost, int64(v.Oldest), int64(v.Start), int64(v.Since)))
 	}
 	return h
 }
@@ -87,43 +69,38 @@ type hop struct {
 // owner's to choose.
 func (b *bounds) item(h *hop) item {
 	r := &h.round
-	var x text
 	why := r.For
 	if why == schemas.ReadmitForward { // it is the first decision
 		why = ""
 	}
-	x.say(h.to, string(h.taint), why)
+	var room [256]byte
+	x := say(room[:0], h.to, string(h.taint), why)
+	x = tell(x, int64(h.target), int64(h.attempt), r.Revision, r.HomeRevision, int64(r.RetryAt))
 	if r.Home {
-		x.say("asked at home")
+		x = say(x, "asked at home")
 	}
-	x.count(int64(h.target), int64(h.attempt), r.Revision, r.HomeRevision)
 	recorded := len(r.Ask) > 0 && r.Ask[0].T != 0
-	if !r.Refused {
-		for i := range r.Ask {
-			a := &r.Ask[i]
-			if !recorded && b.standsAt(a.Scope, "") == schemas.PartitionOf(h.to, b.partitions) {
-				break
-			}
-			x.say(a.Limit, a.Scope)
-			x.count(a.Cost, int64(a.T))
+	for i := range r.Ask {
+		a := &r.Ask[i]
+		if r.Refused || !recorded && b.standsAt(a.Scope, "") == schemas.PartitionOf(h.to, b.partitions) {
+			break
 		}
+		x = tell(say(x, a.Limit, a.Scope), a.Cost, int64(a.T))
 	}
 	if h.home {
-		x.say("home")
+		x = say(x, "home")
 	}
 	if r.Refused {
-		x.say("refused")
+		x = say(x, "refused")
 	}
-	x.count(int64(r.RetryAt))
-	sum := x.hash()
+	sum := maphash.Bytes(seeds[0], x)
 	if !recorded {
 		sum += 3*chargesHash(h.place) + 5*chargesHash(r.Taken) + 7*chargesHash(r.Moved) + 11*evidenceHash(r.Evidence)
 		for i := range r.Passed {
 			if r.Refused {
 				break
 			}
-			x.say(r.Passed[i].Limit, r.Passed[i].Scope)
-			sum += 13 * x.hash()
+			sum += 13 * maphash.Bytes(seeds[0], say(x[:0], r.Passed[i].Limit, r.Passed[i].Scope))
 		}
 	}
 	return item{id: idOf(h.id), t: h.t, rest: sum}
@@ -152,13 +129,12 @@ func (p *partition) home() int32 { return schemas.PartitionOf(p.to, p.partitions
 // askedBack is a place that its owner is asked to return, or an old one that it
 // is asked to put back.
 func askedBack(id, to string, target int32, restore bool, c *schemas.Charge) item {
-	var x text
-	x.say(to, c.Limit, c.Scope)
-	x.count(int64(target), c.Cost)
+	var room [256]byte
+	x := tell(say(room[:0], to, c.Limit, c.Scope), int64(target), c.Cost)
 	if restore {
-		x.say("restore")
+		x = say(x, "restore")
 	}
-	return item{id: idOf(id), t: c.T, rest: x.hash()}
+	return item{id: idOf(id), t: c.T, rest: maphash.Bytes(seeds[0], x)}
 }
 
 // asksBack counts what the decision in hand asks of owners.

@@ -200,7 +200,7 @@ func dispatches(b *bounds, provider string, log source, counts *Counts, tick fun
 			})
 			continue
 		}
-		b.dispatched.put(dispatchItem(id, provider, t, charges), -1, t)
+		b.dispatched.put(dispatchItem(id, provider, t, charges, nil), -1, t)
 		if tick == nil {
 			continue
 		}

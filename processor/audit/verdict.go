@@ -559,8 +559,8 @@ func (p *partition) seen(c *schemas.Charge) bool {
 
 // dispatchItem is an admission as it stands in weir.status and on a dispatch
 // topic: what it holds was taken by it, or by earlier steps.
-func dispatchItem(id, provider string, t schemas.Millis, held ...[]schemas.Charge) item {
-	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + chargesHash(held...)}
+func dispatchItem(id, provider string, t schemas.Millis, taken, carried []schemas.Charge) item {
+	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + chargesHash(taken) + chargesHash(carried)}
 }
 
 // permitItem is an attempt as it stands in weir.status and in a journal.
