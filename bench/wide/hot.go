@@ -24,7 +24,7 @@ type heat struct {
 }
 
 var heats = []heat{
-	{"all admitted, n of 100,000", "100000/1s", false},
+	{"all admitted, n of 100,000", "100000/500ms", false},
 	{"all admitted, counted by day", "1000000000/calendar-day", false},
 	{"nearly all refused", "1000/60s", true},
 }
