@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -15,19 +17,33 @@ type scale struct {
 	pause      bool // one worker stopped for longer than its session
 	gently     bool // kill only when no group is rebalancing: see stable
 	within     time.Duration
-	messages   int    // of the latency measurement
-	staleAfter string // of the class that most requests have; 10s if empty
+	messages   int     // of the latency measurement
+	staleAfter string  // of the class that most requests have; 10s if empty
+	passing    float64 // the share of requests that recipients' limits let through, roughly
 }
 
-var small = scale{requests: 20_000, recipients: 2_000, perSecond: 2_000, kills: 2, gently: true, within: 100 * time.Second, messages: 100}
+// policy is the one that a load runs under. Each of the three tenants may have
+// nine tenths of what comes, and all together as much of what the recipients'
+// limits let through then.
+func (sc scale) policy(callee string) string {
+	pace := 0.9 * float64(sc.perSecond)
+	all := 0.9 * sc.passing * pace
+	return fmt.Sprintf(exactPolicy, int(5*pace/3), int(5*all), int(20*0.9*all), cmp.Or(sc.staleAfter, "10s"), callee)
+}
+
+var small = scale{passing: 0.25, requests: 20_000, recipients: 2_000, perSecond: 2_000, kills: 2, gently: true, within: 100 * time.Second, messages: 100}
 
 // session is the group session timeout of workers; a pause must be longer.
 const session = 10 * time.Second
 
+// Two limits beyond one recipient are on every message: one before the recipient's
+// limits, and one after them.
 const exactPolicy = `
 limits:
+  - {name: tenant, per: [tenant], allow: [%d/5s, 1000000/calendar-day]}
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [2/10s, 5/60s, 10/calendar-day], timezone: Asia/Shanghai}
   - {name: everyone, per: [recipient], allow: [3/5s, 12/calendar-hour, 15/calendar-day]}
+  - {name: everybody, per: [], allow: [%d/5s, %d/20s]}
 classes:
   - {name: verify, priority: urgent, stale_after: %s, retries: [1s, 5s]}
   - {name: notice, retries: [1s]}
@@ -39,6 +55,8 @@ routes:
   - {name: addresses, match: {channel: email}, to: [{provider: sim}]}
 tenants:
   - {name: default, default_region: CN}
+  - {name: acme, default_region: CN}
+  - {name: umbrella, default_region: CN}
 `
 
 // exact sends requests from producers that partition differently, while workers

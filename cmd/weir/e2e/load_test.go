@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,7 +59,7 @@ type load struct {
 func newLoad(t *testing.T, brokers []string, name string, sc scale, seed uint64) *load {
 	t.Helper()
 	callee := newCallee(t)
-	s := newSite(t, brokers, name, fmt.Sprintf(exactPolicy, cmp.Or(sc.staleAfter, "10s"), callee.URL))
+	s := newSite(t, brokers, name, sc.policy(callee.URL))
 	return &load{site: s, sc: sc, callee: callee, trail: s.follow(nil), chance: rand.New(rand.NewPCG(seed, 2)), keyed: make(map[string][]Offset)}
 }
 
@@ -165,8 +164,8 @@ type auditReport struct {
 }
 
 func (f figures) String() string {
-	return fmt.Sprintf("%d requests, %d decisions, %d faults done: over=%d wrongly_refused=%d lost=%d two_ends=%d other=%d; audit %s, t at most %v ahead; %.0f s",
-		f.Requests, f.Decisions, f.Done, f.Faults[FaultOver], f.Faults[FaultWronglyHeld], f.Faults[FaultLost], f.Faults[FaultTwoEnds], f.others(),
+	return fmt.Sprintf("%d requests, %d decisions, %d refused by the tenant's limit and %d by that for all, %d faults done: over=%d wrongly_refused=%d lost=%d two_ends=%d other=%d; audit %s, t at most %v ahead; %.0f s",
+		f.Requests, f.Decisions, f.RefusedBy["tenant"], f.RefusedBy["everybody"], f.Done, f.Faults[FaultOver], f.Faults[FaultWronglyHeld], f.Faults[FaultLost], f.Faults[FaultTwoEnds], f.others(),
 		f.Audit.Outcome, f.Audit.Clock.Ahead, f.Took.Seconds())
 }
 
@@ -217,6 +216,8 @@ func (l *load) finish(workers ...*Process) figures {
 	for what, n := range map[string]int{
 		"admitted": report.Admitted, "refused": report.Refused, "moved": report.Moved, "given back": report.GivenBack,
 		"forwarded": report.Forwarded, "called": report.Calls, "duplicates": report.Ends[schemas.StatusDuplicate],
+		"refused by its tenant's limit": report.RefusedBy["tenant"], "refused by the limit for all": report.RefusedBy["everybody"],
+		"unwound": report.Wide.Unwound, "moved by an owner": report.Wide.Moved, "given back by an owner": report.Wide.GivenBack,
 	} {
 		if n == 0 {
 			t.Errorf("none was %s: this run shows too little", what)

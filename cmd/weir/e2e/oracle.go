@@ -54,6 +54,7 @@ type Report struct {
 	Decisions int
 	Admitted  int
 	Refused   int
+	RefusedBy map[string]int // messages, by limit; those that wait, each time
 	Moved     int
 	GivenBack int
 	Forwarded int
@@ -75,6 +76,9 @@ func (r *Report) String() string {
 		r.Requests, r.Messages, r.Decisions, r.Admitted, r.Refused, r.Moved, r.GivenBack, r.Forwarded)
 	for _, s := range slices.Sorted(maps.Keys(r.Ends)) {
 		fmt.Fprintf(&b, " %s=%d", s, r.Ends[s])
+	}
+	for _, l := range slices.Sorted(maps.Keys(r.RefusedBy)) {
+		fmt.Fprintf(&b, " refused_by_%s=%d", l, r.RefusedBy[l])
 	}
 	if r.Wide != (Wide{}) {
 		fmt.Fprintf(&b, "; wide: %s", r.Wide)
@@ -180,7 +184,7 @@ func NewOracle(policies map[int64]*schemas.Policy, requests, readmit string, n i
 		policies: policies, requests: requests, readmit: readmit, n: n,
 		parts: make(map[int32]*logged), inputs: make(map[schemas.Source]string), messages: make(map[string]*story),
 		between: newBetween(), metadata: make(map[Offset]map[string]string),
-		report: Report{Ends: make(map[schemas.Status]int), Faults: make(map[Fault]int)},
+		report: Report{Ends: make(map[schemas.Status]int), RefusedBy: make(map[string]int), Faults: make(map[Fault]int)},
 	}
 }
 
@@ -246,6 +250,9 @@ func (o *Oracle) decision(p *logged, r Record) {
 	case schemas.VerdictRefuse:
 		o.report.Refused++
 		o.refused(p, r)
+		if r.Event.Kind == schemas.KindStatus {
+			o.report.RefusedBy[r.Event.Limit]++
+		}
 		o.giveBack(p, r)
 		o.restore(p, r)
 	case schemas.VerdictDefer:
@@ -253,6 +260,7 @@ func (o *Oracle) decision(p *logged, r Record) {
 		if r.Event.Reason == "limited" {
 			o.report.Refused++
 			o.refused(p, r)
+			o.report.RefusedBy[r.Event.Limit]++
 		}
 		o.giveBack(p, r)
 		o.restore(p, r)

@@ -350,14 +350,28 @@ func (b drawn) level(w schemas.Window, since map[string]schemas.Millis, t schema
 	return min(full, b.left*w.RefillEvery/b.of.RefillEvery+int64(t-b.t)*w.RefillTokens)
 }
 
-// draw takes a place's cost from a bucket; false if it is not there.
+// draw takes a place's cost from a bucket; false if it is not there. A message that
+// was sent elsewhere draws at the time of its sending, but not before the last
+// draw that the bucket has not made up for; it takes what is there.
 func (o *Oracle) draw(p *logged, r Record, l *schemas.Limit, w schemas.Window, c schemas.Charge) bool {
 	key := shelf(l, r.Event)
 	if isWide(l) {
 		key = wideShelf(c)
 	}
-	t := r.Event.Decision.T
-	had := p.drawn[key].level(w, p.since[l.Name], t)
-	p.drawn[key] = drawn{t: t, left: max(had-c.Cost*w.RefillEvery, 0), of: w}
+	since, now := p.since[l.Name], r.Event.Decision.T
+	b, full := p.drawn[key], w.N*w.RefillEvery
+	if b.level(w, since, now) == full {
+		b = drawn{}
+	}
+	t := c.T
+	if b.t > since[w.UnitKey()] {
+		t = max(t, b.t)
+	}
+	had := b.level(w, since, t)
+	b = drawn{t: t, left: max(had-c.Cost*w.RefillEvery, 0), of: w}
+	if b.level(w, nil, now) == full {
+		b = drawn{}
+	}
+	p.drawn[key] = b
 	return had >= c.Cost*w.RefillEvery
 }

@@ -484,6 +484,13 @@ func TestOracleWide(t *testing.T) {
 				e.Decision.Evidence[0].Window, e.Decision.Evidence[0].Oldest = "bucket 2 refill 0.5/s", 0
 			}
 		}, nil},
+		"a bucket from which was drawn elsewhere, a while ago": {4, func(w *rounds) {
+			e := w.step(ownsAll, "z", schemas.VerdictRecord, 5, 0)
+			e.Decision.Onward = nil
+			e.Decision.Charges = []schemas.Charge{placed("all", 1)} // one token of two, and there again by now
+			w.sent("a", 5)
+			w.sent("b", 5)
+		}, map[Fault]int{FaultRound: 1}}, // which this test leaves out
 		"a bucket that is overdrawn": {4, func(w *rounds) {
 			w.sent("a", 1)
 			w.sent("b", 1.5)
