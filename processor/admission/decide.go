@@ -59,6 +59,7 @@ type send struct {
 	env       schemas.Envelope
 	dead      bool // to weir.dlq
 	bare      bool // without the input's bytes: it is about places only
+	relayed   bool // the input itself goes on: of the envelope only its round, reason and time are new
 }
 
 // errMisrouted is a record that was forwarded to a partition that does not own

@@ -83,6 +83,20 @@ func (s *send) record(in *kgo.Record) *kgo.Record {
 		out.Key = in.Key
 	}
 	out.Headers = make([]kgo.RecordHeader, 0, len(in.Headers)+16)
+	if s.relayed {
+		for _, h := range in.Headers {
+			switch h.Key {
+			case schemas.HeaderReason, schemas.HeaderDecidedAt, schemas.HeaderRound:
+			default:
+				out.Headers = append(out.Headers, h)
+			}
+		}
+		news := schemas.Envelope{Reason: s.env.Reason, DecidedAt: s.env.DecidedAt, Round: s.env.Round}
+		news.Each(func(k string, v []byte) {
+			out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: v})
+		})
+		return out
+	}
 	for _, h := range in.Headers {
 		if !s.bare && !isWeirHeader(h.Key) {
 			out.Headers = append(out.Headers, h)

@@ -214,7 +214,7 @@ func (p *partition) charge(in *input) (outcome, error) {
 	if onward == home {
 		env.Reason, round.Ask, round.Last = schemas.ReadmitCharged, nil, round.Last && len(round.Ask) == 0
 	}
-	return outcome{event: e, send: []send{{topic: p.env.names.Readmit(), partition: onward, env: env}}}, nil
+	return outcome{event: e, send: []send{{topic: p.env.names.Readmit(), partition: onward, env: env, relayed: true}}}, nil
 }
 
 // charged is the decision of a step that took places and sends its message on.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
 
 	"github.com/weirhq/weir/schemas"
@@ -591,4 +592,31 @@ func (r *ring) full() (lines []string) {
 		lines = append(lines, string(schemas.AppendEvent(nil, &r.events[i])))
 	}
 	return lines
+}
+
+// TestRelayed: what an owner sends on is what it was sent, but for the round.
+func TestRelayed(t *testing.T) {
+	env := schemas.Envelope{
+		ID: "i", Key: "+8613800000000", Tenant: "shop", Origin: schemas.Source{Topic: "weir.requests", Partition: 1, Offset: 7}, Reason: schemas.ReadmitCharge,
+		Attempt: 2, Provider: "one", Priority: schemas.PriorityBulk, DecidedAt: 5, AcceptedAt: 6, ExpiresAt: 7, Place: []schemas.Charge{{Limit: "verify", Scope: "x", T: 3, Cost: 1}},
+		Taint: schemas.TaintReceived, RedriveOf: "r", Timestamp: 8, RequestKey: "k", LastError: "l", Round: &schemas.Round{For: "retry", Revision: 1, Ask: []schemas.Ask{{Limit: "all", Cost: 1}}},
+	}
+	in := &kgo.Record{Topic: "weir.readmit", Key: []byte(env.Key), Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: "traceparent", Value: []byte("tp")}}}
+	env.Each(func(k string, v []byte) { in.Headers = append(in.Headers, kgo.RecordHeader{Key: k, Value: v}) })
+	next := env
+	next.Reason, next.DecidedAt = schemas.ReadmitCharged, 9
+	next.Round = &schemas.Round{For: "retry", Revision: 1, Taken: []schemas.Charge{{Limit: "all", T: 9, Cost: 1}}}
+	relayed := (&send{topic: "weir.readmit", partition: 3, env: next, relayed: true}).record(in)
+	whole := (&send{topic: "weir.readmit", partition: 3, env: next}).record(in)
+	headers := func(r *kgo.Record) string {
+		var all []string
+		for _, h := range r.Headers {
+			all = append(all, h.Key+"="+string(h.Value))
+		}
+		slices.Sort(all)
+		return strings.Join(all, "\n")
+	}
+	if headers(relayed) != headers(whole) || string(relayed.Key) != string(whole.Key) || string(relayed.Value) != string(whole.Value) || relayed.Partition != 3 {
+		t.Errorf("got\n%s\nwant\n%s", headers(relayed), headers(whole))
+	}
 }
