@@ -9,6 +9,9 @@
 // session and come back as zombies, clocks that are wrong or step, and changes of
 // the policy.
 // In half of the cycles workers have standbys, and are killed and taken over.
+// In half of them messages have two limits or more beyond one recipient, so that
+// they go round the partitions that own those, several tenants and addresses, and
+// cancels, opt-outs and expiries that meet them on their way.
 // The cycle runs in a testing/synctest bubble on kfake's virtual network; a
 // minute takes a fraction of a second.
 //
