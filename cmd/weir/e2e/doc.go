@@ -5,6 +5,9 @@
 //
 //	oracle.go     judges weir.status against the policy; shares no code with the limiter
 //	windows.go    the oracle's own arithmetic of windows and scopes
+//	wide.go       limits without a recipient: their scopes, owners, steps and buckets
+//	between.go    what the logs of several partitions say of one another
+//	walk.go       each message's way round the owners, and what may be decided on it
 //	trail.go      reads weir.status as it grows, and hands it to the oracle
 //	trace.go      requests made from a seed, in many spellings
 //	produce.go    producers as other clients partition
