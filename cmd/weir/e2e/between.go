@@ -171,7 +171,9 @@ func (o *Oracle) follow(r Record) {
 			sum(o.between.restored, d.Restored)
 			break
 		}
+		gave := s.gaveBack
 		s.letGo(d)
+		s.gaveBack = s.gaveBack && (gave || s.released == 0) // releases judges those
 		o.report.Wide.GivenBack += len(d.Released)
 	default:
 		if !home {

@@ -60,6 +60,8 @@ type Report struct {
 	Forwarded int
 	Ends      map[schemas.Status]int
 	Wide      Wide
+	Released  int // decisions without sending
+	NotHeld   int // releases of what is none, or not any more
 	Calls     int
 
 	Faults     map[Fault]int
@@ -174,6 +176,7 @@ type story struct {
 	provider  string
 	permits   map[int]int // sendings by attempt
 	gaveBack  bool
+	released  int
 	journey
 }
 
@@ -265,6 +268,7 @@ func (o *Oracle) decision(p *logged, r Record) {
 		o.giveBack(p, r)
 		o.restore(p, r)
 	case schemas.VerdictGiveBack, schemas.VerdictExpire, schemas.VerdictReject, schemas.VerdictCancel, schemas.VerdictSuppress, schemas.VerdictNothing:
+		o.releases(p, r)
 		o.giveBack(p, r)
 		o.restore(p, r)
 	case schemas.VerdictMarker:

@@ -19,7 +19,7 @@ limits:
   - {name: all, per: [recipient, class], allow: [4/1h]}
   - {name: tries, match: {class: alarm}, per: [recipient], allow: [1/10s], count: attempt}
 classes: [{name: verify}, {name: notice}, {name: alarm}]
-providers: [{name: p, type: simulated, channels: [sms]}]
+providers: [{name: p, type: simulated, channels: [sms]}, {name: nobody, type: none, channels: [sms]}]
 `
 
 // writer writes a decision log by hand: partition 0, t in seconds from noon.
@@ -111,6 +111,22 @@ func (w *writer) sent(id string) {
 		w.calls = map[string]map[string]int{"p": {}}
 	}
 	w.calls["p"][id]++
+}
+
+// only is a decision without sending.
+func (w *writer) only(id string, s float64) {
+	e := w.admit(id, s)
+	e.Status, e.Provider = schemas.StatusSent, "nobody"
+}
+
+// release is what becomes of a request to release one.
+func (w *writer) release(id string, v schemas.Verdict, reason string, s, taken float64) *schemas.Event {
+	w.input++
+	e := w.decide(id, v, s, &schemas.Source{Topic: "requests", Offset: w.input - 1})
+	if e.Kind, e.Class, e.Reason = schemas.KindDecision, "", reason; v == schemas.VerdictGiveBack {
+		e.Decision.Returned = charges(taken)
+	}
+	return e
 }
 
 // again is a lane's second attempt.
@@ -299,6 +315,29 @@ func TestOracle(t *testing.T) {
 			w.admit("a", 1)
 			w.sent("a")
 			w.giveBack("a", 2, 1)
+		}, map[Fault]int{FaultReturned: 1}},
+		"decided only, and released": {func(w *writer) {
+			w.only("a", 1)
+			w.release("b", schemas.VerdictNothing, "not_held", 2, 0)
+			w.release("a", schemas.VerdictGiveBack, "released", 3, 1)
+			w.release("a", schemas.VerdictNothing, "repeated", 4, 0)
+			w.only("c", 5)
+			w.refuse("d", 6, 15)
+			w.release("a", schemas.VerdictNothing, "not_held", 90000, 0)
+		}, nil},
+		"released twice": {func(w *writer) {
+			w.only("a", 1)
+			w.release("a", schemas.VerdictGiveBack, "released", 3, 1)
+			w.release("a", schemas.VerdictGiveBack, "released", 4, 1).Decision.Returned = nil
+		}, map[Fault]int{FaultReturned: 1}},
+		"released what a lane sent": {func(w *writer) {
+			w.admit("a", 1)
+			w.sent("a")
+			w.release("a", schemas.VerdictGiveBack, "released", 3, 1)
+		}, map[Fault]int{FaultReturned: 1}},
+		"not released, though it holds a place": {func(w *writer) {
+			w.only("a", 1)
+			w.release("a", schemas.VerdictNothing, "not_held", 3, 0)
 		}, map[Fault]int{FaultReturned: 1}},
 		"a standing place not found": {func(w *writer) {
 			w.admit("a", 1)

@@ -189,6 +189,9 @@ func (c *cycle) run(r *Result) (err error) {
 		return err
 	}
 	choice := all[c.plan.Providers-1]
+	if c.plan.Gate {
+		choice = all[c.plan.Providers+1]
+	}
 	if err := c.setUp(ctx, &choice[0]); err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
@@ -559,6 +562,8 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	c.count(func(t *Tally) {
 		t.Decisions += r.Audit.Checked.Decisions
 		t.Wide.Add(r.Oracle.Wide)
+		t.Released += r.Oracle.Released
+		t.NotHeld += r.Oracle.NotHeld
 	})
 	return nil
 }

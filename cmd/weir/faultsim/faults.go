@@ -30,6 +30,8 @@ type Tally struct {
 	Simulated   float64 // seconds
 	Transcripts int     // cycles
 	Wide        e2e.Wide
+	Released    int // decisions without sending
+	NotHeld     int // releases that changed nothing
 }
 
 func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
@@ -55,6 +57,8 @@ func (t *Tally) Add(o *Tally) {
 	t.Simulated += o.Simulated
 	t.Transcripts += o.Transcripts
 	t.Wide.Add(o.Wide)
+	t.Released += o.Released
+	t.NotHeld += o.NotHeld
 }
 
 // Never lists the faults that no cycle had, and what of wide limits never
@@ -77,7 +81,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld} {
 		if n == 0 {
 			out = append(out, what)
 		}
@@ -104,6 +108,7 @@ func (t *Tally) String() string {
 		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(k, " ", "_"), t.Hits[k])
 	}
 	fmt.Fprintf(&b, "\nwide limits: %s", t.Wide)
+	fmt.Fprintf(&b, "\ndecisions without sending: %d released, %d releases of nothing", t.Released, t.NotHeld)
 	b.WriteString("\nothers:")
 	for _, k := range slices.Sorted(maps.Keys(t.Events)) {
 		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(string(k), " ", "_"), t.Events[k])

@@ -26,6 +26,7 @@ type Plan struct {
 	Clocks     map[int]time.Duration
 	Policies   []int // in order, the first at once
 	Wide       bool  // some have limits beyond one recipient
+	Gate       bool  // a provider only decides, and some of its decisions are released
 	Requests   int
 	Span       time.Duration // of requests and of faults by time
 	Faults     []Fault
@@ -116,6 +117,9 @@ func (p *Plan) String() string {
 	if p.Wide {
 		b.WriteString(", with wide limits")
 	}
+	if p.Gate {
+		b.WriteString(", with decisions without sending")
+	}
 	fmt.Fprintf(&b, ", %d providers, %d workers (clocks %v), policies %v, %d requests in %s\n", p.Providers, p.Workers, p.Clocks, p.Policies, p.Requests, p.Span)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  %s\n", f)
@@ -191,6 +195,7 @@ func NewPlan(seed uint64) *Plan {
 	if r.IntN(2) == 0 {
 		p.standby(r)
 	}
+	p.Gate = rand.New(rand.NewPCG(seed, 0x67617465)).IntN(3) == 0 // by itself, so that the rest of a seed stays
 	return p
 }
 

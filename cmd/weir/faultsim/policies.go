@@ -84,13 +84,20 @@ providers:
 const second = `  - {name: slow, type: simulated, channels: [sms], pace: [2/1s], concurrency: 2, timeout: 1s, settings: {latency: 100ms-400ms}}
 `
 
-// parsed has every policy, the wide ones last, with one and with two providers.
-var parsed = sync.OnceValues(func() (all [2][]schemas.Policy, err error) {
+const gate = `  - {name: nobody, type: none, channels: [sms, email]}
+`
+
+// parsed has every policy, the wide ones last: with one and with two providers
+// that have lanes, and then with one more that only decides.
+var parsed = sync.OnceValues(func() (all [4][]schemas.Policy, err error) {
 	for i := range all {
 		for n, limits := range slices.Concat(policies, wide) {
 			text := "limits:" + limits + rest
-			if i == 1 {
+			if i%2 == 1 {
 				text += second
+			}
+			if i >= 2 {
+				text += gate
 			}
 			doc, err := schemas.ParsePolicy(fmt.Sprintf("policy-%d.yaml", n), []byte(text))
 			if err != nil {

@@ -131,7 +131,39 @@ func traffic(p *Plan) []send {
 			all = append(all, place(r, p, s, &q))
 		}
 	}
+	if p.Gate {
+		all = append(all, decisions(p)...)
+	}
 	slices.SortStableFunc(all, func(a, b send) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// decisions draws messages that name the provider that only decides, and others
+// that may come to it, and releases of them: before, soon after, at the edges of
+// windows, more than once.
+func decisions(p *Plan) (all []send) {
+	r := rand.New(rand.NewPCG(p.Seed, 0x64656369))
+	for range p.Requests / 3 {
+		at := time.Duration(r.Int64N(int64(p.Span)))
+		q := schemas.Request{
+			ID: draw(r), Channel: schemas.ChannelSMS, Class: []string{"verify", "notice"}[r.IntN(2)], Body: "code",
+			To: fmt.Sprintf("+861380000000%d", 1+r.IntN(3)),
+		}
+		if r.IntN(4) > 0 {
+			q.Provider = "nobody"
+		} else if r.IntN(2) == 0 { // a lane tries first
+			q.To = magic[r.IntN(9)]
+		}
+		if p.Wide {
+			beyond(r, &q)
+		}
+		all = append(all, place(r, p, send{at: at, message: true, once: "id " + q.ID}, &q))
+		for range r.IntN(3) {
+			later := []time.Duration{-50 * time.Millisecond, 20 * time.Millisecond, time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second}[r.IntN(6)]
+			later += time.Duration(r.Int64N(int64(100 * time.Millisecond)))
+			all = append(all, place(r, p, send{at: max(at+later, 0)}, &schemas.Request{Action: schemas.ActionRelease, ID: q.ID, To: q.To, Tenant: q.Tenant}))
+		}
+	}
 	return all
 }
 
