@@ -62,8 +62,8 @@ const heldVersion = 1
 func heldKey(tenant, to, id string) stateKey { return stateKey(newSeenKey('h', tenant, to, id)) }
 
 // holds are the decisions without sending of one partition whose places some
-// window may still see, in some 250 bytes each. Changes are an overlay until
-// commit.
+// window may still see, in some 210 bytes each and 100 more for each limit beyond
+// the first. Changes are an overlay until commit.
 type holds struct {
 	base    map[stateKey]holding
 	overlay map[stateKey]*holding // nil: no window sees it any more
