@@ -409,8 +409,8 @@ func TestWideEveryViolation(t *testing.T) {
 		{"an unwind twice", KindReleased, func(w *cleanWorld) { w.again(w.g, schemas.ReadmitUnwind, 0) }},
 		{"a place asked back twice", KindReleased, func(w *cleanWorld) {
 			d := w.said(w.g, schemas.VerdictRefuse)[1].Decision
-			d.Released = append(slices.Clone(d.Released), d.Released[0])
-			w.again(w.g, schemas.ReadmitUnwind, 0)
+			d.Released = append(slices.Clone(d.Released), only(d.Released, "acme")...)
+			w.again(w.g, schemas.ReadmitUnwind, 0) // that to the owner of acme
 		}},
 		{"a place returned that nobody asked back", KindReleased, func(w *cleanWorld) {
 			c := []schemas.Charge{w.a.charge("acme", start+1030)}
