@@ -259,7 +259,7 @@ func TestWideEveryViolation(t *testing.T) {
 			r.Refused, r.Ask = false, nil
 		}},
 		{"who passed lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.i, schemas.ReadmitCharged)[0].env.Round.Passed = nil }},
-		{"the old places lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Place = nil }},
+		{"the old places lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharged)[3].env.Place = nil }},
 		{"the taint lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Taint = schemas.TaintUnknown }},
 		{"an attempt lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Attempt = 0 }},
 		{"the reason lost on the way", KindHop, func(w *cleanWorld) { w.sent(w.b, schemas.ReadmitCharge)[3].env.Round.For = "" }},
