@@ -362,7 +362,7 @@ func (p *partition) noMore() {
 		p.fault(KindRestored, "%s puts back %d old places", d.Verdict, len(d.Restored)+len(d.Reinstated))
 	}
 	if p.away && len(d.Released)+len(d.Reinstated) > 0 {
-		p.fault(KindReleased, "an owner asks for %d places back: home alone does", len(d.Released)+len(d.Reinstated))
+		p.fault(KindOwner, "an owner asks for %d places back: home alone does", len(d.Released)+len(d.Reinstated))
 	}
 	for i := range d.Passed {
 		a := &d.Passed[i]

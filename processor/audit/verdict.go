@@ -117,7 +117,7 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 	switch {
 	case e.Observed != (len(passed)+len(before) > 0) && whole:
 		p.fault(KindEvidence, "observed %v, and %d windows of limits that only observe are full", e.Observed, len(passed)+len(before))
-	case whole && (len(passed) > 0 || len(d.Evidence) > 0):
+	case whole && (len(passed)+len(before) > 0 || len(d.Evidence) > 0):
 		p.evidence(passed, before)
 	case len(d.Evidence) > 0:
 		p.cannotTell("evidence of refusals whose windows reach back before the log")

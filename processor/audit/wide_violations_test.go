@@ -178,7 +178,7 @@ func TestWideEveryViolation(t *testing.T) {
 				}
 			}
 		}},
-		{"an owner asks others for places", KindReleased, func(w *cleanWorld) {
+		{"an owner asks others for places", KindOwner, func(w *cleanWorld) {
 			w.said(w.a, schemas.VerdictCharge)[1].Decision.Released = []schemas.Charge{w.a.charge("acme", start)}
 		}},
 		{"an owner gives back on a record that asks for another thing", KindCause, func(w *cleanWorld) { w.sent(w.c, schemas.ReadmitUnwind)[0].env.Reason = schemas.ReadmitDue }},
@@ -375,6 +375,7 @@ func TestWideEveryViolation(t *testing.T) {
 			e := w.said(w.i, schemas.VerdictAdmit)[0]
 			e.Observed, e.Decision.Evidence = false, nil
 		}},
+		{"what an owner observed is not shown", KindEvidence, func(w *cleanWorld) { w.said(w.i, schemas.VerdictAdmit)[0].Decision.Evidence = nil }},
 		{"what an owner observed is said otherwise", KindEvidence, func(w *cleanWorld) {
 			e := w.said(w.i, schemas.VerdictAdmit)[0]
 			e.Decision.Evidence = slices.Clone(e.Decision.Evidence)
