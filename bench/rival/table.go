@@ -63,7 +63,7 @@ func table(all []outcome, b *bench, what, redis, command string) (string, error)
 	return t.String(), nil
 }
 
-const method = `Each run is %d requests at %d a second, half of them in bursts around each fifth second, from %d tenants (a few large, most small) to
+const method = `A run is %d requests at %d a second, half of them in bursts around each fifth second, from %d tenants (a few large, most small) to
 %d recipients. Two limits that no single recipient owns: each tenant %s, and all together %s, all in rolling windows.
 %d workers. Faults, drawn from the run's seed, the same for all systems: kill -9 of a worker %d times (it starts again at once), one worker stopped
 (SIGSTOP) for %v with a session of %v, and kill -9 of Redis %d times, back after 0.3 to 2 s on the data that it has kept. Weir has no Redis to kill.
