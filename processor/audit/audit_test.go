@@ -108,6 +108,9 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a refusal that takes a place", KindCharges, func(s *sheet) {
 			s.at("c", "refuse").Decision.Charges = []schemas.Charge{{Limit: "two", Scope: alice, T: start + 4000, Cost: 1}}
 		}},
+		{"a refusal that gives up a place", KindReturned, func(s *sheet) {
+			s.at("c", "refuse").Decision.Missing = []schemas.Charge{{Limit: "two", Scope: alice, T: start + 500, Cost: 1}}
+		}},
 		{"a place returned twice", KindReturned, func(s *sheet) {
 			d := s.at("d", "give_back").Decision
 			d.Returned = append(slices.Clone(d.Returned), d.Returned...)

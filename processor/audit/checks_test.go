@@ -47,7 +47,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"a place elsewhere", "verdict.go", "if c.Scope != scope || c.T != at || c.Cost != cost {", "if c.T != at || c.Cost != cost {", ""},
 	{"a place at another time", "verdict.go", "if c.Scope != scope || c.T != at || c.Cost != cost {", "if c.Scope != scope || c.Cost != cost {", ""},
 	{"a place of another cost", "verdict.go", "if c.Scope != scope || c.T != at || c.Cost != cost {", "if c.Scope != scope || c.T != at {", ""},
-	{"a place recorded at another time", "verdict.go", "p.takesAt(st.l, st.scope, st.cost, &c, at)", "p.takesAt(st.l, st.scope, st.cost, &c, c.T)", ""},
+	{"a place recorded at another time", "verdict.go", "p.takesAt(st.l, st.scope, st.cost, &c, at)", "p.takesAt(st.l, st.scope, st.cost, &c, max(c.T, min(at, 0)))", ""},
 	{"places of a refusal", "partition.go", "			p.fault(KindCharges, \"%s took %d places\", d.Verdict, len(d.Charges))\n", "", ""},
 	{"observed and not said", "verdict.go", "	case e.Observed != (len(passed)+len(before) > 0) && whole:", "	case false:", ""},
 	{"wrong evidence of what is observed", "verdict.go", "case whole && (len(passed)+len(before) > 0 || len(d.Evidence) > 0):", "case false:", ""},
