@@ -133,6 +133,12 @@ func (o *Oracle) follow(r Record) {
 	if !home {
 		o.report.Wide.Passed += len(d.Passed)
 	}
+	for _, a := range d.Passed {
+		if l := o.limit(d.Revision, a.Limit); home && a.T != 0 && (l == nil || isWide(l) != wide(a.Scope) || drawsOnly(l)) {
+			// An old place that is not put back: its limit is gone, or counts by another thing.
+			o.between.gone[movedMark(schemas.Charge{Limit: a.Limit, Scope: a.Scope, T: a.T, Cost: a.Cost}, e.MessageID)] = true
+		}
+	}
 
 	switch d.Verdict {
 	case schemas.VerdictCharge:

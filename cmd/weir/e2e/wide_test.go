@@ -249,6 +249,17 @@ func TestOracleWide(t *testing.T) {
 			e := w.decide(wideHome, "a", schemas.VerdictExpire, 13)
 			e.Kind, e.Status, e.Decision.Input = schemas.KindStatus, schemas.StatusUnknown, w.readmit(wideHome)
 		}, nil},
+		"an old place is not put back as if its limit were gone": {1, func(w *rounds) {
+			w.admit("a", 0, 1)
+			w.lane("a", 1, schemas.StatusRetrying)
+			w.sent("b", 2)
+			w.sent("c", 11.5)
+			y, _ := w.refuse("a", 1, 11.6, 12, 2)
+			c := placed("own", 1)
+			y.end.Decision.Restored, y.end.Decision.Passed = nil, []schemas.Ask{{Limit: c.Limit, Scope: c.Scope, Cost: c.Cost, T: c.T}}
+			e := w.decide(wideHome, "a", schemas.VerdictExpire, 13)
+			e.Kind, e.Status, e.Decision.Input = schemas.KindStatus, schemas.StatusUnknown, w.readmit(wideHome)
+		}, map[Fault]int{FaultStands: 1}},
 		"clean, and given back": {1, func(w *rounds) {
 			w.admit("a", 0, 1)
 			w.lane("a", 1, schemas.StatusFailed)
