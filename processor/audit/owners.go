@@ -15,11 +15,7 @@ import (
 // ownersVerdict reports whether a verdict on a message whose home is elsewhere is
 // an owner's.
 func ownersVerdict(v schemas.Verdict) bool {
-	switch v {
-	case schemas.VerdictCharge, schemas.VerdictRefuse, schemas.VerdictGiveBack, schemas.VerdictRecord:
-		return true
-	}
-	return false
+	return v == schemas.VerdictCharge || v == schemas.VerdictRefuse || v == schemas.VerdictGiveBack || v == schemas.VerdictRecord
 }
 
 // owner judges a decision of an owner.

@@ -163,6 +163,7 @@ func (w *walk) came(h *step) {
 			if d.Verdict == schemas.VerdictRefuse && h.retryAt != w.refused.retryAt {
 				w.fault(FaultRetryAt, h, "refused until %s, by the owner until %s", h.retryAt, w.refused.retryAt)
 			}
+		default: // it ended for another reason
 		}
 	case d.Verdict == schemas.VerdictRefuse, d.Verdict == schemas.VerdictDefer && len(d.Evidence) > 0:
 		if slices.ContainsFunc(d.Evidence, func(e schemas.Evidence) bool { return wide(e.Scope) && w.o.partitionOf(e.Scope) != h.partition }) {

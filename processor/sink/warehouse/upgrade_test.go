@@ -236,7 +236,7 @@ func TestUpgradeWhileRowsArrive(t *testing.T) {
 
 	// The server starts anew.
 	stop()
-	addr, stop = startEngineIn(t, dir)
+	addr, _ = startEngineIn(t, dir)
 	url = "http://" + addr + "/weir"
 	conn = connect()
 	for _, token := range []string{"w1", "w2"} {
