@@ -86,12 +86,15 @@ lint: ## formatting, vet, staticcheck, exhaustive switches, tidy modules
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-bench: ## admission, restore, takeover and delays on Apache Kafka
+bench: ## admission, restore, takeover, delays and wide limits on Apache Kafka
 	$(GO) run ./bench/admission
 	$(GO) run ./bench/restore
 	$(GO) run ./bench/restore -takeover kill
 	$(GO) run ./bench/restore -takeover term
 	$(GO) run ./bench/delay
+	$(GO) run ./bench/wide -measure rate
+	$(GO) run ./bench/wide -measure hot
+	$(GO) run ./bench/wide -measure latency
 
 clean: ## remove what was built (not .weir, which has data)
 	rm -rf bin
