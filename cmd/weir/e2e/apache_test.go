@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/deploy/local/localtest"
 )
 
-var full = scale{requests: 200_000, recipients: 20_000, perSecond: 2_500, kills: 5, pause: true, within: 240 * time.Second, messages: 300}
+var full = scale{passing: 0.7, requests: 200_000, recipients: 20_000, perSecond: 2_500, kills: 5, pause: true, within: 240 * time.Second, messages: 300}
 
 func TestApacheKafka(t *testing.T) {
 	brokers := localtest.ForTest(t)

@@ -30,7 +30,7 @@ func chaosScale(t *testing.T) scale {
 		}
 	}
 	return scale{
-		passing: 0.7, requests: int(75_000 * by), recipients: 12_000, perSecond: 1_200,
+		passing: 0.75, requests: int(75_000 * by), recipients: 12_000, perSecond: 1_200,
 		kills: 4, pause: true, within: time.Duration(by*63)*time.Second + 4*time.Minute,
 		// Longer than the lanes are behind on a slow machine: what goes stale again
 		// and again before its turn shows nothing new.
