@@ -48,7 +48,7 @@ var magic = []string{
 func (t *Trace) Next() (q schemas.Request, key string) {
 	r := t.rng
 	q = schemas.Request{Channel: schemas.ChannelSMS, Class: "verify", Body: fmt.Sprintf("code %06d", r.IntN(1_000_000))}
-	q.Tenant = []string{"", "acme", "umbrella"}[r.IntN(3)]
+	q.Tenant = []string{"", "", "", "acme", "acme", "umbrella"}[r.IntN(6)]
 	n := r.IntN(t.recipients)
 	if r.IntN(5) == 0 {
 		n = r.IntN(t.hot)
