@@ -20,7 +20,7 @@ type between struct {
 	gone       map[string]bool // that a decision did not find, since no window sees them
 	where      map[string]Record
 	asked      []reinstatement
-	backAt     map[string]schemas.Millis // by message and partition: when it last gave back
+	backAt     map[string]schemas.Decision // by message and partition: the last that gave back
 }
 
 // reinstatement is an old place that home asked its owner to put back.
@@ -32,7 +32,7 @@ type reinstatement struct {
 
 func newBetween() between {
 	return between{taken: map[string]int{}, carried: map[string]int{}, released: map[string]int{}, answered: map[string]int{},
-		reinstated: map[string]int{}, restored: map[string]int{}, drew: map[string]bool{}, gone: map[string]bool{}, where: map[string]Record{}, backAt: map[string]schemas.Millis{}}
+		reinstated: map[string]int{}, restored: map[string]int{}, drew: map[string]bool{}, gone: map[string]bool{}, where: map[string]Record{}, backAt: map[string]schemas.Decision{}}
 }
 
 // Wide counts what happened to limits without a recipient.
@@ -172,7 +172,7 @@ func (o *Oracle) follow(r Record) {
 		o.report.Wide.Former += len(d.Released)
 	case schemas.VerdictGiveBack:
 		if !home {
-			o.between.backAt[fmt.Sprint(e.MessageID, shelfMark, r.Partition)] = d.T
+			o.between.backAt[fmt.Sprint(e.MessageID, shelfMark, r.Partition)] = *d
 			sum(o.between.answered, d.Returned, d.Missing)
 			sum(o.between.restored, d.Restored)
 			break
@@ -241,8 +241,12 @@ func (o *Oracle) agree() {
 	for _, a := range b.asked {
 		// What had left every window by then may be gone.
 		owner := o.partitionOf(a.c.Scope)
-		mark, t := movedMark(a.c, a.message), b.backAt[fmt.Sprint(a.message, shelfMark, owner)]
-		if b.restored[mark] < b.reinstated[mark] && (t == 0 || o.seen(o.parts[owner], a.c, t)) {
+		mark := movedMark(a.c, a.message)
+		back, answered := b.backAt[fmt.Sprint(a.message, shelfMark, owner)]
+		if l := o.limit(back.Revision, a.c.Limit); answered && (l == nil || !isWide(l) || !fits(l, a.c.Scope, nil)) {
+			continue // nor what is of a limit that its owner does not have by now
+		}
+		if b.restored[mark] < b.reinstated[mark] && (!answered || o.seen(o.parts[owner], a.c, back.T)) {
 			o.fault(FaultReleased, a.at, "asked to put back %d times, and put back %d times: %q", b.reinstated[mark], b.restored[mark], mark)
 			b.restored[mark] = b.reinstated[mark] // once is enough
 		}
