@@ -175,6 +175,15 @@ func (r *ownText) round() *Round {
 	if r.is(`,"segments":`) {
 		o.Segments = int(r.number())
 	}
+	if r.is(`,"channel":`) {
+		o.Channel = Channel(r.text())
+	}
+	if r.is(`,"class":`) {
+		o.Class = r.text()
+	}
+	if r.is(`,"template":`) {
+		o.Template = r.text()
+	}
 	if r.is(`,"ask":`) {
 		o.Ask = r.asks()
 	}

@@ -24,11 +24,14 @@ type Round struct {
 	HomeRevision int64      `json:"home_revision,omitempty"` // under which they were
 	Last         bool       `json:"last,omitempty"`          // once these are asked, all are, under this revision
 	Segments     int        `json:"segments,omitempty"`      // SMS parts, as home found them
-	Ask          []Ask      `json:"ask,omitempty"`           // to be asked before it goes home, in order
-	Taken        []Charge   `json:"taken,omitempty"`         // places taken, at home and elsewhere
-	Moved        []Charge   `json:"moved,omitempty"`         // places of an earlier attempt that were given up for them
-	Passed       []Ask      `json:"passed,omitempty"`        // asked, and no place taken
-	Evidence     []Evidence `json:"evidence,omitempty"`      // full windows: of the refusal, or else of limits that observe
+	Channel      Channel    `json:"channel,omitempty"`       // of the request, as class and template: what home needs to know of it at the end
+	Class        string     `json:"class,omitempty"`
+	Template     string     `json:"template,omitempty"`
+	Ask          []Ask      `json:"ask,omitempty"`      // to be asked before it goes home, in order
+	Taken        []Charge   `json:"taken,omitempty"`    // places taken, at home and elsewhere
+	Moved        []Charge   `json:"moved,omitempty"`    // places of an earlier attempt that were given up for them
+	Passed       []Ask      `json:"passed,omitempty"`   // asked, and no place taken
+	Evidence     []Evidence `json:"evidence,omitempty"` // full windows: of the refusal, or else of limits that observe
 	Refused      bool       `json:"refused,omitempty"`
 	RetryAt      Millis     `json:"retry_at,omitzero"` // of the refusal: when its windows open; 0 is never
 	Due          Millis     `json:"due,omitzero"`      // of the refusal: when the owner would have a deferred message come again
@@ -44,6 +47,9 @@ func AppendRound(dst []byte, o *Round) []byte {
 	w.intIf("home_revision", o.HomeRevision)
 	w.boolIf("last", o.Last)
 	w.intIf("segments", int64(o.Segments))
+	w.textIf("channel", string(o.Channel))
+	w.textIf("class", o.Class)
+	w.textIf("template", o.Template)
 	w.asksIf("ask", o.Ask)
 	w.chargesIf("taken", o.Taken)
 	w.chargesIf("moved", o.Moved)
@@ -85,6 +91,12 @@ func (r *jsonReader) round(o *Round) bool {
 			return r.intoBool(&o.Last)
 		case "segments":
 			return r.intoCount(&o.Segments)
+		case "channel":
+			return r.intoText((*string)(&o.Channel))
+		case "class":
+			return r.intoText(&o.Class)
+		case "template":
+			return r.intoText(&o.Template)
 		case "ask":
 			return r.intoAsks(&o.Ask)
 		case "taken":

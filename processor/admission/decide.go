@@ -113,6 +113,9 @@ func (p *partition) decide(in *input) (outcome, error) {
 		}
 	}
 	m := p.read(in)
+	if p.settled(m) && m.round.Channel != "" {
+		return p.conclude(m)
+	}
 	req, err := in.request()
 	if err != nil && in.readmit && in.env.Reason == schemas.ReadmitRedrive {
 		in.foreign = true // nobody could tell whether it was asked for before
@@ -224,6 +227,22 @@ func (p *partition) read(in *input) *message {
 		Source:     &origin,
 	}
 	return m
+}
+
+// conclude decides a message that comes round with its answer. Of its request
+// it needs no more than what its round says, so the bytes are not read again.
+func (p *partition) conclude(m *message) (outcome, error) {
+	m.req = schemas.Request{Action: schemas.ActionSend, Tenant: m.env.Tenant, Channel: m.round.Channel, Class: m.round.Class, Template: m.round.Template}
+	m.class = p.cur.pol.Class(m.req.Class)
+	m.event.Tenant, m.event.Channel, m.event.Class, m.event.Template = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template
+	m.to = trusted(m.req.Channel, m.env.Key)
+	if schemas.PartitionOf(m.to.Key, p.env.partitions) != p.num {
+		return outcome{}, errMisrouted
+	}
+	if m.repeated() {
+		return p.again(m), nil
+	}
+	return p.first(m), nil
 }
 
 // unnamed gives a request an id that could not be read, or whose recipient could

@@ -259,12 +259,12 @@ func (p *partition) park(m *message, s schemas.Status, reason string, due schema
 
 // end closes a message that holds no place but those of a round.
 func (p *partition) end(m *message, s schemas.Status, v schemas.Verdict, why string) outcome {
-	return p.conclude(m, s, v, why, false)
+	return p.endKeeping(m, s, v, why, false)
 }
 
-// conclude ends a message. What a round took for it is returned; if it keeps what it
+// endKeeping ends a message. What a round took for it is returned; if it keeps what it
 // held before, that is put back.
-func (p *partition) conclude(m *message, s schemas.Status, v schemas.Verdict, why string, keeps bool) outcome {
+func (p *partition) endKeeping(m *message, s schemas.Status, v schemas.Verdict, why string, keeps bool) outcome {
 	m.event.Status, m.event.Reason = s, why
 	m.event.Decision = p.stamp(v, &m.source)
 	o := outcome{event: m.event}
@@ -278,7 +278,7 @@ func (p *partition) endAgain(m *message, s schemas.Status, v schemas.Verdict, wh
 	if m.env.Taint == schemas.TaintUnknown {
 		s = schemas.StatusUnknown
 	}
-	o := p.conclude(m, s, v, why, m.env.Taint != schemas.TaintNone)
+	o := p.endKeeping(m, s, v, why, m.env.Taint != schemas.TaintNone)
 	if m.env.Taint == schemas.TaintNone {
 		p.letGo(&o, &m.env, without(m.env.Place, m.round.Moved), nil, false)
 	}
