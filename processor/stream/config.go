@@ -41,8 +41,9 @@ type Config struct {
 	// BatchBytes is how large a batch each topic takes (max.message.bytes);
 	// nil is the client's default for all.
 	BatchBytes func(topic string) int32
-	// Linger is how long the producer waits to fill a batch. Default 0: a
-	// commit flushes anyway.
+	// Linger is how long the producer waits to fill a batch. Default 10 ms: under
+	// load batches are fewer and fuller, and a commit flushes anyway, so a
+	// message alone waits for nothing.
 	Linger time.Duration
 	Logger *slog.Logger
 	// Options are added to the client's, last: TLS, SASL, a dialer, hooks.
@@ -72,6 +73,7 @@ func (c Config) withDefaults() Config {
 	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, 10*time.Second)
 	c.MaxPoll = cmp.Or(c.MaxPoll, 10_000)
 	c.FetchMaxPartitionBytes = cmp.Or(c.FetchMaxPartitionBytes, 1<<20)
+	c.Linger = cmp.Or(c.Linger, 10*time.Millisecond)
 	c.FetchMaxWait = cmp.Or(c.FetchMaxWait, 250*time.Millisecond)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
