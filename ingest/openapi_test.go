@@ -202,11 +202,16 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 func TestDocumentHasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for name, typ := range map[string]reflect.Type{
-		"Accepted":   reflect.TypeFor[client.Accepted](),
-		"Message":    reflect.TypeFor[client.Message](),
-		"Problem":    reflect.TypeFor[client.Problem](),
-		"FieldError": reflect.TypeFor[client.FieldError](),
-		"State":      reflect.TypeFor[state](),
+		"Accepted":    reflect.TypeFor[client.Accepted](),
+		"Message":     reflect.TypeFor[client.Message](),
+		"Problem":     reflect.TypeFor[client.Problem](),
+		"FieldError":  reflect.TypeFor[client.FieldError](),
+		"LimitState":  reflect.TypeFor[client.LimitState](),
+		"Violation":   reflect.TypeFor[client.Violation](),
+		"Resource":    reflect.TypeFor[client.RawResource](),
+		"Change":      reflect.TypeFor[schemas.Change](),
+		"FieldChange": reflect.TypeFor[schemas.FieldChange](),
+		"State":       reflect.TypeFor[state](),
 
 		"DeadLetter":  reflect.TypeFor[dlq.Entry](),
 		"DeadLetters": reflect.TypeFor[dlq.Page](),

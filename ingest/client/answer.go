@@ -1,6 +1,10 @@
 package client
 
-import "github.com/weirhq/weir/schemas"
+import (
+	"encoding/json"
+
+	"github.com/weirhq/weir/schemas"
+)
 
 // Accepted is the answer to a message that the brokers hold.
 type Accepted struct {
@@ -42,3 +46,110 @@ type Message struct {
 	Observed          bool             `json:"observed,omitempty"` // a limit in observe mode would have refused it
 	Timeline          []*schemas.Event `json:"timeline"`
 }
+
+// Sent is the answer to a message. Without waiting its status is accepted: the
+// brokers hold it, and nothing has been decided. After waiting it is what was
+// decided first (queued, scheduled, deferred …), with the limits that were
+// asked; accepted at the timeout.
+type Sent struct {
+	ID     string         `json:"id"`
+	Status schemas.Status `json:"status"`
+	Limits []LimitState   `json:"limits,omitempty"`
+}
+
+// LimitState is one window of a limit that was asked, after the decision.
+type LimitState struct {
+	Limit     string         `json:"limit"`
+	Window    string         `json:"window"` // as printed in the policy: 1/60s
+	N         int64          `json:"n"`      // how many the window holds
+	Remaining int64          `json:"remaining"`
+	Reset     schemas.Millis `json:"reset,omitzero"` // when Remaining grows next; 0: it is N, there is nothing to wait for
+	Violated  bool           `json:"violated,omitempty"`
+}
+
+// BatchResult is what became of one message of a batch: an ID and a Status, or
+// an Error. As NDJSON it is a line, in the order of the batch.
+type BatchResult struct {
+	Index  int            `json:"index"` // of the message in its batch, from 0
+	ID     string         `json:"id,omitempty"`
+	Status schemas.Status `json:"status,omitempty"`
+	Error  *Problem       `json:"error,omitempty"`
+}
+
+// BatchResults is the answer to a batch that came as one JSON object.
+type BatchResults struct {
+	Results []BatchResult `json:"results"`
+}
+
+// MessagePage is a part of a list of messages, the newest first. Their
+// timelines are empty: Get has them.
+type MessagePage struct {
+	Messages   []Message `json:"messages"`
+	NextCursor string    `json:"next_cursor,omitempty"` // brings the next page; empty at the end
+}
+
+// Quota is what a recipient's limits leave, as of the last commit of those who
+// own them.
+type Quota struct {
+	To      string         `json:"to"` // canonical
+	Channel string         `json:"channel"`
+	Class   string         `json:"class"`
+	At      schemas.Millis `json:"at"`
+	Limits  []LimitState   `json:"limits"`
+}
+
+// Stats counts what happened to the caller's messages from From up to Until.
+type Stats struct {
+	From   schemas.Millis `json:"from"`
+	Until  schemas.Millis `json:"until"`
+	Counts []StatsCount   `json:"counts"`
+}
+
+// StatsCount counts the messages that came to one status.
+type StatsCount struct {
+	Channel  string         `json:"channel"`
+	Class    string         `json:"class"`
+	Provider string         `json:"provider,omitempty"` // empty where none was chosen yet
+	Status   schemas.Status `json:"status"`
+	Events   int64          `json:"events"`
+	// From acceptance to this status, in milliseconds; absent where not known.
+	P50 float64 `json:"p50_ms,omitempty"`
+	P99 float64 `json:"p99_ms,omitempty"`
+}
+
+// Resource is one entry of the policy as the API shows it. T is the entry's
+// type, schemas.Limit and the like; Value's secrets are references.
+type Resource[T any] struct {
+	ETag     string `json:"etag"`     // as If-Match takes it, with its quotes
+	Revision int64  `json:"revision"` // in force when this was read, or made by this change
+	Value    T      `json:"value"`
+
+	// Secret is the whole API key, in the one answer that makes it.
+	Secret string `json:"secret,omitempty"`
+	// Changes is what a PUT changed, or with a dry run would change.
+	Changes []schemas.Change `json:"changes,omitempty"`
+	DryRun  bool             `json:"dry_run,omitempty"`
+}
+
+// ResourceList is all entries of one kind, in the policy's order.
+type ResourceList[T any] struct {
+	Revision int64         `json:"revision"`
+	Items    []Resource[T] `json:"items"`
+}
+
+// RevisionPage is a part of the policy's history, the newest first.
+type RevisionPage struct {
+	Revisions  []Revision `json:"revisions"`
+	NextCursor string     `json:"next_cursor,omitempty"`
+}
+
+// Revision is one change of the policy: who made it, when, and what it changed.
+type Revision struct {
+	Revision int64            `json:"revision"`
+	At       schemas.Millis   `json:"at"`
+	By       string           `json:"by,omitempty"`
+	Changes  []schemas.Change `json:"changes"`
+}
+
+// RawResource is a resource whose type the reader does not know.
+type RawResource = Resource[json.RawMessage]

@@ -1,9 +1,12 @@
 package client
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 // Problem is an answer that is no success: problem+json (RFC 9457). Code is
@@ -17,8 +20,39 @@ type Problem struct {
 	Code     string       `json:"code"`
 	Errors   []FieldError `json:"errors,omitempty"`
 
+	// Of a 429, and of a 422 of a message: its id, the state of the limits that
+	// were asked, which windows were full, and when all of them would pass: as
+	// a time, and in whole seconds from the answer, rounded up.
+	ID                string         `json:"id,omitempty"`
+	Limits            []LimitState   `json:"limits,omitempty"`
+	ViolatedPolicies  []Violation    `json:"violated-policies,omitempty"`
+	RetryAt           schemas.Millis `json:"retry_at,omitzero"`
+	RetryAfterSeconds int64          `json:"retryAfter,omitempty"`
+
+	// Current is the version in force, in a 412.
+	Current *Resource[json.RawMessage] `json:"current,omitempty"`
+
 	// RetryAfter is what the Retry-After header says; 0 when it says nothing.
 	RetryAfter time.Duration `json:"-"`
+}
+
+// The types of the two kinds of 429, and their codes. After the first the
+// message has ended: to send it again is another message. The second says that
+// the request was not looked at.
+const (
+	TypeQuotaExceeded = "https://github.com/weirhq/weir/problems/quota-exceeded" // a recipient's limit, or a wider one
+	TypeClientRate    = "https://github.com/weirhq/weir/problems/client-rate"    // the caller's own pace
+	CodeQuotaExceeded = "quota_exceeded"
+	CodeClientRate    = "client_rate"
+)
+
+// Violation is one window that was full. RetryAt is when it has room again; 0
+// when it never has for this message, which costs more than the window holds.
+type Violation struct {
+	Limit   string         `json:"limit"`
+	Window  string         `json:"window"` // as printed in the policy: 1/60s
+	N       int64          `json:"n"`
+	RetryAt schemas.Millis `json:"retry_at,omitzero"`
 }
 
 // FieldError is one thing wrong with a request. It never holds a value of it.
