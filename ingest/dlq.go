@@ -27,9 +27,9 @@ const (
 )
 
 // getDLQ lists what Weir gave up on of the caller's messages.
-func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request, c *caller) {
 	var wrong []client.FieldError
-	q := dlqQuery{tenant: tenantOf(r)}
+	q := dlqQuery{tenant: c.tenant}
 	limit, cursor, oldest := defaultPage, "", false
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -76,13 +76,13 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 
 // postRedrive asks admission to send again what it is told, for as long as a
 // call may take; the cursor goes on.
-func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) {
 	body, p := readBody(w, r)
 	if p != nil {
 		refuse(w, r, p)
 		return
 	}
-	q := dlqQuery{tenant: tenantOf(r)}
+	q := dlqQuery{tenant: c.tenant}
 	o := dlq.RedriveOptions{Within: redriveFor}
 	fields := make(map[string]json.RawMessage)
 	if len(bytes.TrimSpace(body)) > 0 {

@@ -8,8 +8,9 @@
 // the tail does not reach.
 //
 // It decides nothing about a message: whether it may be sent, and where, is
-// admission's. It has no API keys yet: every caller is the tenant "default",
-// and Serve refuses an address that others can reach unless told otherwise.
+// admission's. Who may ask is told by API keys, which stand hashed in the
+// policy; where none is asked for, on loopback, every caller is the tenant
+// "default".
 // Recipients stand in answers, because the caller has sent them, and never in
 // logs or labels.
 package ingest

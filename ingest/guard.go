@@ -70,12 +70,12 @@ func sameOrigin() *http.CrossOriginProtection {
 	return p
 }
 
-// ownHost refuses names that are not this machine's own while the server is on
-// loopback without keys. A page whose name has been pointed at 127.0.0.1 is of
+// ownHost refuses names that are not this machine's own while the server asks
+// for no key, being on loopback. A page whose name has been pointed at 127.0.0.1 is of
 // the same origin to the browser; its Host header tells.
 func (s *Server) ownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.loopback.Load() && !ownName(r.Host) {
+		if s.localOnly && !ownName(r.Host) {
 			refuse(w, r, misdirected.problem("On loopback the API answers to localhost and to addresses, not to other names."))
 			return
 		}

@@ -41,12 +41,12 @@ type state struct {
 	Status string `json:"status"`
 }
 
-func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request, _ *caller) {
 	answer(w, http.StatusOK, "application/json", state{"ok"})
 }
 
 // getReady answers 503 with every reason not to send requests here.
-func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getReady(w http.ResponseWriter, r *http.Request, _ *caller) {
 	var reasons []client.FieldError
 	if s.draining.Load() {
 		reasons = append(reasons, client.FieldError{Code: "shutting_down", Detail: "the server is shutting down"})
@@ -64,7 +64,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, "application/json", state{"ready"})
 }
 
-func getOpenAPI(w http.ResponseWriter, _ *http.Request) {
+func getOpenAPI(w http.ResponseWriter, _ *http.Request, _ *caller) {
 	w.Header().Set("Content-Type", "application/yaml")
 	w.Write(schemas.OpenAPI)
 }

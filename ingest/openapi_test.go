@@ -184,6 +184,21 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 	if len(have) < 6 {
 		t.Fatalf("only %v", have)
 	}
+	for _, rt := range s.table() {
+		says, _ := d.operation(rt.method, rt.path)["security"].([]any)
+		var has []any
+		switch rt.scope {
+		case scopeNone:
+			has = []any{}
+		case scopeAny:
+			has = []any{map[string]any{"key": []any{}}}
+		case scopeSend, scopeRead, scopeAdmin:
+			has = []any{map[string]any{"key": []any{string(rt.scope)}}}
+		}
+		if !reflect.DeepEqual(says, has) {
+			t.Errorf("%s %s: security is %v in the document, and %v in the code", rt.method, rt.path, says, has)
+		}
+	}
 	for r := range have {
 		if !want[r] {
 			t.Errorf("%s is a route and not in the document", r)

@@ -28,6 +28,8 @@ var (
 	incompleteBody       = newKind(http.StatusBadRequest, "incomplete_body", "incomplete-body", "The body broke off")
 	badIdempotencyKey    = newKind(http.StatusBadRequest, "bad_idempotency_key", "bad-idempotency-key", "The Idempotency-Key header is invalid")
 	idempotencyConflict  = newKind(http.StatusBadRequest, "idempotency_key_conflict", "idempotency-key-conflict", "Two different idempotency keys")
+	unauthenticated      = newKind(http.StatusUnauthorized, "unauthenticated", "unauthenticated", "Who are you?")
+	forbiddenScope       = newKind(http.StatusForbidden, "forbidden_scope", "forbidden-scope", "Not with this key")
 	forbiddenTenant      = newKind(http.StatusForbidden, "forbidden_tenant", "forbidden-tenant", "Not your tenant")
 	crossOrigin          = newKind(http.StatusForbidden, "cross_origin", "cross-origin", "Not from another site's page")
 	unknownRoute         = newKind(http.StatusNotFound, "not_found", "not-found", "There is nothing here")

@@ -24,17 +24,16 @@ type History interface {
 
 // getMessage answers from the tail if it has the message whole; else History's
 // events come before the tail's.
-func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getMessage(w http.ResponseWriter, r *http.Request, c *caller) {
 	id, ok := messageID(chi.URLParam(r, "id"))
 	if !ok {
 		refuse(w, r, unknownMessage.problem("An id is a UUID."))
 		return
 	}
-	tenant := tenantOf(r)
-	accepted, tailed, whole := s.tailed(tenant, id)
+	accepted, tailed, whole := s.tailed(c.tenant, id)
 	events := tailed
 	if !whole && s.history != nil {
-		stored, err := s.stored(r.Context(), tenant, id)
+		stored, err := s.stored(r.Context(), c.tenant, id)
 		switch {
 		case err == nil:
 			events = join(stored, tailed)

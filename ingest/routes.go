@@ -8,23 +8,70 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// routes is every route there is. schemas/openapi.yaml lists the same, and a
+// route is one thing that the API does: who may ask for it, and by which of the
+// API's own limits a caller's asking is counted.
+type route struct {
+	method, path string
+	scope        scope
+	pace         pace
+	handle       handler
+}
+
+// handler answers a caller who may ask. The body is still unread.
+type handler func(w http.ResponseWriter, r *http.Request, c *caller)
+
+// table is every route there is. schemas/openapi.yaml lists the same, and a
 // test holds them to one another.
+func (s *Server) table() []route {
+	const get, post = http.MethodGet, http.MethodPost
+	return []route{
+		{post, "/v1/messages", scopeSend, paceWrite, s.postMessage},
+		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
+
+		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},
+		{post, "/v1/dlq/redrive", scopeSend, paceBatch, s.postRedrive},
+
+		{get, "/healthz", scopeNone, paceNone, s.getHealth},
+		{get, "/readyz", scopeNone, paceNone, s.getReady},
+		{get, "/metrics", scopeNone, paceNone, anyone(promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))},
+		{get, "/openapi.yaml", scopeNone, paceNone, getOpenAPI},
+	}
+}
+
 func (s *Server) routes() *chi.Mux {
-	r := chi.NewRouter()
-	r.Use(s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, middleware.GetHead)
-	r.NotFound(notFound)
-	r.MethodNotAllowed(methodNotAllowed(r))
+	m := chi.NewRouter()
+	m.Use(s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, middleware.GetHead)
+	m.NotFound(notFound)
+	m.MethodNotAllowed(methodNotAllowed(m))
+	for _, rt := range s.table() {
+		m.MethodFunc(rt.method, rt.path, s.guarded(rt))
+	}
+	return m
+}
 
-	r.Post("/v1/messages", s.postMessage)
-	r.Get("/v1/messages/{id}", s.getMessage)
+// guarded is a route behind what every call passes: who asks, how often, and
+// whether he may. Nothing of the body is read before.
+func (s *Server) guarded(rt route) http.HandlerFunc {
+	if rt.scope == scopeNone {
+		return func(w http.ResponseWriter, r *http.Request) { rt.handle(w, r, nil) }
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, p := s.identify(r)
+		if p == nil {
+			p = c.may(rt.scope)
+		}
+		if p != nil {
+			if p.Status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+			}
+			refuse(w, r, p)
+			return
+		}
+		rt.handle(w, r, c)
+	}
+}
 
-	r.Get("/v1/dlq", s.getDLQ)
-	r.Post("/v1/dlq/redrive", s.postRedrive)
-
-	r.Get("/healthz", s.getHealth)
-	r.Get("/readyz", s.getReady)
-	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
-	r.Get("/openapi.yaml", getOpenAPI)
-	return r
+// anyone is a handler of net/http's form that every caller may have.
+func anyone(h http.Handler) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ *caller) { h.ServeHTTP(w, r) }
 }

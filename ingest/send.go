@@ -17,14 +17,14 @@ import (
 
 // postMessage takes one message in. It answers 202 when all in-sync replicas
 // hold it, and a problem otherwise.
-func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postMessage(w http.ResponseWriter, r *http.Request, c *caller) {
 	body, p := readBody(w, r)
 	if p != nil {
 		refuse(w, r, p)
 		return
 	}
 	now := time.Now()
-	m, p := s.prepare(body, r.Header.Values("Idempotency-Key"), tenantOf(r), now)
+	m, p := s.prepare(body, r.Header.Values("Idempotency-Key"), c.tenant, now)
 	if p != nil {
 		refuse(w, r, p)
 		return
@@ -37,10 +37,6 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Location", "/v1/messages/"+m.req.ID)
 	answer(w, http.StatusAccepted, "application/json", client.Accepted{ID: m.req.ID, Status: schemas.StatusAccepted})
 }
-
-// tenantOf returns whose request it is. Without API keys everyone is the
-// default tenant.
-func tenantOf(*http.Request) string { return schemas.DefaultTenant }
 
 // message is a request that may be written.
 type message struct {

@@ -394,7 +394,7 @@ func TestShutdown(t *testing.T) {
 // Without keys nobody but this machine may be served.
 func TestAddressOfOthers(t *testing.T) {
 	w := newWorld(t, settings{})
-	srv, err := New(t.Context(), Config{Brokers: w.broker.ListenAddrs(), Partitions: partitions, Policy: w.pol})
+	srv, err := New(t.Context(), Config{Brokers: w.broker.ListenAddrs(), Partitions: partitions, Policy: w.pol, Keyless: true})
 	if err != nil {
 		t.Fatal(err)
 	}

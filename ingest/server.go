@@ -44,8 +44,10 @@ type Config struct {
 	// Grace is what requests in flight get at shutdown. Default 10 s: more than
 	// any takes.
 	Grace time.Duration
-	// Insecure serves addresses that others can reach, though there are no API
-	// keys yet, and answers to every host name.
+	// Keyless serves whoever sends no key as the tenant default with every scope,
+	// on a loopback address and under this machine's own names only: weir dev.
+	Keyless bool
+	// Insecure is Keyless on every address and under every name.
 	Insecure bool
 }
 
@@ -60,9 +62,14 @@ func (c Config) Validate() error {
 	}
 	if c.Policy == nil {
 		errs = append(errs, errors.New("no policy"))
+	} else if !c.Keyless && !c.Insecure && len(c.Policy.Latest().Policy.Keys) == 0 {
+		errs = append(errs, ErrNoKeys)
 	}
 	return errors.Join(errs...)
 }
+
+// ErrNoKeys says that nobody could ask for anything.
+var ErrNoKeys = errors.New("the policy has no API key, so nobody could send: make one with weir keys create, or serve everyone with --insecure-no-auth")
 
 // Server is the HTTP door. Make it with New and call Serve once.
 type Server struct {
@@ -72,7 +79,9 @@ type Server struct {
 	history    History
 	registry   *prometheus.Registry
 	logger     *slog.Logger
-	insecure   bool
+	keys       keyring
+	keyless    bool // who sends no key is served too
+	localOnly  bool // only under names of this machine
 	grace      time.Duration
 
 	out      *producer
@@ -81,7 +90,6 @@ type Server struct {
 	tail     *tail
 	pulse    pulse
 	seconds  *prometheus.HistogramVec
-	loopback atomic.Bool // served on loopback without keys
 	draining atomic.Bool
 	http     *http.Server
 }
@@ -99,7 +107,8 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		history:    cfg.History,
 		registry:   cfg.Registry,
 		logger:     cfg.Logger,
-		insecure:   cfg.Insecure,
+		keyless:    cfg.Keyless || cfg.Insecure,
+		localOnly:  cfg.Keyless && !cfg.Insecure,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
 		recent:     newRecent(bounds{messages: 100_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
 	}
@@ -154,18 +163,16 @@ var ErrInFlight = errors.New("requests were still in flight and were cut off")
 
 // Serve answers on ln until ctx ends, then takes no more requests, lets those
 // in flight finish for Config.Grace, and closes what New opened. It returns nil after
-// an orderly end. It refuses an address that others can reach unless the
-// configuration is Insecure. ln is closed in any case.
+// an orderly end. It refuses an address that others can reach if the configuration
+// is Keyless and not Insecure. ln is closed in any case.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.out.cl.Close()
 	defer s.tail.cl.Close()
 	defer s.dlq.Close()
-	local := loopback(ln.Addr())
-	if !local && !s.insecure {
+	if s.localOnly && !loopback(ln.Addr()) {
 		ln.Close()
-		return fmt.Errorf("ingest: %s is not a loopback address, and there are no API keys yet", ln.Addr())
+		return fmt.Errorf("ingest: %s is not a loopback address, and no key is asked for", ln.Addr())
 	}
-	s.loopback.Store(local && !s.insecure)
 
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup

@@ -46,6 +46,8 @@ type world struct {
 // settings is what a test wants otherwise.
 type settings struct {
 	history History
+	policy  string // instead of weir dev's
+	keys    bool   // nobody is served without a key
 	server  func(*Server)
 	cut     bool             // the broker is away from the beginning
 	status  []*schemas.Event // in the topic before the server starts
@@ -60,7 +62,11 @@ func newWorld(t *testing.T, set settings) *world {
 	}
 	t.Cleanup(c.Close)
 	w := &world{t: t, broker: c, line: &line{conns: make(map[net.Conn]bool)}, log: &lockedBuffer{}}
-	doc, err := schemas.ParsePolicy("dev.yaml", presets.Dev)
+	text := presets.Dev
+	if set.policy != "" {
+		text = []byte(set.policy)
+	}
+	doc, err := schemas.ParsePolicy("dev.yaml", text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +104,7 @@ func newWorld(t *testing.T, set settings) *world {
 	w.srv, err = New(t.Context(), Config{
 		Brokers: c.ListenAddrs(), Options: []kgo.Opt{kgo.Dialer(w.line.dial)},
 		Names: w.names, Partitions: partitions, Policy: w.pol, History: set.history,
-		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
+		Keyless: !set.keys, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -138,7 +138,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	if click != nil {
 		watchChild(ctx, cancel, "engine", click)
 	}
-	sys := &system{settings: &s, logger: logger, listener: listener}
+	sys := &system{settings: &s, logger: logger, listener: listener, keyless: true}
 	defer os.Remove(filepath.Join(d.dir, endpointsFile)) // nobody listens any more
 	sys.ready = func() {
 		e := &endpoints{PID: os.Getpid(), HTTP: s.HTTP, Kafka: kafka.Addr(), ClickHouse: clickhouse, Prefix: s.Prefix, Partitions: s.Partitions}

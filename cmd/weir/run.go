@@ -19,6 +19,9 @@ var runCommand = command{
 		if err := c.parse(fs); err != nil {
 			return err
 		}
+		if fs.NArg() > 0 {
+			return usagef("takes no argument %q", fs.Arg(0))
+		}
 		l, err := load()
 		if err != nil {
 			return &usageError{err.Error()}
@@ -28,11 +31,7 @@ var runCommand = command{
 			if sys.listener, err = net.Listen("tcp", l.HTTP); err != nil {
 				return fmt.Errorf("http.listen: %w", err)
 			}
-			// Without keys anyone who reaches the port may send.
-			if addr, ok := sys.listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
-				sys.listener.Close()
-				return fmt.Errorf("http.listen %s is not a loopback address: this version has no API keys yet, so the API is served on loopback only", l.HTTP)
-			}
+			defer sys.listener.Close()
 		}
 		sys.ready = func() {
 			fmt.Fprintf(c.stderr, "weir %s runs %v in slot %s\n", version, l.Roles, l.Slot)

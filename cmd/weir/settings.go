@@ -26,6 +26,7 @@ type Settings struct {
 	Replication int // 0: three, or the number of brokers if fewer
 	ClickHouse  string
 	HTTP        string
+	NoAuth      bool // whoever reaches the HTTP API may do everything
 	Roles       []string
 	Slot        string
 	Standby     bool // of admission's partitions that other workers own
@@ -51,6 +52,7 @@ var settings = []setting{
 	{"kafka.replication", "replicas of each topic; 0 is three, or the number of brokers if fewer", func(s *Settings) any { return &s.Replication }},
 	{"clickhouse.url", "http address of ClickHouse; empty keeps status in Kafka only", func(s *Settings) any { return &s.ClickHouse }},
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
+	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
 	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
 	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
 	{"admission.standby", "follow the partitions that other workers own, so that a takeover reads only what is left: costs each worker the memory of all recipients (about 100 bytes a recipient and limit), and reading what all workers write to the ledger", func(s *Settings) any { return &s.Standby }},
@@ -70,7 +72,7 @@ func defaultSettings() Settings {
 	}
 }
 
-func (s setting) flag() string { return strings.ReplaceAll(s.key, ".", "-") }
+func (s setting) flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.key) }
 func (s setting) env() string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
@@ -137,7 +139,11 @@ func settingsFlags(fs *flag.FlagSet, base Settings, getenv func(string) string) 
 	file := fs.String("config", "", "settings file (YAML)")
 	given := make(map[string]string)
 	for _, s := range settings {
-		fs.Func(s.flag(), fmt.Sprintf("%s (default %q; environment %s)", s.usage, show(s.value(&base)), s.env()), func(v string) error {
+		add := fs.Func
+		if _, ok := s.value(&base).(*bool); ok {
+			add = fs.BoolFunc
+		}
+		add(s.flag(), fmt.Sprintf("%s (default %q; environment %s)", s.usage, show(s.value(&base)), s.env()), func(v string) error {
 			given[s.key] = v
 			return nil
 		})

@@ -103,6 +103,7 @@ type system struct {
 	settings *Settings
 	logger   *slog.Logger
 	listener net.Listener // for ingest
+	keyless  bool         // on loopback: no API key is asked for
 	ready    func()       // called when every role has been started
 }
 
@@ -230,6 +231,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch,
 			History: history, Registry: registry, Logger: s.logger,
+			Keyless: s.keyless, Insecure: s.settings.NoAuth,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
 		if err != nil {

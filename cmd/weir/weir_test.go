@@ -49,7 +49,7 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"run", "--roles", "admission,cooking"}, `no role "cooking"`},
 		{[]string{"run", "--kafka-partitions", "many"}, "no whole number"},
 		{[]string{"run", "--slot", "first"}, "no number"},
-		{[]string{"run", "--admission-standby", "yes"}, "neither true nor false"},
+		{[]string{"run", "--admission-standby=yes"}, "neither true nor false"},
 		{[]string{"dev", "--nope"}, "nope"},
 		{[]string{"dlq"}, "list, show or redrive"},
 		{[]string{"dlq", "list", "3/17"}, "takes no argument"},

@@ -141,7 +141,7 @@ func (s *site) apply(policy string) {
 // are shown.
 func (s *site) run(slot int, roles string, more ...string) *Process {
 	s.t.Helper()
-	args := append([]string{"run"}, s.flags()...)
+	args := append([]string{"run", "--insecure-no-auth"}, s.flags()...)
 	args = append(args, "--roles", roles, "--slot", fmt.Sprint(slot), "--log-level", "info")
 	p, err := start(s.dir, fmt.Sprintf("worker-%d", slot), s.env, s.bin, append(args, more...)...)
 	if err != nil {

@@ -1,0 +1,93 @@
+package ingest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
+)
+
+// scope is what a key may do. Those of schemas.KeyScopes are given to keys.
+type scope string
+
+const (
+	scopeNone  scope = ""      // no key is asked for
+	scopeAny   scope = "any"   // any key will do
+	scopeSend  scope = "send"  // messages and decisions, and taking them back
+	scopeRead  scope = "read"  // what the caller's own tenant sent, and what became of it
+	scopeAdmin scope = "admin" // the policy: the operator's, over all tenants
+)
+
+// pace is the kind of call by which the API's own limits count.
+type pace string
+
+const (
+	paceNone   pace = ""
+	paceLogin  pace = "login"
+	paceQuery  pace = "query"
+	paceWrite  pace = "write"
+	paceBatch  pace = "batch"
+	paceImport pace = "import"
+)
+
+// caller is who asks.
+type caller struct {
+	tenant string
+	key    *schemas.Key // nil where none is asked for
+	test   bool         // a weir_test_ key: its messages go to simulated providers
+}
+
+// by names the caller in revisions and logs.
+func (c *caller) by() string {
+	if c.key == nil {
+		return "without a key"
+	}
+	return "key " + c.key.Name
+}
+
+// may returns nil if the caller's key has the scope.
+func (c *caller) may(s scope) *client.Problem {
+	if c.key == nil || s == scopeAny || slices.Contains(c.key.Scopes, string(s)) {
+		return nil
+	}
+	return forbiddenScope.problem("The key lacks the scope " + string(s) + ".")
+}
+
+// keyless is everyone's caller where no key is asked for.
+var keyless = &caller{tenant: schemas.DefaultTenant}
+
+// identify tells who asks, by the request's header alone. A key that is given
+// must be good, also where none is needed.
+func (s *Server) identify(r *http.Request) (*caller, *client.Problem) {
+	token, given := bearer(r.Header)
+	if !given {
+		if s.keyless {
+			return keyless, nil
+		}
+		return nil, unauthenticated.problem("Send Authorization: Bearer and an API key.")
+	}
+	if c := s.keys.find(s.policy.Latest(), token, schemas.MillisOf(time.Now())); c != nil {
+		return c, nil
+	}
+	return nil, unauthenticated.problem("The API key is unknown, was revoked, or has expired.")
+}
+
+// bearer returns the key of the Authorization or the X-API-Key header. Whatever
+// stands there was given, though it be no key.
+func bearer(h http.Header) (token string, given bool) {
+	auth, other := h["Authorization"], h["X-Api-Key"]
+	switch {
+	case len(auth)+len(other) == 0:
+		return "", false
+	case len(auth) == 1 && len(other) == 0:
+		if scheme, token, ok := strings.Cut(auth[0], " "); ok && strings.EqualFold(scheme, "Bearer") {
+			return strings.TrimLeft(token, " "), true
+		}
+	case len(other) == 1 && len(auth) == 0:
+		return other[0], true
+	}
+	return "", true // two keys, or another scheme: which one counts would be a guess
+}
