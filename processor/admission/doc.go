@@ -15,7 +15,9 @@
 //	external.go  the end of messages whose provider Weir does not call
 //	defer.go     what makes a message wait: quiet hours, limits that defer
 //	routing.go   by whom: the policy's routes, the providers' health, and when to ask again
-//	round.go     a message on its way round the owners of wide limits
+//	round.go     a message's round of the owners of wide limits, as its home begins and ends it
+//	owner.go     an owner's step of it
+//	giveback.go  places returned, here and at their owners, and old ones put back
 //	actions.go   requests other than send: suppress, unsuppress, cancel, record, release
 //	partition.go that state: places, known keys, sequence, time, revision
 //	seen.go      idempotency keys and client ids, in hourly buckets

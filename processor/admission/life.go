@@ -316,26 +316,6 @@ func (p *partition) forward(m *message, owner int32) outcome {
 	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
 }
 
-// giveBack returns the places of a message that ended without possibly having
-// been received, or that a round took for one that does not go on. A lane asks
-// the message's home, and home the owners. One that finds nothing is a logged
-// no-op.
-func (p *partition) giveBack(in *input) (outcome, error) {
-	m := p.read(in)
-	m.event.Kind, m.event.Tenant, m.event.Provider = schemas.KindDecision, in.env.Tenant, in.env.Provider
-	m.event.Decision = p.stamp(schemas.VerdictGiveBack, &m.source)
-	o := outcome{event: m.event}
-	if schemas.PartitionOf(in.env.Key, p.env.partitions) == p.num {
-		p.letGo(&o, &m.env, in.env.Place, nil, false)
-		return o, nil
-	}
-	p.letGo(&o, &m.env, in.env.Place, in.env.Restore, in.env.Reason == schemas.ReadmitUnwind)
-	if len(o.send) > 0 {
-		return outcome{}, errMisrouted
-	}
-	return o, nil
-}
-
 // foreign records that a record of readmit is not of Weir's making: it changes
 // nothing, and its bytes go to the DLQ.
 func (p *partition) foreign(in *input) outcome {

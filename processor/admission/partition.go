@@ -86,8 +86,6 @@ func (p *partition) commit() {
 func (p *partition) rollback() {
 	p.open = false
 	p.cur = p.base
-	// The times that it handed out are not taken, and may have been wrong.
-	clear(p.cursors)
 	p.table.Rollback()
 	p.seen.rollback()
 	p.cancels.rollback()
@@ -95,7 +93,7 @@ func (p *partition) rollback() {
 	p.waiting.rollback()
 	p.held.rollback()
 	p.sent = transmission{}
-	clear(p.cursors) // handed out by a time that may have been wrong
+	clear(p.cursors) // the times that it handed out are not taken, and may have been wrong
 }
 
 // changes calls ledger and seen with every record that the open transaction
