@@ -222,7 +222,6 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"Problem":     reflect.TypeFor[client.Problem](),
 		"FieldError":  reflect.TypeFor[client.FieldError](),
 		"LimitState":  reflect.TypeFor[client.LimitState](),
-		"Violation":   reflect.TypeFor[client.Violation](),
 		"Resource":    reflect.TypeFor[client.RawResource](),
 		"Change":      reflect.TypeFor[schemas.Change](),
 		"FieldChange": reflect.TypeFor[schemas.FieldChange](),

@@ -21,11 +21,12 @@ type Problem struct {
 	Errors   []FieldError `json:"errors,omitempty"`
 
 	// Of a 429, and of a 422 of a message: its id, the state of the limits that
-	// were asked, which windows were full, and when all of them would pass: as
-	// a time, and in whole seconds from the answer, rounded up.
+	// were asked, those that were full by their names in RateLimit-Policy ("verify
+	// 1/60s"; draft-ietf-httpapi-ratelimit-headers-11), and when all of them would
+	// pass: as a time, and in whole seconds from the answer, rounded up.
 	ID                string         `json:"id,omitempty"`
 	Limits            []LimitState   `json:"limits,omitempty"`
-	ViolatedPolicies  []Violation    `json:"violated-policies,omitempty"`
+	ViolatedPolicies  []string       `json:"violated-policies,omitempty"`
 	RetryAt           schemas.Millis `json:"retry_at,omitzero"`
 	RetryAfterSeconds int64          `json:"retryAfter,omitempty"`
 
@@ -45,15 +46,6 @@ const (
 	CodeQuotaExceeded = "quota_exceeded"
 	CodeClientRate    = "client_rate"
 )
-
-// Violation is one window that was full. RetryAt is when it has room again; 0
-// when it never has for this message, which costs more than the window holds.
-type Violation struct {
-	Limit   string         `json:"limit"`
-	Window  string         `json:"window"` // as printed in the policy: 1/60s
-	N       int64          `json:"n"`
-	RetryAt schemas.Millis `json:"retry_at,omitzero"`
-}
 
 // FieldError is one thing wrong with a request. It never holds a value of it.
 type FieldError struct {
