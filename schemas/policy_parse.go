@@ -54,6 +54,20 @@ func (d *Document) ErrorAt(path, message string) error {
 	return PolicyErrors{d.mistake(path, message)}
 }
 
+// Located gives the mistakes of a PolicyErrors, which were found in d.Policy
+// without its file, their positions. It returns other errors as they are.
+func (d *Document) Located(err error) error {
+	found, ok := errors.AsType[PolicyErrors](err)
+	if !ok {
+		return err
+	}
+	out := make(PolicyErrors, len(found))
+	for i, e := range found {
+		out[i] = d.mistake(e.Path, e.Message)
+	}
+	return out.sorted()
+}
+
 // Bounds against files that are small and grow: aliases of aliases, and values
 // nested without end.
 const (

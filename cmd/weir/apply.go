@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/weirhq/weir/processor/limit"
-	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -72,40 +69,13 @@ fewer.`,
 			}
 		}
 		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
-			tries := 2
+			tries := revise.Tries
 			if *prune {
 				tries = 1
 			}
 			return c.change(ctx, k, s, tries, edit, func() []string { return kept }, *dryRun, *asJSON)
 		})
 	},
-}
-
-// change brings an edit into force, or with dryRun only says what it would do,
-// and prints what came of it. kept is asked afterwards.
-func (c *call) change(ctx context.Context, k *cluster, s *Settings, tries int, edit func(have *schemas.Revision) (*schemas.Policy, error), kept func() []string, dryRun, asJSON bool) error {
-	var r *revision
-	var err error
-	if dryRun {
-		r, err = k.draft(ctx, s, edit)
-	} else {
-		r, err = k.revise(ctx, s, tries, edit, func(line string) { fmt.Fprintln(c.stderr, line) })
-	}
-	if err != nil {
-		return err
-	}
-	out := newReport(r, dryRun, time.Now())
-	out.Kept = kept()
-	if dryRun {
-		diff, err := k.plan(ctx, s, r.next)
-		if err != nil {
-			return err
-		}
-		if !diff.Empty() {
-			out.Topics = &diff
-		}
-	}
-	return c.printReport(out, asJSON)
 }
 
 // readPolicy parses a policy, over base when there is one, and refuses what
@@ -118,54 +88,10 @@ func readPolicy(name string, text []byte, base *schemas.Policy) (*schemas.Docume
 	if err := doc.NotYetInForce(); err != nil {
 		return nil, fmt.Errorf("the policy asks for what this version does not do yet, nothing was changed:\n%w", err)
 	}
-	if err := decidable(&doc.Policy); err != nil {
-		return nil, fmt.Errorf("%s: nothing was changed: %w", name, err)
+	if err := revise.Decidable(&doc.Policy); err != nil {
+		return nil, fmt.Errorf("the policy is not valid, nothing was changed:\n%w", doc.Located(err))
 	}
 	return doc, nil
-}
-
-// decidable refuses a policy that no partition could decide on: it must not
-// come into force anywhere.
-func decidable(p *schemas.Policy) error {
-	if _, err := limit.Compile(p, nil); err != nil {
-		return err
-	}
-	for i := range p.Limits {
-		l := &p.Limits[i]
-		for _, to := range l.Exempt {
-			if err := canonical(to); err != nil {
-				return fmt.Errorf("limit %s: exempt: %w", l.Name, err)
-			}
-		}
-		for j := range l.Overrides {
-			if err := canonical(l.Overrides[j].To); err != nil {
-				return fmt.Errorf("limit %s: overrides: %w", l.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// canonical refuses a recipient that is written otherwise than its key: limits
-// compare keys, so it would never be met.
-func canonical(to string) error {
-	channel := schemas.ChannelPush
-	switch {
-	case strings.HasPrefix(to, "+"):
-		channel = schemas.ChannelSMS
-	case strings.Contains(to, "://"):
-		channel = schemas.ChannelWebhook
-	case strings.Contains(to, "@"):
-		channel = schemas.ChannelEmail
-	}
-	r, err := recipient.Canonical(channel, to, "")
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q: %w", to, err)
-	case r.Key != to:
-		return fmt.Errorf("%q is %q to Weir: write it so", to, r.Key)
-	}
-	return nil
 }
 
 // leading takes the arguments before the first flag, at most n.

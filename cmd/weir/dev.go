@@ -211,7 +211,7 @@ func (d *dev) bringIntoForce(ctx context.Context, s *Settings, p *schemas.Policy
 		return err
 	}
 	defer k.cl.Close()
-	_, err = k.revise(ctx, s, 1, func(have *schemas.Revision) (*schemas.Policy, error) {
+	_, err = k.editor(s).Revise(ctx, author(), 1, func(have *schemas.Revision) (*schemas.Policy, error) {
 		first := len(have.Policy.Providers) == 0 && len(have.Policy.Limits) == 0
 		if first || d.policyFile != "" {
 			return p, nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -188,7 +188,7 @@ which routes it anew.`,
 		}
 		edit := func(have *schemas.Revision) (*schemas.Policy, error) { return without(&have.Policy, kind, words[1]) }
 		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
-			return c.change(ctx, k, s, 2, edit, func() []string { return nil }, *dryRun, *asJSON)
+			return c.change(ctx, k, s, revise.Tries, edit, func() []string { return nil }, *dryRun, *asJSON)
 		})
 	},
 }
@@ -199,14 +199,7 @@ func without(p *schemas.Policy, kind schemas.ResourceKind, name string) (*schema
 	if !found {
 		return nil, noSuch(p, kind, name)
 	}
-	err := next.Validate()
-	if errs, ok := errors.AsType[schemas.PolicyErrors](err); ok {
-		err = errs.Named(next)
-	}
-	if err == nil {
-		err = decidable(next)
-	}
-	if err != nil {
+	if err := revise.Judge(next); err != nil {
 		return nil, fmt.Errorf("the policy is not valid without %s %s, nothing was changed:\n%w", kind, name, err)
 	}
 	return next, nil

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/deploy/embedded/broker"
-	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -111,7 +109,7 @@ func TestApplyMergesAndPrunes(t *testing.T) {
 
 	// The whole policy again.
 	out = b.does([]string{"apply", "-f", whole, "--prune", "--json"})
-	var r report
+	var r revise.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -211,71 +209,6 @@ func TestLanesGrow(t *testing.T) {
 	b.fails([]string{"apply", "-f", lanes(2)}, "lanes only grow: ")
 	b.fails([]string{"apply", "-f", lanes(11)}, "lanes: 10 or fewer")
 	want(3)
-}
-
-func TestAnEditMeetsAnother(t *testing.T) {
-	b := newBench(t)
-	b.does([]string{"apply", "-f", b.file(twoProviders)})
-	s := defaultSettings()
-	s.Brokers, s.Partitions = []string{b.addr}, 2
-	k, err := connect(t.Context(), &s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.cl.Close()
-	add := func(have *schemas.Revision, class string) *schemas.Policy {
-		return have.Policy.Merge(&schemas.Policy{Classes: []schemas.Class{{Name: class}}})
-	}
-	// rival adds a class of its own each time before the edit is written.
-	rivals := 0
-	rival := func(have *schemas.Revision) {
-		t.Helper()
-		rivals++
-		if _, err := k.publish(t.Context(), &s, have, add(have, "rival-"+string(rune('a'+rivals))), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range []struct {
-		name         string
-		tries, races int
-		conflict     bool
-	}{
-		{"alone", 2, 0, false},
-		{"once", 2, 1, false},
-		{"twice", 2, 2, true},
-		{"once, and it may not be repeated", 1, 1, true},
-	} {
-		seen := 0
-		class := strings.NewReplacer(" ", "-", ",", "").Replace(c.name)
-		r, err := k.revise(t.Context(), &s, c.tries, func(have *schemas.Revision) (*schemas.Policy, error) {
-			if seen++; seen <= c.races {
-				rival(have)
-			}
-			return add(have, class), nil
-		}, nil)
-		if errors.Is(err, policy.ErrConflict) != c.conflict || err != nil && !c.conflict {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if err == nil && (seen != c.races+1 || r.now.Revision != r.from.Revision+1) {
-			t.Errorf("%s: seen %d times, from %d to %d", c.name, seen, r.from.Revision, r.now.Revision)
-		}
-		if c.conflict && !strings.Contains(err.Error(), "is in force: the policy was changed meanwhile") {
-			t.Errorf("%s: %v", c.name, err)
-		}
-	}
-	now, err := k.policy(t.Context(), &s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Neither side of a conflict that was repeated is lost.
-	for _, class := range []string{"alone", "once", "rival-b", "rival-c", "rival-d", "rival-e"} {
-		if !slices.Contains(now.Names(schemas.ResourceClass), class) {
-			t.Errorf("no class %s in %v", class, now.Names(schemas.ResourceClass))
-		}
-	}
-	if len(now.Classes) != 6 {
-		t.Errorf("classes %v", now.Names(schemas.ResourceClass))
-	}
 }
 
 // A provider's name keeps who reads its queues, also when it was taken out in

@@ -124,6 +124,36 @@ func (w *Watcher) poll(ctx context.Context) error {
 	return w.err
 }
 
+// CatchUp waits until everything has been read that the topic held when it was
+// called, and returns the revision that is in force then. The watcher must be
+// run meanwhile.
+func (w *Watcher) CatchUp(ctx context.Context) (*schemas.Revision, error) {
+	ends, err := kadm.NewClient(w.cl).ListCommittedOffsets(ctx, w.topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the end of %s: %w", w.topic, err)
+	}
+	end, _ := ends.Lookup(w.topic, 0)
+	for {
+		w.mu.Lock()
+		next, latest, err, changed := w.next, w.log.Latest(), w.err, w.changed
+		w.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case next >= end.Offset:
+			return latest, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read %s up to %d: %w", w.topic, end.Offset, context.Cause(ctx))
+		}
+	}
+}
+
 // Void returns how many records of the topic do not count: edits that lost to
 // another, and what is no revision at all.
 func (w *Watcher) Void() int64 {

@@ -1,0 +1,195 @@
+package revise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Tries are how often an edit is made that may be repeated: each loser of a
+// race has lost to a winner, so a few are enough for as many editors as people
+// are.
+const Tries = 5
+
+// ErrRefused is in every error that says that an edit must not come into force
+// where it stands, though the policy that it makes is valid in itself. To try
+// again does not help.
+var ErrRefused = errors.New("nothing was changed")
+
+// Edit makes a policy of the revision in force, which it does not write to. It
+// may be called again, on another revision. An error of its own is returned as
+// it is.
+type Edit func(have *schemas.Revision) (*schemas.Policy, error)
+
+// Editor brings edits into force. Its methods may be called from many
+// goroutines.
+type Editor struct {
+	// Client produces with acks from all replicas and partitions by hand; its
+	// batches are as large as topics.Names.BatchBytes says.
+	Client *kgo.Client
+	// Topics says how those are made that a policy needs. Replication 0 is 3,
+	// or the number of brokers if fewer.
+	Topics topics.Config
+	// Policy is a watcher that somebody runs. Without one each edit opens its
+	// own, with Options, which reach the brokers and name no group.
+	Policy  *policy.Watcher
+	Options []kgo.Opt
+}
+
+// Result is what came of an edit.
+type Result struct {
+	From   *schemas.Revision // that it was made from
+	Next   *schemas.Policy   // what it made
+	Now    *schemas.Revision // in force at the end: From when Next says nothing new, and in a draft
+	Topics topics.Diff       // what it needs of them, before they were made
+}
+
+// Draft is Revise without the writing: it does everything that can refuse.
+func (e *Editor) Draft(ctx context.Context, edit Edit) (*Result, error) {
+	w, done, err := e.watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return e.draft(ctx, w, edit)
+}
+
+// Revise brings what edit makes into force: topics first, so that a revision
+// never comes into force before its providers can be served, and then the
+// revision, unless it says the same as the one in force. When another edit came
+// first, edit is asked again, at most tries times in all; then the error is a
+// policy.ErrConflict. by says who did it. progress may be nil; it is told each
+// step on topics.
+//
+// A context that ends while the brokers are asked to write leaves open whether
+// they did; to make the same edit again is harmless.
+func (e *Editor) Revise(ctx context.Context, by string, tries int, edit Edit, progress func(string)) (*Result, error) {
+	w, done, err := e.watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { done() }()
+	for ; ; tries-- {
+		r, err := e.draft(ctx, w, edit)
+		if err != nil {
+			return nil, err
+		}
+		if err := topics.Apply(ctx, e.admin(), r.Topics, progress); err != nil {
+			return nil, fmt.Errorf("create the topics that the policy needs: %w", err)
+		}
+		if len(schemas.DiffPolicy(&r.From.Policy, r.Next)) == 0 {
+			return r, nil
+		}
+		if w == nil { // weir.config itself was made just now
+			if w, done, err = e.watch(ctx); err != nil {
+				return nil, err
+			}
+		}
+		now, err := w.Publish(ctx, e.Client, r.From.Revision, by, *r.Next)
+		switch {
+		case err == nil:
+			r.Now = now
+			return r, nil
+		case !errors.Is(err, policy.ErrConflict):
+			return nil, err
+		case tries <= 1:
+			now := w.Latest()
+			return nil, fmt.Errorf("revision %d was read and revision %d by %s is in force: %w", r.From.Revision, now.Revision, now.By, err)
+		}
+	}
+}
+
+func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Result, error) {
+	have := &schemas.Revision{}
+	if w != nil {
+		// As of now, not as of the last record that came: an edit that was
+		// answered elsewhere must be seen by the next one here.
+		var err error
+		if have, err = w.CatchUp(ctx); err != nil {
+			return nil, err
+		}
+	}
+	next, err := edit(have)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{From: have, Next: next, Now: have}
+	if len(schemas.DiffPolicy(&have.Policy, next)) > 0 {
+		if err := Judge(next); err != nil {
+			return nil, fmt.Errorf("the policy would not be valid, nothing was changed:\n%w", err)
+		}
+		if err := keepsQueues(ctx, w, have.Revision, next); err != nil {
+			return nil, err
+		}
+	}
+	cfg := e.Topics
+	if cfg.Replication == 0 {
+		if cfg.Replication, err = topics.ClusterReplication(ctx, e.admin()); err != nil {
+			return nil, err
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if r.Topics, err = topics.Plan(ctx, e.admin(), topics.Catalogue(cfg, next)); err != nil {
+		_, shrunk := errors.AsType[*topics.LanesShrunkError](err)
+		_, changed := errors.AsType[*topics.PartitionsChangedError](err)
+		if shrunk || changed {
+			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// keepsQueues compares with every revision so far: a provider's topics keep
+// what was written while it was of another type, also when it was gone since.
+func keepsQueues(ctx context.Context, w *policy.Watcher, newest int64, next *schemas.Policy) error {
+	for n := int64(1); n <= newest; n++ {
+		r, err := w.Get(ctx, n) // read already: it does not wait
+		if err != nil {
+			return err
+		}
+		if err := next.KeepsQueues(&r.Policy); err != nil {
+			return fmt.Errorf("%w: revision %d: %w", ErrRefused, n, err)
+		}
+	}
+	return nil
+}
+
+func (e *Editor) admin() *kadm.Client { return kadm.NewClient(e.Client) }
+
+// watch returns the revisions so far and what to call when they are not needed
+// any more; no watcher where there is no topic for them yet.
+func (e *Editor) watch(ctx context.Context) (*policy.Watcher, func(), error) {
+	if e.Policy != nil {
+		return e.Policy, func() {}, nil
+	}
+	topic := e.Topics.Names().Config()
+	// Past the client's cache of metadata, as topics.Plan asks.
+	details, err := e.admin().ListTopics(kadm.WithAuthorizedOps(ctx), topic)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list topics: %w", err)
+	}
+	if !details.Has(topic) {
+		return nil, func() {}, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w, err := policy.Watch(ctx, topic, slog.New(slog.DiscardHandler), e.Options...)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { w.Run(ctx) }) //nolint:errcheck // CatchUp and Publish report what it meets
+	return w, func() { cancel(); wg.Wait() }, nil
+}

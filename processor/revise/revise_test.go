@@ -1,0 +1,278 @@
+package revise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/revise"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// world is a fake broker without any topic.
+type world struct {
+	t     *testing.T
+	addrs []string
+	cl    *kgo.Client
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytesFn(topics.Names{}.BatchBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return &world{t: t, addrs: c.ListenAddrs(), cl: cl}
+}
+
+// editor opens a watcher for each edit, as a command does.
+func (w *world) editor() *revise.Editor {
+	return &revise.Editor{Client: w.cl, Topics: topics.Config{Partitions: 2}, Options: []kgo.Opt{kgo.SeedBrokers(w.addrs...)}}
+}
+
+// standing has a watcher that runs, as a server has. The topics must be there.
+func (w *world) standing() *revise.Editor {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	pol, err := policy.Watch(ctx, topics.Names{}.Config(), slog.New(slog.DiscardHandler), kgo.SeedBrokers(w.addrs...))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { pol.Run(ctx) })
+	w.t.Cleanup(func() { cancel(); wg.Wait() })
+	e := w.editor()
+	e.Policy, e.Options = pol, nil
+	return e
+}
+
+func classes(p *schemas.Policy) []string { return p.Names(schemas.ResourceClass) }
+
+func add(have *schemas.Revision, class string) *schemas.Policy {
+	return have.Policy.Merge(&schemas.Policy{Classes: []schemas.Class{{Name: class}}})
+}
+
+func (w *world) add(e *revise.Editor, class string) *revise.Result {
+	w.t.Helper()
+	r, err := e.Revise(w.t.Context(), "test", revise.Tries, func(have *schemas.Revision) (*schemas.Policy, error) { return add(have, class), nil }, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+func TestTopicsComeFirst(t *testing.T) {
+	w := newWorld(t)
+	provider := schemas.Provider{Name: "one", Type: "simulated", Channels: []schemas.Channel{"sms"}}
+	var seen []*schemas.Revision
+	edit := func(have *schemas.Revision) (*schemas.Policy, error) {
+		seen = append(seen, have)
+		return &schemas.Policy{Providers: []schemas.Provider{provider}}, nil
+	}
+	has := func(topic string) bool {
+		t.Helper()
+		d, err := kadm.NewClient(w.cl).ListTopics(kadm.WithAuthorizedOps(t.Context()), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Has(topic)
+	}
+	names := topics.Names{}
+	r, err := w.editor().Draft(t.Context(), edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has(names.Config()) || r.Now.Revision != 0 || r.Topics.Empty() {
+		t.Errorf("a draft wrote: revision %d, config %v", r.Now.Revision, has(names.Config()))
+	}
+	if rep := r.Report(true, time.Now()); len(rep.Changes) != 1 || rep.Topics == nil || rep.Revision != 0 {
+		t.Errorf("report %+v", rep)
+	}
+	var progress []string
+	r, err = w.editor().Revise(t.Context(), "ada", 1, edit, func(s string) { progress = append(progress, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !has(names.Journal("one")) || len(progress) == 0 || r.Now.Revision != 1 || r.Now.By != "ada" || r.From.Revision != 0 {
+		t.Errorf("revision %d by %s, progress %q", r.Now.Revision, r.Now.By, progress)
+	}
+	// The same again is no revision.
+	r, err = w.editor().Revise(t.Context(), "ada", 1, edit, nil)
+	if err != nil || r.Now.Revision != 1 || !r.Topics.Empty() {
+		t.Errorf("revision %v, %v", r, err)
+	}
+	if len(seen) != 3 || seen[0].Revision != 0 || seen[2].Revision != 1 {
+		t.Errorf("seen %v", seen)
+	}
+	// What cannot come into force changes nothing, topics neither.
+	provider.Lanes, provider.Name = 2, "two"
+	if _, err := w.standing().Revise(t.Context(), "ada", 1, func(*schemas.Revision) (*schemas.Policy, error) {
+		return &schemas.Policy{Providers: []schemas.Provider{provider}, Routes: []schemas.Route{{Name: "r", To: []schemas.Target{{Provider: "one", Weight: 1}}}}}, nil
+	}, nil); err == nil || has(names.Journal("two")) || !strings.Contains(err.Error(), `route r: to[0].provider`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnEditMeetsAnother(t *testing.T) {
+	w := newWorld(t)
+	w.add(w.editor(), "first")
+	for _, kind := range []struct {
+		name   string
+		editor *revise.Editor
+	}{{"own", w.editor()}, {"standing", w.standing()}} {
+		for _, c := range []struct {
+			name         string
+			tries, races int
+			conflict     bool
+		}{
+			{"alone", 2, 0, false},
+			{"once", 2, 1, false},
+			{"twice", 2, 2, true},
+			{"once-and-no-more", 1, 1, true},
+		} {
+			t.Run(kind.name+" "+c.name, func(t *testing.T) {
+				seen := 0
+				class := kind.name + "-" + c.name
+				rival := func(n int) string { return fmt.Sprintf("%s-rival-%d", class, n) }
+				r, err := kind.editor.Revise(t.Context(), "test", c.tries, func(have *schemas.Revision) (*schemas.Policy, error) {
+					if seen++; seen <= c.races {
+						w.add(w.editor(), rival(seen))
+					}
+					return add(have, class), nil
+				}, nil)
+				if errors.Is(err, policy.ErrConflict) != c.conflict || err != nil && !c.conflict {
+					t.Fatal(err)
+				}
+				if err == nil && (seen != c.races+1 || r.Now.Revision != r.From.Revision+1) {
+					t.Errorf("seen %d times, from %d to %d", seen, r.From.Revision, r.Now.Revision)
+				}
+				if c.conflict && !strings.Contains(err.Error(), "is in force: the policy was changed meanwhile") {
+					t.Error(err)
+				}
+				// Nothing of either is lost.
+				want := []string{}
+				for n := range c.races {
+					want = append(want, rival(n+1))
+				}
+				if !c.conflict {
+					want = append(want, class)
+				}
+				d, err := w.editor().Draft(t.Context(), func(have *schemas.Revision) (*schemas.Policy, error) { return &have.Policy, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, class := range want {
+					if !slices.Contains(classes(d.Next), class) {
+						t.Errorf("no class %s in %v", class, classes(d.Next))
+					}
+				}
+			})
+		}
+	}
+}
+
+// Many editors at once, on one watcher and on many: all edits are there at the
+// end, one after another.
+func TestManyEditors(t *testing.T) {
+	w := newWorld(t)
+	w.add(w.editor(), "first")
+	one, other := w.standing(), w.standing()
+	var wg sync.WaitGroup
+	const n = 8
+	errs := make([]error, n)
+	for i := range n {
+		e := one
+		if i%2 == 1 {
+			e = other
+		}
+		wg.Go(func() {
+			_, errs[i] = e.Revise(t.Context(), "test", n, func(have *schemas.Revision) (*schemas.Policy, error) { return add(have, fmt.Sprint("c", i)), nil }, nil)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	now, err := other.Policy.CatchUp(t.Context())
+	if err != nil || now.Revision != n+1 || len(now.Policy.Classes) != n+1 {
+		t.Errorf("revision %d with %v, %v", now.Revision, classes(&now.Policy), err)
+	}
+}
+
+// An edit sees what was answered elsewhere before it began, though its watcher
+// has not been told of it yet.
+func TestAnEditSeesWhatWasAnsweredBefore(t *testing.T) {
+	w := newWorld(t)
+	w.add(w.editor(), "first")
+	one, other := w.standing(), w.standing()
+	for i := range 20 {
+		want := w.add(one, fmt.Sprint("c", i)).Now.Revision
+		d, err := other.Draft(t.Context(), func(have *schemas.Revision) (*schemas.Policy, error) { return &have.Policy, nil })
+		if err != nil || d.From.Revision != want {
+			t.Fatalf("revision %v, %v; %d was answered", d, err, want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	policy := func(kind string, lanes int32) *schemas.Policy {
+		return &schemas.Policy{Providers: []schemas.Provider{{Name: "one", Type: kind, Channels: []schemas.Channel{"sms"}, Lanes: lanes}}}
+	}
+	to := func(p *schemas.Policy) revise.Edit {
+		return func(*schemas.Revision) (*schemas.Policy, error) { return p, nil }
+	}
+	e := w.editor()
+	for _, p := range []*schemas.Policy{policy("external", 2), policy("none", 0), {}} {
+		if _, err := e.Revise(t.Context(), "test", 1, to(p), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine := errors.New("mine")
+	exempt := &schemas.Policy{Limits: []schemas.Limit{
+		{Name: "l", Per: []string{"recipient"}, Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: time.Minute}}, Exempt: []string{"+8613800000000", "+99912345678"}},
+	}}
+	for _, editor := range []*revise.Editor{w.editor(), w.standing()} {
+		for _, c := range []struct {
+			name, want string
+			edit       revise.Edit
+			refused    bool
+		}{
+			{"other readers", "nothing was changed: revision 1: provider one was of type external and cannot become simulated", to(policy("simulated", 2)), true},
+			{"fewer lanes", "nothing was changed: lanes only grow", to(policy("external", 1)), true},
+			{"an exempt recipient that nobody is", `limit l: exempt[1]: "+99912345678": `, to(exempt), false},
+			{"the edit's own", "mine", func(*schemas.Revision) (*schemas.Policy, error) { return nil, mine }, false},
+		} {
+			for _, dry := range []bool{true, false} {
+				var err error
+				if dry {
+					_, err = editor.Draft(t.Context(), c.edit)
+				} else {
+					_, err = editor.Revise(t.Context(), "test", 1, c.edit, nil)
+				}
+				if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, revise.ErrRefused) != c.refused {
+					t.Errorf("%s, dry %v: %v", c.name, dry, err)
+				}
+			}
+		}
+	}
+}
