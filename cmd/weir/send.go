@@ -67,13 +67,13 @@ var sendCommand = command{
 
 func (c *call) send(ctx context.Context, cl *client.Client, req *schemas.Request, wait bool, timeout time.Duration, asJSON bool) error {
 	began := time.Now()
-	id, status, err := cl.Send(ctx, req)
+	sent, err := cl.Send(ctx, req)
 	if err != nil {
 		return err
 	}
-	m := &client.Message{ID: id, Status: status}
+	m := &client.Message{ID: sent.ID, Status: sent.Status}
 	if wait {
-		if m, err = await(ctx, cl, id, began.Add(timeout)); err != nil {
+		if m, err = await(ctx, cl, sent.ID, began.Add(timeout)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
+// once makes a client that tries once.
+var once = client.WithRetry(client.Retry{Tries: -1})
+
 func TestSend(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -27,9 +30,9 @@ func TestSend(t *testing.T) {
 		json.NewEncoder(w).Encode(client.Accepted{ID: "x", Status: schemas.StatusAccepted})
 	}))
 	defer srv.Close()
-	id, status, err := client.New(srv.URL+"/", "k").Send(t.Context(), &schemas.Request{Channel: "sms", To: "+8613800000000", Body: "b"})
-	if id != "x" || status != schemas.StatusAccepted || err != nil {
-		t.Errorf("%q %q %v", id, status, err)
+	sent, err := client.New(srv.URL+"/", "k").Send(t.Context(), &schemas.Request{Channel: "sms", To: "+8613800000000", Body: "b"})
+	if err != nil || sent.ID != "x" || sent.Status != schemas.StatusAccepted {
+		t.Errorf("%+v %v", sent, err)
 	}
 }
 
@@ -70,7 +73,7 @@ func TestProblems(t *testing.T) {
 				io.WriteString(w, tt.body)
 			}))
 			defer srv.Close()
-			_, err := client.New(srv.URL, "").Get(t.Context(), "x")
+			_, err := client.New(srv.URL, "", once).Get(t.Context(), "x")
 			p, ok := errors.AsType[*client.Problem](err)
 			if !ok {
 				t.Fatalf("%T %v", err, err)
@@ -87,7 +90,7 @@ func TestProblems(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	for _, base := range []string{"http://127.0.0.1:1", "::"} {
-		_, err := client.New(base, "").Get(t.Context(), "x")
+		_, err := client.New(base, "", once).Get(t.Context(), "x")
 		if _, ok := errors.AsType[*client.Problem](err); err == nil || ok {
 			t.Errorf("%s: %v", base, err)
 		}

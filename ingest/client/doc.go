@@ -1,6 +1,13 @@
 // Package client is the Go client of Weir's HTTP API, and the types of its
 // answers: the server writes what it reads.
 //
-// It does not retry, wait or batch: a failed Send says whether and when to try
-// again, and an idempotency key makes that safe.
+// A call that fails in passing is made again, with exponential backoff and full
+// jitter, no sooner than the server says, for at most as many tries and as long
+// as Retry allows: see there for what is repeated. Every message has an
+// idempotency key, made once a call where the caller gives none, so that
+// however often it is tried it is one message.
+//
+// It does not slow a caller down who is refused for going too fast, keep what
+// could not be sent, or log: an error says whether and when to try again. The
+// API key, recipients and bodies are in no error.
 package client

@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Send hands a message over and returns when the brokers hold it. Its status is
+// then accepted: no decision has been taken yet, unless the key's own default
+// says to wait for it.
+//
+// Without an idempotency key of the caller's it makes one for this call: the
+// message is sent once however often the call is tried, and sent again if the
+// caller calls again. q is not changed. A refusal is a *Problem; anything else
+// means that no answer came, and that the message may have been accepted.
+func (c *Client) Send(ctx context.Context, q *schemas.Request) (*Sent, error) {
+	return c.send(ctx, q, "/v1/messages", nil, 0)
+}
+
+// SendAndWait is Send that waits for the decision, for at most the given time,
+// in whole seconds rounded up. It returns what was decided first, and accepted
+// where the time was too short; a *Problem with TypeQuotaExceeded where a limit
+// refused it, and with status 422 where it was rejected.
+func (c *Client) SendAndWait(ctx context.Context, q *schemas.Request, wait time.Duration) (*Sent, error) {
+	seconds := max((wait+time.Second-1)/time.Second, 1)
+	prefer := http.Header{"Prefer": {"wait=" + strconv.Itoa(int(seconds))}}
+	return c.send(ctx, q, "/v1/messages", prefer, seconds*time.Second)
+}
+
+// Decide asks whether a message may be sent, and takes its place, for who sends
+// it without Weir. It is Send otherwise; a limit's refusal is a *Problem with
+// TypeQuotaExceeded. Release gives the place back.
+func (c *Client) Decide(ctx context.Context, q *schemas.Request) (*Sent, error) {
+	return c.send(ctx, q, "/v1/decisions", nil, 0)
+}
+
+func (c *Client) send(ctx context.Context, q *schemas.Request, path string, header http.Header, wait time.Duration) (*Sent, error) {
+	var a Sent
+	body, err := keyed(q)
+	if err == nil {
+		_, err = c.do(ctx, &call{method: http.MethodPost, path: path, header: header, body: body, more: wait}, &a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("send message: %w", err)
+	}
+	return &a, nil
+}
+
+// keyed is a request with an idempotency key. The key stands in the body, as it
+// does in a batch: so one place decides how it is written.
+func keyed(q *schemas.Request) ([]byte, error) {
+	if q.IdempotencyKey == "" {
+		id, err := uuid.NewRandom()
+		if err != nil {
+			return nil, fmt.Errorf("make an idempotency key: %w", err)
+		}
+		own := *q
+		own.IdempotencyKey = id.String()
+		q = &own
+	}
+	return schemas.RequestJSON(q), nil
+}
+
+// Release gives back the place of a decision whose message was not sent. to is
+// its recipient.
+func (c *Client) Release(ctx context.Context, id, to string) error {
+	if err := c.act(ctx, "/v1/decisions/", id, "/release", to, nil); err != nil {
+		return fmt.Errorf("release decision: %w", err)
+	}
+	return nil
+}
+
+// Cancel asks that a message be not sent; its status tells whether that was in
+// time. to is needed for an id that the producer made, else it may be empty.
+func (c *Client) Cancel(ctx context.Context, id, to string) error {
+	if err := c.act(ctx, "/v1/messages/", id, "/cancel", to, nil); err != nil {
+		return fmt.Errorf("cancel message: %w", err)
+	}
+	return nil
+}
+
+// Retry sends a message that was limited, failed or expired again, as a new
+// message whose id it returns; a *Problem with status 410 when its request has
+// left Kafka. to is as in Cancel.
+func (c *Client) Retry(ctx context.Context, id, to string) (*Sent, error) {
+	var a Sent
+	if err := c.act(ctx, "/v1/messages/", id, "/retry", to, &a); err != nil {
+		return nil, fmt.Errorf("retry message: %w", err)
+	}
+	return &a, nil
+}
+
+// act asks for something that is the same however often it is asked for.
+func (c *Client) act(ctx context.Context, before, id, after, to string, into any) error {
+	query := make(url.Values)
+	set(query, "to", to)
+	_, err := c.do(ctx, &call{method: http.MethodPost, path: before + url.PathEscape(id) + after, query: query}, into)
+	return err
+}
+
+// Get returns what is known of a message; a *Problem with status 404 when
+// nothing is.
+func (c *Client) Get(ctx context.Context, id string) (*Message, error) {
+	var m Message
+	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/messages/" + url.PathEscape(id)}, &m); err != nil {
+		return nil, fmt.Errorf("get message: %w", err)
+	}
+	return &m, nil
+}
+
+// MessageQuery chooses messages; what is empty chooses all.
+type MessageQuery struct {
+	To     string
+	Status schemas.Status
+	Class  string
+	From   schemas.Millis // accepted at this time or later
+	Until  schemas.Millis // and before this
+	Limit  int            // of one page; 0 is the server's default
+	Cursor string         // of the page before, with the same query
+}
+
+func (q MessageQuery) values() url.Values {
+	v := make(url.Values)
+	set(v, "to", q.To)
+	set(v, "status", string(q.Status))
+	set(v, "class", q.Class)
+	set(v, "from", q.From.String())
+	set(v, "until", q.Until.String())
+	set(v, "cursor", q.Cursor)
+	setNumber(v, "limit", q.Limit)
+	return v
+}
+
+func set(v url.Values, name, value string) {
+	if value != "" {
+		v.Set(name, value)
+	}
+}
+
+func setNumber(v url.Values, name string, n int) {
+	if n != 0 {
+		v.Set(name, strconv.Itoa(n))
+	}
+}
+
+// List returns one page of messages, the newest first.
+func (c *Client) List(ctx context.Context, q MessageQuery) (*MessagePage, error) {
+	var p MessagePage
+	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/messages", query: q.values()}, &p); err != nil {
+		return nil, fmt.Errorf("list messages: %w", err)
+	}
+	return &p, nil
+}
+
+// All walks all pages from q.Cursor on. An error is the last thing it yields.
+func (c *Client) All(ctx context.Context, q MessageQuery) iter.Seq2[*Message, error] {
+	return func(yield func(*Message, error) bool) {
+		for {
+			p, err := c.List(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range p.Messages {
+				if !yield(&p.Messages[i], nil) {
+					return
+				}
+			}
+			if q.Cursor = p.NextCursor; q.Cursor == "" {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// redriveTime is what a call that walks a topic takes beyond an ordinary one.
+const redriveTime = 20 * time.Second
+
+// Resources is one kind of the policy's entries. They need a key of scope
+// admin. A change is in force within a second.
+type Resources[T any] struct {
+	c    *Client
+	kind schemas.ResourceKind
+}
+
+// The kinds of resources.
+func (c *Client) Limits() Resources[schemas.Limit] {
+	return Resources[schemas.Limit]{c, schemas.ResourceLimit}
+}
+func (c *Client) Providers() Resources[schemas.Provider] {
+	return Resources[schemas.Provider]{c, schemas.ResourceProvider}
+}
+func (c *Client) Routes() Resources[schemas.Route] {
+	return Resources[schemas.Route]{c, schemas.ResourceRoute}
+}
+func (c *Client) Templates() Resources[schemas.Template] {
+	return Resources[schemas.Template]{c, schemas.ResourceTemplate}
+}
+func (c *Client) Classes() Resources[schemas.Class] {
+	return Resources[schemas.Class]{c, schemas.ResourceClass}
+}
+func (c *Client) Tenants() Resources[schemas.Tenant] {
+	return Resources[schemas.Tenant]{c, schemas.ResourceTenant}
+}
+func (c *Client) Keys() Resources[schemas.Key] {
+	return Resources[schemas.Key]{c, schemas.ResourceKey}
+}
+func (c *Client) Alerts() Resources[schemas.Alert] {
+	return Resources[schemas.Alert]{c, schemas.ResourceAlert}
+}
+
+func (r Resources[T]) path(name string) string {
+	p := "/v1/" + r.kind.Plural()
+	if name != "" {
+		p += "/" + url.PathEscape(name)
+	}
+	return p
+}
+
+// List returns all of the kind.
+func (r Resources[T]) List(ctx context.Context) (*ResourceList[T], error) {
+	var a ResourceList[T]
+	if _, err := r.c.do(ctx, &call{method: http.MethodGet, path: r.path("")}, &a); err != nil {
+		return nil, fmt.Errorf("list %s: %w", r.kind.Plural(), err)
+	}
+	return &a, nil
+}
+
+// Get returns the one with the name; a *Problem with status 404 when there is
+// none.
+func (r Resources[T]) Get(ctx context.Context, name string) (*Resource[T], error) {
+	var a Resource[T]
+	header, err := r.c.do(ctx, &call{method: http.MethodGet, path: r.path(name)}, &a)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", r.kind, err)
+	}
+	if a.ETag == "" {
+		a.ETag = header.Get("ETag")
+	}
+	return &a, nil
+}
+
+// Change says on what condition, and whether at all.
+type Change struct {
+	IfMatch string // the ETag that was read: another version is a *Problem with status 412 and Current
+	IfNone  bool   // only where none has the name, else 412
+	DryRun  bool   // say what would change
+}
+
+func (o Change) header() http.Header {
+	h := make(http.Header)
+	if o.IfMatch != "" {
+		h.Set("If-Match", o.IfMatch)
+	}
+	if o.IfNone {
+		h.Set("If-None-Match", "*")
+	}
+	return h
+}
+
+func (o Change) query() url.Values {
+	v := make(url.Values)
+	if o.DryRun {
+		v.Set("dry_run", strconv.FormatBool(true))
+	}
+	return v
+}
+
+// conditional reports whether the change, made once, fails when it is made
+// again.
+func (o Change) conditional() bool { return (o.IfMatch != "" || o.IfNone) && !o.DryRun }
+
+// Put makes or replaces the one with the name, whole. With a condition it is not
+// repeated where it may have been made; nor is it for keys, whose secret is
+// shown once.
+func (r Resources[T]) Put(ctx context.Context, name string, value T, o Change) (*Resource[T], error) {
+	body, err := encode(value)
+	var a Resource[T]
+	if err == nil {
+		_, err = r.c.do(ctx, &call{
+			method: http.MethodPut, path: r.path(name), query: o.query(), header: o.header(), body: body,
+			once: o.conditional() || r.kind == schemas.ResourceKey && !o.DryRun,
+		}, &a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("put %s: %w", r.kind, err)
+	}
+	return &a, nil
+}
+
+// Delete removes the one with the name; a *Problem with status 404 when there
+// is none, and with 409 or 400 when others refer to it.
+func (r Resources[T]) Delete(ctx context.Context, name string, o Change) error {
+	q := &call{method: http.MethodDelete, path: r.path(name), query: o.query(), header: o.header(), once: o.conditional()}
+	_, err := r.c.do(ctx, q, nil)
+	if p, ok := errors.AsType[*Problem](err); ok && p.Status == http.StatusNotFound && q.unsure {
+		return nil // an earlier try has done it
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", r.kind, err)
+	}
+	return nil
+}
+
+// Revisions returns one page of the policy's history, the newest first; limit 0
+// is the server's default.
+func (c *Client) Revisions(ctx context.Context, cursor string, limit int) (*RevisionPage, error) {
+	v := make(url.Values)
+	set(v, "cursor", cursor)
+	setNumber(v, "limit", limit)
+	var a RevisionPage
+	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/revisions", query: v}, &a); err != nil {
+		return nil, fmt.Errorf("list revisions: %w", err)
+	}
+	return &a, nil
+}
+
+// encode writes a body. It never fails for a body that could be sent.
+func encode(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("write the body: %w", err)
+	}
+	return body, nil
+}
