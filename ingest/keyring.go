@@ -42,15 +42,13 @@ func (k *keyring) find(in *schemas.Revision, token string, now schemas.Millis) *
 		s := &r.slots[[4]byte(sum[:4])][i]
 		if subtle.ConstantTimeCompare(s.hash[:], sum[:]) == 1 && (s.until == 0 || now < s.until) {
 			found = s.live
-			if strings.HasPrefix(token, testPrefix) {
+			if strings.HasPrefix(token, schemas.TestPrefix) || found.key.Test {
 				found = s.test
 			}
 		}
 	}
 	return found
 }
-
-const testPrefix = "weir_test_"
 
 func newRing(in *schemas.Revision) *ring {
 	r := &ring{of: in, slots: make(map[[4]byte][]slot)}
@@ -69,6 +67,13 @@ func newRing(in *schemas.Revision) *ring {
 	for i := range in.Policy.Keys {
 		key := &in.Policy.Keys[i]
 		add(key, key.Hash, key.ExpiresAt)
+		if p := key.Previous; p != nil {
+			until := p.ExpiresAt
+			if key.ExpiresAt != 0 {
+				until = min(until, key.ExpiresAt)
+			}
+			add(key, p.Hash, until)
+		}
 	}
 	return r
 }

@@ -205,10 +205,19 @@ type Key struct {
 	Name      string            `json:"name"`
 	Tenant    string            `json:"tenant"`
 	Scopes    []string          `json:"scopes"`
-	Hash      string            `json:"hash"`
+	Hash      string            `json:"hash,omitempty"`     // HashSecret; always there in a policy, never over HTTP
+	Previous  *PreviousKey      `json:"previous,omitempty"` // the secret before the last rotation
+	Test      bool              `json:"test,omitempty"`     // its secrets begin with TestPrefix
 	ExpiresAt Millis            `json:"expires_at,omitzero"`
 	Prefer    string            `json:"prefer,omitempty"`
 	Rates     map[string]Window `json:"rates,omitempty"`
+}
+
+// PreviousKey is a secret that has been replaced and is good a while longer, so
+// that programs can be given the new one in their own time.
+type PreviousKey struct {
+	Hash      string `json:"hash,omitempty"`
+	ExpiresAt Millis `json:"expires_at"`
 }
 
 // Alert says whom to tell of what.

@@ -120,8 +120,9 @@ func (c *checker) check() {
 	for i := range p.Tenants {
 		c.tenant(&p.Tenants[i], itemPath("tenants", i))
 	}
+	secrets := map[string]string{}
 	for i := range p.Keys {
-		c.key(&p.Keys[i], itemPath("keys", i))
+		c.key(&p.Keys[i], itemPath("keys", i), secrets)
 	}
 	for i := range p.Alerts {
 		c.alert(&p.Alerts[i], itemPath("alerts", i))
@@ -707,7 +708,8 @@ func (c *checker) tenant(v *Tenant, path string) {
 	}
 }
 
-func (c *checker) key(v *Key, path string) {
+// key checks a key. secrets maps the hashes so far to where they stand.
+func (c *checker) key(v *Key, path string, secrets map[string]string) {
 	if v.Tenant == "" {
 		c.failf(path+".tenant", "is missing: say for whom it sends, such as tenant: default")
 	} else {
@@ -719,10 +721,24 @@ func (c *checker) key(v *Key, path string) {
 	for i, s := range v.Scopes {
 		mustBe(c, itemPath(path+".scopes", i), s, KeyScopes)
 	}
-	if v.Hash == "" {
-		c.failf(path+".hash", "is missing: make the key with weir keys create, which prints one such as sha256:9f86…")
-	} else if !hashForm.MatchString(v.Hash) {
-		c.failf(path+".hash", "is not the hash of a key: write sha256: and 64 digits of 0-9 and a-f, as weir keys create prints it, such as sha256:9f86…")
+	hash := func(at, hash string) {
+		switch first, again := secrets[hash]; {
+		case hash == "":
+			c.failf(at, "is missing: make the key with weir keys create, which prints one such as sha256:9f86…")
+		case !hashForm.MatchString(hash):
+			c.failf(at, "is not the hash of a key: write sha256: and 64 digits of 0-9 and a-f, as weir keys create prints it, such as sha256:9f86…")
+		case again:
+			c.failf(at, "is also in %s: a secret is one key's; make this key anew with weir keys create", first)
+		default:
+			secrets[hash] = at
+		}
+	}
+	hash(path+".hash", v.Hash)
+	if p := v.Previous; p != nil {
+		hash(path+".previous.hash", p.Hash)
+		if p.ExpiresAt == 0 {
+			c.failf(path+".previous.expires_at", "is missing: say until when the secret before is good, such as 2026-11-22T01:00:00Z")
+		}
 	}
 	if v.Prefer != "" && !preferForm.MatchString(v.Prefer) {
 		c.failf(path+".prefer", "%s is no preference: write wait=N with N from 1 to 60 seconds, or respond-async, such as wait=1", quote(v.Prefer))

@@ -27,7 +27,8 @@ type Change struct {
 }
 
 // FieldChange is one field of a resource, dotted within it: settings.sign_name.
-// Old and New are as encoding/json reads them, nil where the field is not set.
+// Old and New are as encoding/json reads them, nil where the field is not set,
+// and both nil for the hash of a key, which is nobody's to see.
 type FieldChange struct {
 	Field string `json:"field"`
 	Old   any    `json:"old,omitempty"`
@@ -67,6 +68,9 @@ func DiffPolicy(prev, next *Policy) []Change {
 				continue
 			}
 			fields := diffFields(before.Index(j), after.Index(i))
+			if k == ResourceKey {
+				hideHashes(fields)
+			}
 			if moved[name] {
 				fields = append(fields, FieldChange{Field: fieldPosition, Old: j + 1, New: i + 1})
 			}
@@ -135,6 +139,14 @@ func diffFields(before, after reflect.Value) []FieldChange {
 	return out
 }
 
+func hideHashes(fields []FieldChange) {
+	for i := range fields {
+		if f := &fields[i]; f.Field == "hash" || f.Field == "previous.hash" {
+			f.Old, f.New = nil, nil
+		}
+	}
+}
+
 // flatten returns a resource's fields, mappings within it dotted.
 func flatten(v reflect.Value) map[string]any {
 	b, err := json.Marshal(v.Interface())
@@ -178,6 +190,9 @@ func (c Change) String() string {
 
 // String shows both values on one line, long ones cut.
 func (f FieldChange) String() string {
+	if f.Old == nil && f.New == nil {
+		return f.Field + ": another"
+	}
 	return f.Field + ": " + brief(f.Old) + " → " + brief(f.New)
 }
 

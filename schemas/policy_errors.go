@@ -35,6 +35,22 @@ func (e PolicyError) Error() string {
 	return b.String()
 }
 
+// ReasonNotInForce is what this version reads and does not act on.
+const ReasonNotInForce = "not_in_force"
+
+// Code is what programs branch on: ReasonUnknownField, ReasonRequired,
+// ReasonNotInForce, or ReasonBadValue for all else.
+func (e PolicyError) Code() string {
+	for _, c := range []struct{ begins, code string }{
+		{"there is no field", ReasonUnknownField}, {"is missing", ReasonRequired}, {"not yet in force", ReasonNotInForce},
+	} {
+		if strings.HasPrefix(e.Message, c.begins) {
+			return c.code
+		}
+	}
+	return ReasonBadValue
+}
+
 // PolicyErrors are all mistakes of a policy, by position. Error gives one line
 // for each.
 type PolicyErrors []PolicyError

@@ -21,7 +21,6 @@ var notYetInForce = []notInForce{
 	{"providers[].type", isNot("simulated", "http", ProviderExternal, ProviderNone), "this type of provider; simulated, http, external and none are"},
 	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},
 	{"tenants[].callback", nil, "callback"},
-	{"keys[]", nil, "keys"},
 	{"alerts[]", nil, "alerts"},
 	{"inputs[]", nil, "inputs"},
 }

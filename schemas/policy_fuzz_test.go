@@ -165,7 +165,7 @@ func genPolicy(t *rapid.T) *Policy {
 	}
 	for _, n := range names("tenants") {
 		p.Tenants = append(p.Tenants, Tenant{Name: n, DefaultRegion: "CN", Callback: &Callback{URL: "https://a.example", Secret: "${S}", Events: []string{"sent"}}})
-		p.Keys = append(p.Keys, Key{Name: n, Tenant: n, Scopes: []string{"send"}, Hash: "sha256:" + strings.Repeat("0a", 32),
+		p.Keys = append(p.Keys, Key{Name: n, Tenant: n, Scopes: []string{"send"}, Hash: HashSecret(n), Previous: &PreviousKey{Hash: HashSecret(n + "'"), ExpiresAt: 1},
 			ExpiresAt: Millis(rapid.Int64Range(1, 4e12).Draw(t, "expires")), Rates: map[string]Window{"write": windows(WindowRolling)[0]}})
 		p.Inputs = append(p.Inputs, Input{Topic: "t." + n, Tenant: n})
 	}

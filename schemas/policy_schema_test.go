@@ -343,7 +343,7 @@ func TestExplainField(t *testing.T) {
 		{"classes.expires_after", []string{`"72h"`}},
 		{"providers.lanes", []string{"1 to 128", "Default:   1"}},
 		{"providers.price.per_segment", []string{"0.045"}},
-		{"keys", []string{"Not yet in force: keys"}},
+		{"alerts", []string{"Not yet in force: alerts"}},
 	} {
 		got, err := ExplainField(c.path)
 		if err != nil {

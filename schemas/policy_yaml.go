@@ -82,8 +82,10 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: v.String()}, nil
 	case bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}, nil
+	case nil: // a policy has none; the decoder says so
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 	}
-	return nil, io.ErrUnexpectedEOF // null: a policy has none
+	return nil, io.ErrUnexpectedEOF // no JSON
 }
 
 // yamlText writes a text with lines as lines. The encoder itself puts into

@@ -23,8 +23,9 @@ const (
 	ReasonUnknownField   = "unknown_field"
 	ReasonDuplicateField = "duplicate_field" // the same name twice in one object: which one counts would be a guess
 	ReasonWrongType      = "wrong_type"
-	ReasonBadText        = "bad_text" // not UTF-8, or half of a surrogate pair
-	ReasonBadTime        = "bad_time" // not RFC 3339, or outside the years 1 to 9999
+	ReasonBadValue       = "bad_value" // of a policy: what it says it may be
+	ReasonBadText        = "bad_text"  // not UTF-8, or half of a surrogate pair
+	ReasonBadTime        = "bad_time"  // not RFC 3339, or outside the years 1 to 9999
 
 	// One field's value.
 	ReasonRequired           = "required"

@@ -2,6 +2,7 @@ package revise
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -129,6 +130,13 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		}
 		if err := keepsQueues(ctx, w, have.Revision, next); err != nil {
 			return nil, err
+		}
+		text, err := json.Marshal(next)
+		if err != nil {
+			return nil, fmt.Errorf("encode the policy: %w", err)
+		}
+		if len(text) > schemas.MaxPolicyBytes {
+			return nil, fmt.Errorf("%w: the policy would have %d bytes, and a policy has at most 4 MiB", ErrRefused, len(text))
 		}
 	}
 	cfg := e.Topics

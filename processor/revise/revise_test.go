@@ -251,6 +251,10 @@ func TestRefusals(t *testing.T) {
 	exempt := &schemas.Policy{Limits: []schemas.Limit{
 		{Name: "l", Per: []string{"recipient"}, Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: time.Minute}}, Exempt: []string{"+8613800000000", "+99912345678"}},
 	}}
+	large := &schemas.Policy{}
+	for i := range 17 {
+		large.Templates = append(large.Templates, schemas.Template{Name: fmt.Sprint("t", i), Channel: "email", Subject: "s", Body: strings.Repeat("x", 256<<10)})
+	}
 	for _, editor := range []*revise.Editor{w.editor(), w.standing()} {
 		for _, c := range []struct {
 			name, want string
@@ -260,6 +264,7 @@ func TestRefusals(t *testing.T) {
 			{"other readers", "nothing was changed: revision 1: provider one was of type external and cannot become simulated", to(policy("simulated", 2)), true},
 			{"fewer lanes", "nothing was changed: lanes only grow", to(policy("external", 1)), true},
 			{"an exempt recipient that nobody is", `limit l: exempt[1]: "+99912345678": `, to(exempt), false},
+			{"too large", "nothing was changed: the policy would have 4", to(large), true},
 			{"the edit's own", "mine", func(*schemas.Revision) (*schemas.Policy, error) { return nil, mine }, false},
 		} {
 			for _, dry := range []bool{true, false} {
