@@ -1,12 +1,9 @@
 package legacy
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirhq/weir/schemas"
@@ -27,10 +24,10 @@ type RateLimit struct {
 // ErrNotFound says that no limit has the id.
 var ErrNotFound = errors.New("there is no rate limit with this id")
 
-// Invalid is a body that cannot be taken, in words for who wrote it.
+// Invalid is a body that cannot be taken, in Chinese words for who wrote it.
 type Invalid struct{ Problems []string }
 
-func (e *Invalid) Error() string { return strings.Join(e.Problems, "; ") }
+func (e *Invalid) Error() string { return strings.Join(e.Problems, "；") }
 
 // RateLimits returns all limits of a policy that the API shows, by id.
 func RateLimits(p *schemas.Policy) []RateLimit {
@@ -94,20 +91,6 @@ func Remove(p *schemas.Policy, id int64) (*schemas.Policy, error) {
 	next := *p
 	next.Limits = slices.Delete(slices.Clone(p.Limits), i, i+1)
 	return &next, nil
-}
-
-// Refusal is the message of a refusal by one of these limits: which window was
-// full, as the status event names it (10/1s). False where it is none of theirs.
-func Refusal(window string) (string, bool) {
-	w, err := schemas.ParseWindow(window)
-	if err != nil || w.Kind != schemas.WindowRolling {
-		return "", false
-	}
-	i := slices.Index(schemas.LegacyWindows, w.Length)
-	if i < 0 {
-		return "", false
-	}
-	return fmt.Sprintf("超出每%s请求限制 (%d)", [...]string{"秒", "分钟", "小时"}[i], w.N), true
 }
 
 func indexOf(p *schemas.Policy, id int64) int {
@@ -174,54 +157,42 @@ func manufacturer(p *schemas.Policy, id int64) string {
 	return ""
 }
 
-// read takes up the fields that a body has. Names are read in any case, and
-// unknown ones ignored, as that API's servers did; the id is the path's.
+// read takes up the fields that a body has. The id is the path's.
 func (r *RateLimit) read(p *schemas.Policy, body []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return &Invalid{Problems: []string{`the body is not a JSON object, such as {"manufacturerId": null, "requestsPerSecond": 10, "isEnabled": true}`}}
+	f, ok := readFields(body)
+	if !ok {
+		return &Invalid{Problems: []string{`请求体不是有效的 JSON 对象，例如 {"manufacturerId": null, "requestsPerSecond": 10, "isEnabled": true}`}}
 	}
 	var problems []string
 	fault := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	field := func(name string) (json.RawMessage, bool) {
-		if v, ok := fields[name]; ok {
-			return v, true
-		}
-		for k, v := range fields {
-			if strings.EqualFold(k, name) {
-				return v, true
-			}
-		}
-		return nil, false
-	}
-	if v, ok := field("manufacturerId"); ok {
+	if v, ok := f.get("manufacturerId"); ok {
 		switch id, whole := number(v); {
 		case string(v) == "null":
 			r.ManufacturerID = nil
 		case whole && manufacturer(p, id) != "":
 			r.ManufacturerID = &id
 		default:
-			fault("manufacturerId must be null, for all messages together, or the legacy_id of a provider: %s", known(p))
+			fault("manufacturerId 必须为 null（全局限制），或已有厂商的编号：%s", known(p))
 		}
 	}
 	for i, name := range [...]string{"requestsPerSecond", "requestsPerMinute", "requestsPerHour"} {
-		v, ok := field(name)
+		v, ok := f.get(name)
 		if !ok {
 			continue
 		}
 		n, whole := number(v)
 		if !whole || n < 0 || n > schemas.MaxRolling {
-			fault("%s must be a whole number from 0, which is no limit, to %d", name, schemas.MaxRolling)
+			fault("%s 必须为 0（不限制）到 %d 的整数", name, schemas.MaxRolling)
 			continue
 		}
 		*r.numbers()[i] = n
 	}
-	if v, ok := field("isEnabled"); ok {
+	if v, ok := f.get("isEnabled"); ok {
 		switch string(v) {
 		case "true", "false":
 			r.IsEnabled = string(v) == "true"
 		default:
-			fault("isEnabled must be true or false")
+			fault("isEnabled 必须为 true 或 false")
 		}
 	}
 	if len(problems) > 0 {
@@ -230,28 +201,16 @@ func (r *RateLimit) read(p *schemas.Policy, body []byte) error {
 	return nil
 }
 
-// number reads a whole number, also as 10.0 or 1e2.
-func number(v json.RawMessage) (int64, bool) {
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		return n, true
-	}
-	f, err := strconv.ParseFloat(string(v), 64)
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		return 0, false
-	}
-	return int64(f), true
-}
-
 // known lists the providers that the API can name.
 func known(p *schemas.Policy) string {
 	var all []string
 	for i := range p.Providers {
 		if v := &p.Providers[i]; v.LegacyID != 0 {
-			all = append(all, fmt.Sprintf("%d is %s", v.LegacyID, v.Name))
+			all = append(all, fmt.Sprintf("%d（%s）", v.LegacyID, v.Name))
 		}
 	}
 	if len(all) == 0 {
-		return "no provider has one"
+		return "目前没有厂商有编号"
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, "、")
 }

@@ -196,20 +196,21 @@ limits:
 func TestRefusesInPlainWords(t *testing.T) {
 	p := policyOf(t, "limits: [{name: legacy-1, per: [], allow: [1/1s], legacy_id: 1}]\n"+providers)
 	for _, c := range []struct{ body, want string }{
-		{`[]`, "is not a JSON object"},
-		{`null`, "is not a JSON object"},
-		{`{"isEnabled": true`, "is not a JSON object"},
-		{`{"requestsPerSecond": -1}`, "requestsPerSecond must be a whole number from 0, which is no limit, to "},
-		{`{"requestsPerMinute": 1.5}`, "requestsPerMinute must be"},
-		{`{"requestsPerHour": "10"}`, "requestsPerHour must be"},
-		{`{"requestsPerHour": null}`, "requestsPerHour must be"},
-		{fmt.Sprintf(`{"requestsPerHour": %d}`, schemas.MaxRolling+1), "requestsPerHour must be"},
-		{`{"requestsPerHour": 1e300}`, "requestsPerHour must be"},
-		{`{"isEnabled": 1}`, "isEnabled must be true or false"},
-		{`{"manufacturerId": 9}`, "manufacturerId must be null, for all messages together, or the legacy_id of a provider: 1 is ali, 20 is tencent"},
-		{`{"manufacturerId": 0}`, "manufacturerId must be"},
-		{`{"manufacturerId": "1"}`, "manufacturerId must be"},
-		{`{"manufacturerId": 9, "requestsPerHour": -1, "isEnabled": 0}`, "tencent; requestsPerHour must be a whole number from 0, which is no limit, to 100000; isEnabled"},
+		{`[]`, "不是有效的 JSON 对象"},
+		{`null`, "不是有效的 JSON 对象"},
+		{`{"isEnabled": true`, "不是有效的 JSON 对象"},
+		{"{\"isEnabled\": true, \"a\": \"\xff\"}", "不是有效的 JSON 对象"},
+		{`{"requestsPerSecond": -1}`, "requestsPerSecond 必须为 0（不限制）到 "},
+		{`{"requestsPerMinute": 1.5}`, "requestsPerMinute 必须为"},
+		{`{"requestsPerHour": "10"}`, "requestsPerHour 必须为"},
+		{`{"requestsPerHour": null}`, "requestsPerHour 必须为"},
+		{fmt.Sprintf(`{"requestsPerHour": %d}`, schemas.MaxRolling+1), "requestsPerHour 必须为"},
+		{`{"requestsPerHour": 1e300}`, "requestsPerHour 必须为"},
+		{`{"isEnabled": 1}`, "isEnabled 必须为 true 或 false"},
+		{`{"manufacturerId": 9}`, "manufacturerId 必须为 null（全局限制），或已有厂商的编号：1（ali）、20（tencent）"},
+		{`{"manufacturerId": 0}`, "manufacturerId 必须为"},
+		{`{"manufacturerId": "1"}`, "manufacturerId 必须为"},
+		{`{"manufacturerId": 9, "requestsPerHour": -1, "isEnabled": 0}`, "（tencent）；requestsPerHour 必须为 0（不限制）到 100000 的整数；isEnabled"},
 	} {
 		_, _, err1 := legacy.Create(p, []byte(c.body))
 		_, _, err2 := legacy.Change(p, 1, []byte(c.body))
@@ -220,16 +221,20 @@ func TestRefusesInPlainWords(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := legacy.Create(&schemas.Policy{}, []byte(`{"manufacturerId": 1}`)); err == nil || !strings.Contains(err.Error(), "no provider has one") {
+	if _, _, err := legacy.Create(&schemas.Policy{}, []byte(`{"manufacturerId": 1}`)); err == nil || !strings.Contains(err.Error(), "目前没有厂商有编号") {
 		t.Error(err)
 	}
 }
 
 func TestRefusal(t *testing.T) {
-	for window, want := range map[string]string{"10/1s": "超出每秒请求限制 (10)", "200/60s": "超出每分钟请求限制 (200)", "200/1m": "超出每分钟请求限制 (200)", "5000/1h": "超出每小时请求限制 (5000)",
-		"1/5m": "", "1/calendar-hour": "", "": ""} {
-		if got, ok := legacy.Refusal(window); got != want || ok != (want != "") {
-			t.Errorf("%q: %q %v", window, got, ok)
+	for window, want := range map[string]string{
+		"10/1s": "超出每秒请求限制 (10)", "200/60s": "超出每分钟请求限制 (200)", "200/1m": "超出每分钟请求限制 (200)", "5000/1h": "超出每小时请求限制 (5000)",
+		"1/5m": "超出每5分钟请求限制 (1)", "3/90m": "超出每90分钟请求限制 (3)", "5/7d": "超出每7天请求限制 (5)", "1/1500ms": "超出每1500毫秒请求限制 (1)",
+		"1/calendar-minute": "超出每自然分钟请求限制 (1)", "2/calendar-hour": "超出每自然小时请求限制 (2)", "10/calendar-day": "超出每日请求限制 (10)", "99/calendar-month": "超出每月请求限制 (99)",
+		"bucket 10 refill 0.5/s": "超出速率桶请求限制 (10)", "": "超出请求限制", "?": "超出请求限制",
+	} {
+		if got := legacy.Refusal(window); got != want {
+			t.Errorf("%q: %q, want %q", window, got, want)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func legacyLimits(t *testing.T, brokers []string) {
 
 	create(`{"manufacturerId": null, "requestsPerSecond": 2, "isEnabled": true}`)
 	want("global 2/1s", send(12, "tencent", "legacy-1", "2/1s"), 2, 4, 6) // more only if it took more than a second
-	if text, ok := legacy.Refusal("2/1s"); !ok || text != "超出每秒请求限制 (2)" {
+	if text := legacy.Refusal("2/1s"); text != "超出每秒请求限制 (2)" {
 		t.Errorf("said as %q", text)
 	}
 	create(`{"manufacturerId": 1, "requestsPerHour": 3, "isEnabled": true}`)
