@@ -67,12 +67,17 @@ func after(p *client.Problem, d time.Duration) *client.Problem {
 	return p
 }
 
-// refuse writes a problem (RFC 9457).
+// refuse writes a problem (RFC 9457); under /api/ it is said as the legacy API
+// says it.
 func refuse(w http.ResponseWriter, r *http.Request, p *client.Problem) {
 	p.Instance = r.URL.EscapedPath()
 	if p.RetryAfter > 0 {
 		seconds := (p.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	if ofLegacy(r) {
+		answer(w, p.Status, "application/json", legacyProblem(p))
+		return
 	}
 	answer(w, p.Status, "application/problem+json", p)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
+	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -22,34 +23,41 @@ type History interface {
 	Message(ctx context.Context, id string) ([]*schemas.Event, error)
 }
 
-// getMessage answers from the tail if it has the message whole; else History's
-// events come before the tail's.
+// getMessage answers with a message's state and timeline.
 func (s *Server) getMessage(w http.ResponseWriter, r *http.Request, c *caller) {
-	id, ok := messageID(chi.URLParam(r, "id"))
-	if !ok {
-		refuse(w, r, unknownMessage.problem("An id is a UUID."))
+	m, p := s.find(r.Context(), c.tenant, chi.URLParam(r, "id"))
+	if p != nil {
+		refuse(w, r, p)
 		return
 	}
-	accepted, tailed, whole := s.tailed(c.tenant, id)
+	answer(w, http.StatusOK, "application/json", m)
+}
+
+// find reads a tenant's message from the tail if that has it whole; else
+// History's events come before the tail's.
+func (s *Server) find(ctx context.Context, tenant, text string) (*client.Message, *client.Problem) {
+	id, ok := messageID(text)
+	if !ok {
+		return nil, unknownMessage.problem("An id is a UUID.")
+	}
+	accepted, tailed, whole := s.tailed(tenant, id)
 	events := tailed
 	if !whole && s.history != nil {
-		stored, err := s.stored(r.Context(), c.tenant, id)
+		stored, err := s.stored(ctx, tenant, id)
 		switch {
 		case err == nil:
 			events = join(stored, tailed)
 		case accepted == nil && len(tailed) == 0:
 			s.logger.Warn("reading a message's history failed", "error", err)
-			refuse(w, r, after(historyUnavailable.problem("What became of older messages cannot be read now."), time.Second))
-			return
+			return nil, after(historyUnavailable.problem("What became of older messages cannot be read now."), time.Second)
 		default: // what is known is worth more than an error
 			s.logger.Warn("reading a message's history failed", "error", err)
 		}
 	}
 	if accepted == nil && len(events) == 0 {
-		refuse(w, r, unknownMessage.problem("No message of yours has this id. One that another instance took in shows within two seconds."))
-		return
+		return nil, unknownMessage.problem("No message of yours has this id. One that another instance took in shows within two seconds.")
 	}
-	answer(w, http.StatusOK, "application/json", fold(id, accepted, events))
+	return fold(id, accepted, events), nil
 }
 
 // tailed returns what the tail knows of a tenant's message.

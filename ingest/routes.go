@@ -23,13 +23,20 @@ type handler func(w http.ResponseWriter, r *http.Request, c *caller)
 // table is every route there is. schemas/openapi.yaml lists the same, and a
 // test holds them to one another.
 func (s *Server) table() []route {
-	const get, post = http.MethodGet, http.MethodPost
+	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []route{
 		{post, "/v1/messages", scopeSend, paceWrite, s.postMessage},
 		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
 
 		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},
 		{post, "/v1/dlq/redrive", scopeSend, paceBatch, s.postRedrive},
+
+		{get, "/api/messages", scopeRead, paceQuery, s.getLegacyMessage},
+		{get, "/api/rate-limits", scopeAdmin, paceQuery, s.getLegacyLimits},
+		{post, "/api/rate-limits", scopeAdmin, paceWrite, s.postLegacyLimit},
+		{get, "/api/rate-limits/{id}", scopeAdmin, paceQuery, s.getLegacyLimit},
+		{put, "/api/rate-limits/{id}", scopeAdmin, paceWrite, s.putLegacyLimit},
+		{del, "/api/rate-limits/{id}", scopeAdmin, paceWrite, s.deleteLegacyLimit},
 
 		{get, "/healthz", scopeNone, paceNone, s.getHealth},
 		{get, "/readyz", scopeNone, paceNone, s.getReady},
@@ -40,7 +47,7 @@ func (s *Server) table() []route {
 
 func (s *Server) routes() *chi.Mux {
 	m := chi.NewRouter()
-	m.Use(s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, middleware.GetHead)
+	m.Use(s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, legacyPaths, middleware.GetHead)
 	m.NotFound(notFound)
 	m.MethodNotAllowed(methodNotAllowed(m))
 	for _, rt := range s.table() {

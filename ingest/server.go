@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -38,9 +39,12 @@ type Config struct {
 	Names      topics.Names
 	Partitions int32 // N of weir.requests
 	Policy     *policy.Watcher
-	History    History // where the tail does not reach; nil is none
-	Registry   *prometheus.Registry
-	Logger     *slog.Logger
+	// Replication is of the topics that an edit of the policy makes; 0 is 3, or the
+	// number of brokers if fewer.
+	Replication int16
+	History     History // where the tail does not reach; nil is none
+	Registry    *prometheus.Registry
+	Logger      *slog.Logger
 	// Grace is what requests in flight get at shutdown. Default 10 s: more than
 	// any takes.
 	Grace time.Duration
@@ -85,6 +89,7 @@ type Server struct {
 	grace      time.Duration
 
 	out      *producer
+	editor   *revise.Editor
 	dlq      *dlq.Box
 	recent   *recent
 	tail     *tail
@@ -127,7 +132,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
 	var err error
-	if s.out, err = newProducer(s.logger, clientOptions(cfg)); err != nil {
+	if s.out, err = newProducer(s.logger, append(clientOptions(cfg), kgo.ProducerBatchMaxBytesFn(cfg.Names.BatchBytes))); err != nil {
 		return nil, fmt.Errorf("ingest: open a producer: %w", err)
 	}
 	if s.tail, err = newTail(cfg.Names.Status(), s.recent, s.logger, clientOptions(cfg)); err != nil {
@@ -138,6 +143,10 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.out.cl.Close()
 		s.tail.cl.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	s.editor = &revise.Editor{
+		Client: s.out.cl, Policy: cfg.Policy,
+		Topics: topics.Config{Prefix: cfg.Names.Prefix, Partitions: cfg.Partitions, Replication: cfg.Replication},
 	}
 	s.pulse.ping = s.out.cl.Ping
 	s.http = &http.Server{

@@ -31,7 +31,6 @@ const (
 	MsgUnknownTask     = "任务不存在"
 	MsgUnknownLimit    = "速率限制不存在"
 	MsgOtherEdit       = "配置正被同时修改，请重试"
-	MsgNotInForce      = "配置已提交，但尚未确认生效，请查询"
 	MsgRefusedByPolicy = "该配置无法生效"
 )
 
