@@ -1,0 +1,263 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
+)
+
+// calls is every call with what it sends; the idempotency key is written KEY.
+var calls = []struct {
+	name   string
+	call   func(context.Context, *client.Client) error
+	sends  string // method, path and query, the headers that matter, body
+	answer string
+}{
+	{"send", func(ctx context.Context, c *client.Client) error { _, err := c.Send(ctx, message); return err },
+		`POST /v1/messages Content-Type=application/json {"channel":"sms","to":"+8613800000000","body":"code 1","idempotency_key":"KEY"}`, `{}`},
+	{"send with a key", func(ctx context.Context, c *client.Client) error {
+		own := *message
+		own.IdempotencyKey = "order-17"
+		_, err := c.Send(ctx, &own)
+		return err
+	}, `POST /v1/messages Content-Type=application/json {"channel":"sms","to":"+8613800000000","body":"code 1","idempotency_key":"order-17"}`, `{}`},
+	{"send and wait", func(ctx context.Context, c *client.Client) error {
+		s, err := c.SendAndWait(ctx, message, 1001*time.Millisecond)
+		if err == nil && (s.Status != schemas.StatusQueued || len(s.Limits) != 1 || s.Limits[0].Remaining != 4 || s.Limits[0].Reset != 1000) {
+			err = fmt.Errorf("%+v", s)
+		}
+		return err
+	}, `POST /v1/messages Content-Type=application/json Prefer=wait=2 {"channel":"sms","to":"+8613800000000","body":"code 1","idempotency_key":"KEY"}`,
+		`{"id":"x","status":"queued","limits":[{"limit":"verify","window":"5/1h","n":5,"remaining":4,"reset":"1970-01-01T00:00:01.000Z"}]}`},
+	{"decide", func(ctx context.Context, c *client.Client) error { _, err := c.Decide(ctx, message); return err },
+		`POST /v1/decisions Content-Type=application/json {"channel":"sms","to":"+8613800000000","body":"code 1","idempotency_key":"KEY"}`, `{}`},
+	{"release", func(ctx context.Context, c *client.Client) error { return c.Release(ctx, "x", "+86138") },
+		`POST /v1/decisions/x/release?to=%2B86138 `, ``},
+	{"cancel", func(ctx context.Context, c *client.Client) error { return c.Cancel(ctx, "x/y", "") },
+		`POST /v1/messages/x%2Fy/cancel `, `{}`},
+	{"retry", func(ctx context.Context, c *client.Client) error {
+		s, err := c.Retry(ctx, "x", "")
+		if err == nil && s.ID != "y" {
+			err = fmt.Errorf("%+v", s)
+		}
+		return err
+	}, `POST /v1/messages/x/retry `, `{"id":"y","status":"accepted"}`},
+	{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Get(ctx, "x"); return err },
+		`GET /v1/messages/x `, `{}`},
+	{"list", func(ctx context.Context, c *client.Client) error {
+		p, err := c.List(ctx, client.MessageQuery{To: "+86138", Status: "sent", Class: "verify", From: 1000, Until: 2000, Limit: 3, Cursor: "c"})
+		if err == nil && (len(p.Messages) != 1 || p.NextCursor != "d") {
+			err = fmt.Errorf("%+v", p)
+		}
+		return err
+	}, `GET /v1/messages?class=verify&cursor=c&from=1970-01-01T00%3A00%3A01.000Z&limit=3&status=sent&to=%2B86138&until=1970-01-01T00%3A00%3A02.000Z `,
+		`{"messages":[{"id":"x","timeline":[]}],"next_cursor":"d"}`},
+	{"quota", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Quota(ctx, client.QuotaQuery{To: "+86138", Channel: "sms", Class: "verify"})
+		return err
+	}, `GET /v1/quota?channel=sms&class=verify&to=%2B86138 `, `{"limits":[]}`},
+	{"stats", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Stats(ctx, client.StatsQuery{From: 1000, Channel: "sms"})
+		return err
+	}, `GET /v1/stats?channel=sms&from=1970-01-01T00%3A00%3A01.000Z `, `{}`},
+	{"dead letters", func(ctx context.Context, c *client.Client) error {
+		_, err := c.DeadLetters(ctx, client.DeadLetterQuery{Provider: "aliyun", Oldest: true, Limit: 5})
+		return err
+	}, `GET /v1/dlq?limit=5&order=oldest&provider=aliyun `, `{"entries":[]}`},
+	{"redrive", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Redrive(ctx, client.RedriveRequest{Provider: "aliyun", DryRun: true})
+		return err
+	}, `POST /v1/dlq/redrive Content-Type=application/json {"provider":"aliyun","dry_run":true}`, `{}`},
+	{"revisions", func(ctx context.Context, c *client.Client) error { _, err := c.Revisions(ctx, "c", 5); return err },
+		`GET /v1/revisions?cursor=c&limit=5 `, `{"revisions":[]}`},
+	{"get a limit", func(ctx context.Context, c *client.Client) error {
+		l, err := c.Limits().Get(ctx, "verify")
+		if err == nil && (l.ETag != `"3"` || l.Revision != 3 || l.Value.Allow[0].N != 5) {
+			err = fmt.Errorf("%+v", l)
+		}
+		return err
+	}, `GET /v1/limits/verify `, `{"etag":"\"3\"","revision":3,"value":{"name":"verify","per":["recipient"],"allow":["5/1h"]}}`},
+	{"put a limit", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Limits().Put(ctx, "verify", schemas.Limit{Name: "verify", Per: []string{"recipient"}, Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 5, Length: time.Hour}}}, client.Change{IfMatch: `"3"`, DryRun: true})
+		return err
+	}, `PUT /v1/limits/verify?dry_run=true Content-Type=application/json If-Match="3" {"name":"verify","per":["recipient"],"allow":["5/1h"]}`, `{}`},
+	{"put one only where there is none", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Tenants().Put(ctx, "acme", schemas.Tenant{Name: "acme"}, client.Change{IfNone: true})
+		return err
+	}, `PUT /v1/tenants/acme Content-Type=application/json If-None-Match=* {"name":"acme"}`, `{}`},
+	{"delete a limit", func(ctx context.Context, c *client.Client) error {
+		return c.Limits().Delete(ctx, "verify", client.Change{IfMatch: `"3"`})
+	}, `DELETE /v1/limits/verify If-Match="3" `, ``},
+	{"limits", func(ctx context.Context, c *client.Client) error { _, err := c.Limits().List(ctx); return err },
+		`GET /v1/limits `, `{"items":[]}`},
+	{"providers", func(ctx context.Context, c *client.Client) error { _, err := c.Providers().List(ctx); return err },
+		`GET /v1/providers `, `{"items":[]}`},
+	{"routes", func(ctx context.Context, c *client.Client) error { _, err := c.Routes().List(ctx); return err },
+		`GET /v1/routes `, `{"items":[]}`},
+	{"templates", func(ctx context.Context, c *client.Client) error { _, err := c.Templates().List(ctx); return err },
+		`GET /v1/templates `, `{"items":[]}`},
+	{"classes", func(ctx context.Context, c *client.Client) error { _, err := c.Classes().List(ctx); return err },
+		`GET /v1/classes `, `{"items":[]}`},
+	{"tenants", func(ctx context.Context, c *client.Client) error { _, err := c.Tenants().List(ctx); return err },
+		`GET /v1/tenants `, `{"items":[]}`},
+	{"keys", func(ctx context.Context, c *client.Client) error { _, err := c.Keys().List(ctx); return err },
+		`GET /v1/keys `, `{"items":[]}`},
+	{"alerts", func(ctx context.Context, c *client.Client) error { _, err := c.Alerts().List(ctx); return err },
+		`GET /v1/alerts `, `{"items":[]}`},
+}
+
+func TestCalls(t *testing.T) {
+	for _, tt := range calls {
+		t.Run(tt.name, func(t *testing.T) {
+			var got string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got = r.Method + " " + r.RequestURI + " "
+				for _, name := range []string{"Content-Type", "Prefer", "If-Match", "If-None-Match"} {
+					if v := r.Header.Get(name); v != "" {
+						got += name + "=" + v + " "
+					}
+				}
+				body, _ := io.ReadAll(r.Body)
+				if q, err := schemas.DecodeRequestStrict(body); err == nil && len(q.IdempotencyKey) == 36 {
+					body = []byte(strings.Replace(string(body), q.IdempotencyKey, "KEY", 1))
+				}
+				got += string(body)
+				if r.Header.Get("Authorization") != "Bearer k" || r.Header.Get("User-Agent") != "shop/2" {
+					t.Errorf("%v", r.Header)
+				}
+				if tt.answer == "" {
+					w.WriteHeader(http.StatusNoContent)
+				}
+				io.WriteString(w, tt.answer)
+			}))
+			defer srv.Close()
+			c := client.New(srv.URL, "k", once, client.WithUserAgent("shop/2"))
+			defer c.Close()
+			if err := tt.call(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			if got != tt.sends {
+				t.Errorf("sends\n%s\nwant\n%s", got, tt.sends)
+			}
+		})
+	}
+}
+
+// A 429 of a recipient's limit says all that there is to know; a 412 has the
+// version in force.
+func TestProblemsInFull(t *testing.T) {
+	c := handler(problem(429, "Retry-After: 57", `{"type":"`+client.TypeQuotaExceeded+`","title":"T","status":429,"code":"quota_exceeded","id":"x",
+		"limits":[{"limit":"verify","window":"1/60s","n":1,"remaining":0,"reset":"2026-11-21T12:00:57.000Z","violated":true}],
+		"violated-policies":["verify 1/60s"],"retry_at":"2026-11-21T12:00:57.000Z","retryAfter":57}`)).client()
+	_, err := c.SendAndWait(t.Context(), message, time.Second)
+	p, ok := errors.AsType[*client.Problem](err)
+	if !ok || p.ID != "x" || p.RetryAfter != 57*time.Second || p.RetryAfterSeconds != 57 || p.RetryAt.String() != "2026-11-21T12:00:57.000Z" ||
+		len(p.ViolatedPolicies) != 1 || p.ViolatedPolicies[0] != "verify 1/60s" || len(p.Limits) != 1 || !p.Limits[0].Violated || p.Temporary() {
+		t.Errorf("%+v", p)
+	}
+	c = handler(problem(412, "", `{"current":{"etag":"\"4\"","revision":4,"value":{"name":"verify"}}}`)).client()
+	_, err = c.Limits().Put(t.Context(), "verify", schemas.Limit{}, client.Change{IfMatch: `"3"`})
+	p, ok = errors.AsType[*client.Problem](err)
+	if !ok || p.Current == nil || p.Current.ETag != `"4"` || p.Current.Revision != 4 || string(p.Current.Value) != `{"name":"verify"}` {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What may have been done is done again only where that changes nothing.
+func TestChangesAreNotRepeatedBlindly(t *testing.T) {
+	limit := schemas.Limit{Name: "verify"}
+	key := schemas.Key{Name: "shop"}
+	put := func(o client.Change) func(context.Context, *client.Client) error {
+		return func(ctx context.Context, c *client.Client) error {
+			_, err := c.Limits().Put(ctx, "verify", limit, o)
+			return err
+		}
+	}
+	putKey := func(ctx context.Context, c *client.Client) error {
+		_, err := c.Keys().Put(ctx, "shop", key, client.Change{})
+		return err
+	}
+	tests := []struct {
+		name  string
+		call  func(context.Context, *client.Client) error
+		fault int // of all but the second try
+		tries int
+		ok    bool
+	}{
+		{"a change", put(client.Change{}), 503, 2, true},
+		{"of one version, that may have been made", put(client.Change{IfMatch: `"3"`}), 503, 1, false},
+		{"where there was none, likewise", put(client.Change{IfNone: true}), 504, 1, false},
+		{"of one version, only looked at", put(client.Change{IfMatch: `"3"`, DryRun: true}), 503, 2, true},
+		{"of one version, that was not looked at", put(client.Change{IfMatch: `"3"`}), 429, 2, true},
+		{"a key, that may have been made", putKey, 503, 1, false},
+		{"a key, that was not", putKey, 408, 2, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tries := 0
+			c := handler(func(w http.ResponseWriter, r *http.Request) {
+				if tries++; tries < 2 {
+					problem(tt.fault, "", "")(w, r)
+					return
+				}
+				io.WriteString(w, `{}`)
+			}).client(client.WithRetry(quick))
+			if err := tt.call(t.Context(), c); (err == nil) != tt.ok || tries != tt.tries {
+				t.Errorf("%d tries, %v", tries, err)
+			}
+		})
+	}
+	// What is gone after a try that may have removed it was removed.
+	for _, tt := range []struct {
+		answers []int
+		ok      bool
+	}{{[]int{503, 404}, true}, {[]int{404}, false}, {[]int{429, 404}, false}, {[]int{503, 204}, true}} {
+		tries := 0
+		c := handler(func(w http.ResponseWriter, r *http.Request) {
+			problem(tt.answers[tries], "", "")(w, r)
+			tries++
+		}).client(client.WithRetry(quick))
+		if err := c.Limits().Delete(t.Context(), "verify", client.Change{}); (err == nil) != tt.ok || tries != len(tt.answers) {
+			t.Errorf("%v: %d tries, %v", tt.answers, tries, err)
+		}
+	}
+}
+
+// All goes from page to page, and an error ends it.
+func TestAll(t *testing.T) {
+	pages := map[string]string{
+		"":  `{"messages":[{"id":"a"},{"id":"b"}],"next_cursor":"1"}`,
+		"1": `{"messages":[],"next_cursor":"2"}`,
+		"2": `{"messages":[{"id":"c"}]}`,
+		"x": `{"messages":[{"id":"d"}],"next_cursor":"none"}`,
+	}
+	c := handler(func(w http.ResponseWriter, r *http.Request) {
+		page := pages[r.URL.Query().Get("cursor")]
+		if page == "" || r.URL.Query().Get("to") != "+86138" {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		io.WriteString(w, page)
+	}).client()
+	for cursor, want := range map[string]string{"": "a b c ", "x": "d error "} {
+		got := ""
+		for m, err := range c.All(t.Context(), client.MessageQuery{To: "+86138", Cursor: cursor}) {
+			if err != nil {
+				got += "error "
+				continue
+			}
+			got += m.ID + " "
+		}
+		if got != want {
+			t.Errorf("from %q: %s, want %s", cursor, got, want)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+)
+
+// stream answers a connection with text, and holds it open if it says so.
+type stream struct {
+	text string
+	hold bool
+}
+
+// A stream goes on where it broke off, however it is cut into connections.
+func TestEvents(t *testing.T) {
+	event := func(id, message string) string {
+		return "id: " + id + "\nevent: status\ndata: {\"kind\":\"status\",\"message_id\":\"" + message + "\",\"status\":\"sent\",\"at\":\"2026-11-21T12:00:00.000Z\"}\n\n"
+	}
+	tests := []struct {
+		name    string
+		streams []stream
+		want    string // ids of messages
+		asked   string // Last-Event-IDs
+		err     string
+	}{
+		{name: "one connection", streams: []stream{{text: ": hello\n\nretry: 5\n\n" + event("1", "a") + event("2", "b"), hold: true}}, want: "1a 2b ", asked: "0"},
+		{name: "cut between events", streams: []stream{{text: event("1", "a")}, {text: event("2", "b"), hold: true}}, want: "1a 2b ", asked: "0 1"},
+		{name: "cut within one", streams: []stream{{text: event("1", "a") + "id: 2\ndata: {\"kind\":"}, {text: event("2", "b"), hold: true}}, want: "1a 2b ", asked: "0 1"},
+		{name: "without ids it begins where it was", streams: []stream{{text: "data:{\"message_id\":\"a\"}\r\n\r\n"}, {text: event("2", "b"), hold: true}}, want: "a 2b ", asked: "0 "},
+		{name: "data of many lines", streams: []stream{{text: "id: 1\ndata: {\"message_id\":\ndata: \"a\"}\n\n", hold: true}}, want: "1a ", asked: "0"},
+		{name: "the end of all", streams: []stream{{text: event("1", "a")}, {}}, want: "1a ", asked: "0 1"},
+		{name: "what is no event", streams: []stream{{text: "data: x\n\n"}}, err: "an event is not what this client reads", asked: "0"},
+		{name: "nothing comes, again and again", streams: []stream{{text: ":"}, {text: ":"}, {text: ":"}, {text: ":"}}, err: "the stream ended", asked: "0 0 0 0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked []string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n := len(asked)
+				asked = append(asked, r.Header.Get("Last-Event-ID"))
+				if r.URL.RequestURI() != "/v1/events?status=sent" || n == len(tt.streams) {
+					t.Errorf("connection %d: %s", n, r.URL)
+					return
+				}
+				if tt.streams[n].text == "" {
+					w.WriteHeader(http.StatusNoContent)
+					return
+				}
+				w.Header().Set("Content-Type", "text/event-stream")
+				io.WriteString(w, tt.streams[n].text)
+				http.NewResponseController(w).Flush()
+				if tt.streams[n].hold {
+					<-r.Context().Done()
+				}
+			}))
+			defer srv.Close()
+			c := client.New(srv.URL, "k", client.WithRetry(quick))
+			defer c.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := ""
+			for e, err := range c.Events(ctx, client.EventQuery{Status: "sent", After: "0"}) {
+				if err != nil {
+					if tt.err == "" && !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tt.err) {
+						t.Error(err)
+					}
+					got += "error "
+					continue
+				}
+				got += e.ID + e.Event.MessageID + " "
+				if strings.HasSuffix(tt.want, got) && tt.streams[len(tt.streams)-1].hold && strings.Contains(got, tt.want) {
+					cancel()
+				}
+			}
+			want := tt.want
+			if tt.err != "" || tt.streams[len(tt.streams)-1].hold {
+				want += "error "
+			}
+			if got != want || strings.Join(asked, " ") != tt.asked {
+				t.Errorf("%q after %q, want %q after %q", got, asked, want, tt.asked)
+			}
+		})
+	}
+}
+
+// A stream is not bounded by the time of a call, its beginning is.
+func TestEventsTimes(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Last-Event-ID") == "never" {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		tick := time.NewTicker(30 * time.Millisecond)
+		defer tick.Stop()
+		for i := range 10 {
+			fmt.Fprintf(w, "id: %d\ndata: {}\n\n", i)
+			http.NewResponseController(w).Flush()
+			<-tick.C
+		}
+	}))
+	defer srv.Close()
+	short := client.Retry{Tries: 1, Total: 100 * time.Millisecond}
+	c := client.New(srv.URL, "", client.WithRetry(short), client.WithTimeout(100*time.Millisecond))
+	defer c.Close()
+	n := 0
+	for _, err := range c.Events(t.Context(), client.EventQuery{}) {
+		if err != nil {
+			break
+		}
+		n++
+	}
+	if n != 10 {
+		t.Errorf("%d events", n)
+	}
+	for _, err := range c.Events(t.Context(), client.EventQuery{After: "never"}) {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+}
+
+// Whoever stops reading ends the connection.
+func TestEventsAreLeft(t *testing.T) {
+	left := make(chan bool, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {}\n\n")
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		left <- true
+	}))
+	defer srv.Close()
+	c := client.New(srv.URL, "", once)
+	defer c.Close()
+	for range c.Events(t.Context(), client.EventQuery{}) {
+		break
+	}
+	select {
+	case <-left:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection stays")
+	}
+}
