@@ -191,6 +191,10 @@ type Tenant struct {
 	Name          string    `json:"name"`
 	DefaultRegion string    `json:"default_region,omitempty"` // ISO 3166-1 alpha-2
 	Callback      *Callback `json:"callback,omitempty"`
+
+	// How often its keys may call, each for itself: see Key.
+	Rates  map[string]Window `json:"rates,omitempty"`
+	Smooth bool              `json:"smooth,omitempty"`
 }
 
 // Callback is where a tenant's status changes go.
@@ -200,7 +204,8 @@ type Callback struct {
 	Events []string `json:"events,omitempty"`
 }
 
-// Key is an API key, stored hashed.
+// Key is an API key, stored hashed. How often it may call is its own rate of a
+// kind of call (KeyRates), else its tenant's, else ingest/throttle's default.
 type Key struct {
 	Name      string            `json:"name"`
 	Tenant    string            `json:"tenant"`
@@ -211,6 +216,7 @@ type Key struct {
 	ExpiresAt Millis            `json:"expires_at,omitzero"`
 	Prefer    string            `json:"prefer,omitempty"`
 	Rates     map[string]Window `json:"rates,omitempty"`
+	Smooth    bool              `json:"smooth,omitempty"` // calls over the pace wait their turn; so too if the tenant's is
 }
 
 // PreviousKey is a secret that has been replaced and is good a while longer, so
@@ -252,6 +258,7 @@ const (
 	MaxWindow      = 31 * 24 * time.Hour
 	MaxPlaces      = 1_000_000_000 // n of a window
 	MaxRolling     = 100_000       // n of a limit's rolling window: the time of each place is kept
+	MaxRateRolling = 10_000        // n of a rate's rolling window, likewise
 	MaxWindows     = 16            // entries of one allow or pace
 	MaxRetries     = 32            // waits of one class
 	MaxTimeout     = 5 * time.Minute

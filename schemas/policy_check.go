@@ -17,7 +17,7 @@ import (
 var (
 	Priorities  = []Priority{PriorityUrgent, PriorityNormal, PriorityBulk}
 	KeyScopes   = []string{"send", "read", "admin"}
-	KeyRates    = []string{"write", "query"}
+	KeyRates    = []string{"write", "query", "batch", "import"}
 	AlertTypes  = []string{"slack", "webhook", "email"}
 	AlertEvents = []string{"limit.observed", "limit.refused", "breaker.open", "dlq.record", "sink.difference"}
 )
@@ -684,6 +684,7 @@ func (c *checker) tenant(v *Tenant, path string) {
 	if v.DefaultRegion != "" {
 		c.country(path+".default_region", v.DefaultRegion)
 	}
+	c.rates(path, v.Rates)
 	cb := v.Callback
 	if cb == nil {
 		return
@@ -743,16 +744,24 @@ func (c *checker) key(v *Key, path string, secrets map[string]string) {
 	if v.Prefer != "" && !preferForm.MatchString(v.Prefer) {
 		c.failf(path+".prefer", "%s is no preference: write wait=N with N from 1 to 60 seconds, or respond-async, such as wait=1", quote(v.Prefer))
 	}
-	for _, k := range slices.Sorted(maps.Keys(v.Rates)) {
+	c.rates(path, v.Rates)
+}
+
+// rates checks how often a key, or each of a tenant's keys, may call.
+func (c *checker) rates(path string, rates map[string]Window) {
+	for _, k := range slices.Sorted(maps.Keys(rates)) {
 		at := childPath(path+".rates", k)
 		if !slices.Contains(KeyRates, k) {
 			c.failf(at, "%s is no kind of call: write %s, such as write: bucket 30 refill 5/s", quote(k), orList(KeyRates))
 		}
-		w := v.Rates[k]
-		if err := w.check(); err != nil {
+		w := rates[k]
+		switch err := w.check(); {
+		case err != nil:
 			c.report(at, err.Error())
-		} else if w.Kind == WindowCalendar {
+		case w.Kind == WindowCalendar:
 			c.failf(at, "%s: a rate is a bucket or rolls, such as bucket 30 refill 5/s", w)
+		case w.Kind == WindowRolling && w.N > MaxRateRolling:
+			c.failf(at, "%s would keep the times of %d calls, and at most %d are kept: use a bucket, such as bucket %d refill 100/s", w, w.N, MaxRateRolling, w.N)
 		}
 	}
 }

@@ -48,6 +48,8 @@ func TestDiffPolicy(t *testing.T) {
 			[]string{"~ route z  position: 3 → 1", "~ route y  to: [{provider: a, weight: 1}] → [{provider: b, weight: 1}]"}},
 		{"a route before others moves none", providers + "routes: [{name: x, to: [{provider: a}]}]", providers + "routes: [{name: w, to: [{provider: a}]}, {name: x, to: [{provider: a}]}]",
 			[]string{"+ route w"}},
+		{"rates", "tenants: [{name: a, rates: {write: 5/1s, query: 9/1s}}]", "tenants: [{name: a, rates: {write: 5/1000ms, query: 9/2s, batch: 'bucket 1 refill 1/m'}, smooth: true}]",
+			[]string{"~ tenant a  rates.batch: unset → bucket 1 refill 1/m, rates.query: 9/1s → 9/2s, smooth: unset → true"}},
 	} {
 		changes := DiffPolicy(parsed(t, c.old), parsed(t, c.next))
 		var got []string

@@ -104,6 +104,7 @@ func genPolicy(t *rapid.T) *Policy {
 			return w.UnitKey()
 		}).Draw(t, "windows")
 	}
+	rate := genWindow(WindowRolling).Filter(func(w Window) bool { return w.check() == nil && w.N <= MaxRateRolling })
 	match := func() Match {
 		var m Match
 		if some("class") {
@@ -164,9 +165,10 @@ func genPolicy(t *rapid.T) *Policy {
 		p.Templates = append(p.Templates, Template{Name: n, Channel: ChannelEmail, Subject: text.Draw(t, "subject"), Body: text.Draw(t, "body") + "{{code}}"})
 	}
 	for _, n := range names("tenants") {
-		p.Tenants = append(p.Tenants, Tenant{Name: n, DefaultRegion: "CN", Callback: &Callback{URL: "https://a.example", Secret: "${S}", Events: []string{"sent"}}})
+		p.Tenants = append(p.Tenants, Tenant{Name: n, DefaultRegion: "CN", Callback: &Callback{URL: "https://a.example", Secret: "${S}", Events: []string{"sent"}},
+			Rates: map[string]Window{"batch": windows(WindowBucket)[0]}, Smooth: rapid.Bool().Draw(t, "smooth")})
 		p.Keys = append(p.Keys, Key{Name: n, Tenant: n, Scopes: []string{"send"}, Hash: HashSecret(n), Previous: &PreviousKey{Hash: HashSecret(n + "'"), ExpiresAt: 1},
-			ExpiresAt: Millis(rapid.Int64Range(1, 4e12).Draw(t, "expires")), Rates: map[string]Window{"write": windows(WindowRolling)[0]}})
+			ExpiresAt: Millis(rapid.Int64Range(1, 4e12).Draw(t, "expires")), Rates: map[string]Window{"write": rate.Draw(t, "rate")}, Smooth: true})
 		p.Inputs = append(p.Inputs, Input{Topic: "t." + n, Tenant: n})
 	}
 	return p

@@ -159,6 +159,8 @@ func TestSchemaJudgesValuesAlike(t *testing.T) {
 		{"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq.record], at_most: 1/10m}]", true},
 		{"alerts: [{name: a, to: {type: email, url: a}, when: [dlq.record]}]", false}, {"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq]}]", false},
 		{"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq.record], at_most: 1/calendar-day}]", false},
+		{"tenants: [{name: a, rates: {write: 5/1s, query: 'bucket 9 refill 1/s', batch: 1/1h, import: 1/1d}, smooth: true}]", true},
+		{"tenants: [{name: a, rates: {login: 5/1s}}]", false}, {"tenants: [{name: a, rates: {write: 5/calendar-day}}]", false}, {"tenants: [{name: a, smooth: 1}]", false},
 		{"inputs: [{topic: a.b, tenant: default}]", true}, {"inputs: [{topic: 'a b', tenant: default}]", false}, {"inputs: [{topic: a.b}]", false},
 		{"limits: []", true}, {"limits: {}", false}, {"limit: []", false}, {"[]", false},
 	} {
