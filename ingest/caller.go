@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/ingest/throttle"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -22,15 +23,15 @@ const (
 )
 
 // pace is the kind of call by which the API's own limits count.
-type pace string
+type pace = throttle.Kind
 
 const (
-	paceNone   pace = ""
-	paceLogin  pace = "login"
-	paceQuery  pace = "query"
-	paceWrite  pace = "write"
-	paceBatch  pace = "batch"
-	paceImport pace = "import"
+	paceNone   = throttle.None
+	paceLogin  = throttle.Login
+	paceQuery  = throttle.Query
+	paceWrite  = throttle.Write
+	paceBatch  = throttle.Batch
+	paceImport = throttle.Import
 )
 
 // caller is who asks.
@@ -60,8 +61,9 @@ func (c *caller) may(s scope) *client.Problem {
 var keyless = &caller{tenant: schemas.DefaultTenant}
 
 // identify tells who asks, by the request's header alone. A key that is given
-// must be good, also where none is needed.
-func (s *Server) identify(r *http.Request) (*caller, *client.Problem) {
+// must be good, also where none is needed; one that is not counts as a guess of
+// its address, which may take a few.
+func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, *client.Problem) {
 	token, given := bearer(r.Header)
 	if !given {
 		if s.keyless {
@@ -72,7 +74,7 @@ func (s *Server) identify(r *http.Request) (*caller, *client.Problem) {
 	if c := s.keys.find(s.policy.Latest(), token, schemas.MillisOf(time.Now())); c != nil {
 		return c, nil
 	}
-	return nil, unauthenticated.problem("The API key is unknown, was revoked, or has expired.")
+	return nil, s.pace.guessed(w, r, unauthenticated.problem("The API key is unknown, was revoked, or has expired."))
 }
 
 // bearer returns the key of the Authorization or the X-API-Key header. Whatever

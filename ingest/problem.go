@@ -39,6 +39,7 @@ var (
 	tooLarge             = newKind(http.StatusRequestEntityTooLarge, "too_large", "too-large", "The request is too large")
 	unsupportedMediaType = newKind(http.StatusUnsupportedMediaType, "unsupported_media_type", "unsupported-media-type", "Not JSON")
 	misdirected          = newKind(http.StatusMisdirectedRequest, "misdirected_host", "misdirected-host", "Not this server's name")
+	clientRate           = newKind(http.StatusTooManyRequests, client.CodeClientRate, "client-rate", "Too many calls")
 	internal             = newKind(http.StatusInternalServerError, "internal", "internal", "Weir made a mistake")
 	kafkaUnavailable     = newKind(http.StatusServiceUnavailable, "kafka_unavailable", "kafka-unavailable", "Kafka does not answer")
 	overloaded           = newKind(http.StatusServiceUnavailable, "overloaded", "overloaded", "Too many requests wait for Kafka")

@@ -63,7 +63,10 @@ func (s *Server) guarded(rt route) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { rt.handle(w, r, nil) }
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		c, p := s.identify(r)
+		c, p := s.identify(w, r)
+		if p == nil {
+			p = s.pace.pass(w, r, c, rt.pace)
+		}
 		if p == nil {
 			p = c.may(rt.scope)
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,9 @@ type Config struct {
 	// Keyless serves whoever sends no key as the tenant default with every scope,
 	// on a loopback address and under this machine's own names only: weir dev.
 	Keyless bool
+	// TrustedProxies are the networks whose word counts on where a request comes
+	// from (throttle.ClientAddr).
+	TrustedProxies []netip.Prefix
 	// Insecure is Keyless on every address and under every name.
 	Insecure bool
 }
@@ -84,6 +88,7 @@ type Server struct {
 	registry   *prometheus.Registry
 	logger     *slog.Logger
 	keys       keyring
+	pace       *pacer
 	keyless    bool // who sends no key is served too
 	localOnly  bool // only under names of this machine
 	grace      time.Duration
@@ -112,6 +117,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		history:    cfg.History,
 		registry:   cfg.Registry,
 		logger:     cfg.Logger,
+		pace:       newPacer(cfg.Policy, cfg.TrustedProxies),
 		keyless:    cfg.Keyless || cfg.Insecure,
 		localOnly:  cfg.Keyless && !cfg.Insecure,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
@@ -131,7 +137,10 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 	if err := s.registry.Register(s.seconds); err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
-	var err error
+	err := s.pace.register(s.registry)
+	if err != nil {
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
 	if s.out, err = newProducer(s.logger, append(clientOptions(cfg), kgo.ProducerBatchMaxBytesFn(cfg.Names.BatchBytes))); err != nil {
 		return nil, fmt.Errorf("ingest: open a producer: %w", err)
 	}
@@ -197,6 +206,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
+	close(s.pace.stop)
 	graceCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := s.http.Shutdown(graceCtx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/ingest/throttle"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -48,6 +50,7 @@ type settings struct {
 	history History
 	policy  string // instead of weir dev's
 	keys    bool   // nobody is served without a key
+	proxies []netip.Prefix
 	server  func(*Server)
 	cut     bool             // the broker is away from the beginning
 	status  []*schemas.Event // in the topic before the server starts
@@ -104,11 +107,13 @@ func newWorld(t *testing.T, set settings) *world {
 	w.srv, err = New(t.Context(), Config{
 		Brokers: c.ListenAddrs(), Options: []kgo.Opt{kgo.Dialer(w.line.dial)},
 		Names: w.names, Partitions: partitions, Policy: w.pol, History: set.history,
-		Keyless: !set.keys, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
+		TrustedProxies: set.proxies, Keyless: !set.keys, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	// All of a test's wrong keys come from one address.
+	w.srv.pace.limits = throttle.New(throttle.Config{Login: schemas.Window{Kind: schemas.WindowRolling, N: 10_000, Length: time.Minute}})
 	if set.server != nil {
 		set.server(w.srv)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -26,7 +27,8 @@ type Settings struct {
 	Replication int // 0: three, or the number of brokers if fewer
 	ClickHouse  string
 	HTTP        string
-	NoAuth      bool // whoever reaches the HTTP API may do everything
+	Proxies     []string // networks whose X-Forwarded-For and Forwarded count
+	NoAuth      bool     // whoever reaches the HTTP API may do everything
 	Roles       []string
 	Slot        string
 	Standby     bool // of admission's partitions that other workers own
@@ -52,6 +54,7 @@ var settings = []setting{
 	{"kafka.replication", "replicas of each topic; 0 is three, or the number of brokers if fewer", func(s *Settings) any { return &s.Replication }},
 	{"clickhouse.url", "http address of ClickHouse; empty keeps status in Kafka only", func(s *Settings) any { return &s.ClickHouse }},
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
+	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
 	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
 	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
 	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
@@ -231,6 +234,21 @@ func (l *loaded) readFile(name string, set func(s setting, v, from string)) erro
 
 var ordinal = regexp.MustCompile(`-(\d+)$`)
 
+// trustedProxies reads networks and single addresses.
+func (s *Settings) trustedProxies() (out []netip.Prefix, err error) {
+	for _, text := range s.Proxies {
+		p, err := netip.ParsePrefix(text)
+		if a, notOne := netip.ParseAddr(text); notOne == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil || p != p.Masked() || p.Addr().Is4In6() || p.Addr().Zone() != "" {
+			return nil, fmt.Errorf("http.trusted_proxies: %q is no network: write its first address and how many bits it has, such as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/48", text)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
 func (l *loaded) validate() error {
 	var errs []error
 	if len(l.Brokers) == 0 {
@@ -254,6 +272,9 @@ func (l *loaded) validate() error {
 	}
 	if l.Grace < time.Second || l.Grace > 10*time.Minute {
 		errs = append(errs, fmt.Errorf("shutdown.grace %v: 1s to 10m", l.Grace))
+	}
+	if _, err := l.trustedProxies(); err != nil {
+		errs = append(errs, err)
 	}
 	var level logLevel
 	if err := level.UnmarshalText([]byte(l.LogLevel)); err != nil {

@@ -228,10 +228,14 @@ func (s *system) run(ctx context.Context) (err error) {
 		})
 	}
 	if has("ingest") {
+		proxies, err := s.settings.trustedProxies()
+		if err != nil {
+			return err
+		}
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: int16(s.settings.Replication),
 			History: history, Registry: registry, Logger: s.logger,
-			Keyless: s.keyless, Insecure: s.settings.NoAuth,
+			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
 		if err != nil {

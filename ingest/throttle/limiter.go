@@ -16,14 +16,15 @@ import (
 // called from many goroutines. Times are since any fixed point, by a clock that
 // does not go back.
 type Limiter struct {
-	mu     sync.Mutex // of SetPolicy
-	policy *schemas.Policy
-	rules  atomic.Pointer[rules]
-	table  *table
+	mu    sync.Mutex // of SetPolicy
+	rules atomic.Pointer[rules]
+	table *table
+	login *Rate
 }
 
 // rules are the callers and rates of one policy.
 type rules struct {
+	of        *schemas.Policy
 	keys      map[string]*key
 	addresses [kinds]*Rate
 	declared  [kinds]bool // the policy says it of tenant default, which callers without a key are
@@ -48,35 +49,49 @@ type lane struct {
 
 const minute = int64(time.Minute / time.Microsecond)
 
-// New returns a Limiter that knows no keys yet. addresses bounds how many
-// addresses it remembers, over all kinds; it is rounded up to whole sets of 64.
-func New(addresses int) *Limiter {
-	l := &Limiter{table: newTable(addresses)}
+// Config is what no policy says. Zero values are the defaults.
+type Config struct {
+	// Addresses bounds how many addresses are remembered, over all kinds; it is
+	// rounded up to whole sets of 64. The default takes some 10 MB when all are there.
+	Addresses int
+	Login     schemas.Window
+}
+
+// DefaultAddresses is how many addresses are remembered.
+const DefaultAddresses = 65_536
+
+// New returns a Limiter that knows no keys yet.
+func New(cfg Config) *Limiter {
+	login := cfg.Login
+	if login.Kind == "" {
+		login = Defaults[Login]
+	}
+	l := &Limiter{table: newTable(cmp.Or(cfg.Addresses, DefaultAddresses)), login: NewRate(Login, login, false)}
 	l.SetPolicy(&schemas.Policy{})
 	return l
 }
-
-// DefaultAddresses is a bound that takes at most some 10 MB.
-const DefaultAddresses = 65_536
 
 // SetPolicy takes over the keys and rates of a policy, which must not change
 // afterwards. Who keeps his rate keeps his state; one whose rate changed begins
 // with a full one. To set the same pointer again costs next to nothing.
 func (l *Limiter) SetPolicy(p *schemas.Policy) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p == l.policy {
+	if before := l.rules.Load(); before != nil && before.of == p {
 		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	before := l.rules.Load()
-	if before == nil {
+	switch {
+	case before == nil:
 		before = &rules{}
+	case before.of == p:
+		return
 	}
 	tenants := make(map[string]*schemas.Tenant, len(p.Tenants))
 	for i := range p.Tenants {
 		tenants[p.Tenants[i].Name] = &p.Tenants[i]
 	}
-	now := &rules{keys: make(map[string]*key, len(p.Keys))}
+	now := &rules{of: p, keys: make(map[string]*key, len(p.Keys))}
 	for i := range p.Keys {
 		spec := &p.Keys[i]
 		k := &key{name: spec.Name}
@@ -94,14 +109,13 @@ func (l *Limiter) SetPolicy(p *schemas.Policy) {
 	for j, kind := range Kinds {
 		r, declared := rateOf(kind, &schemas.Key{}, tenants[schemas.DefaultTenant])
 		if kind == Login { // before it is known whose
-			r, declared = NewRate(kind, Defaults[kind], false), true
+			r, declared = l.login, true
 		}
 		if old := before.addresses[j]; old != nil && *old == *r {
 			r = old
 		}
 		now.addresses[j], now.declared[j] = r, declared
 	}
-	l.policy = p
 	l.rules.Store(now)
 }
 
@@ -119,13 +133,6 @@ func rateOf(kind Kind, k *schemas.Key, t *schemas.Tenant) (rate *Rate, declared 
 		w = Defaults[kind]
 	}
 	return NewRate(kind, w, k.Smooth || t.Smooth), declared
-}
-
-// Policy is what SetPolicy set last.
-func (l *Limiter) Policy() *schemas.Policy {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.policy
 }
 
 // Key decides a call under an API key. ok is false for a key that the policy

@@ -37,7 +37,7 @@ keys:
 `
 
 func TestWhoseRate(t *testing.T) {
-	l := New(64)
+	l := New(Config{Addresses: 64})
 	l.SetPolicy(parsed(t, tiers))
 	for _, tt := range []struct {
 		key    string
@@ -68,7 +68,7 @@ func TestWhoseRate(t *testing.T) {
 
 func TestAddressesAreTenantDefaults(t *testing.T) {
 	here, there := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.1")
-	l := New(64)
+	l := New(Config{Addresses: 64})
 	for _, tt := range []struct {
 		name, policy string
 		addr         netip.Addr
@@ -105,7 +105,7 @@ func TestWhoIsOneCaller(t *testing.T) {
 		{"2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff", true},
 		{"2001:db8:0:1::1", "2001:db8:0:2::1", false},
 	} {
-		l := New(64)
+		l := New(Config{Addresses: 64})
 		l.Address(netip.MustParseAddr(tt.a), Write, 0)
 		v, _ := l.Address(netip.MustParseAddr(tt.b), Write, 0)
 		if (v.Remaining == 28) != tt.same {
@@ -122,7 +122,7 @@ func TestPolicyChanges(t *testing.T) {
 	const one = `keys: [{name: a, tenant: default, scopes: [send], rates: {write: 3/60s}, ` + hash + `}, {name: b, tenant: default, scopes: [send], rates: {write: 3/60s}, ` + hash + `}]`
 	const two = `keys: [{name: a, tenant: default, scopes: [read], rates: {write: 3/1m}, ` + hash + `}, {name: b, tenant: default, scopes: [send], rates: {write: 4/60s}, ` + hash + `}]
 tenants: [{name: default, rates: {query: 3/60s}}]`
-	l := New(64)
+	l := New(Config{Addresses: 64})
 	l.SetPolicy(parsed(t, one))
 	there := netip.MustParseAddr("192.0.2.1")
 	for _, key := range []string{"a", "b"} {
@@ -164,7 +164,7 @@ func TestAMillionAddresses(t *testing.T) {
 		{"writes in a large window", "tenants: [{name: default, rates: {write: 10000/1h}}]", Write, 24 << 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := New(DefaultAddresses)
+			l := New(Config{})
 			l.SetPolicy(parsed(t, tt.policy+"\nkeys: [{name: plain, tenant: default, scopes: [send], rates: {write: bucket 30 refill 5/s}, "+hash+"}]"))
 			base := heap()
 			l.Key("plain", Write, 0)
@@ -198,7 +198,7 @@ func TestAMillionAddresses(t *testing.T) {
 // forgotten for one who calls a lot, whose window is exact all the same.
 func TestTimesKeptAreBounded(t *testing.T) {
 	for _, n := range []int{200, 10_000} {
-		l := New(1)
+		l := New(Config{Addresses: 1})
 		l.SetPolicy(parsed(t, fmt.Sprintf("tenants: [{name: default, rates: {write: %d/1h}}]", n)))
 		for who := range uint32(3 * ways) {
 			for i := range n + 1 {
@@ -227,7 +227,7 @@ func heap() uint64 {
 
 // Who is as if he had never called makes room first; then whose call is longest ago.
 func TestWhoIsForgotten(t *testing.T) {
-	l := New(1) // one set
+	l := New(Config{Addresses: 1}) // one set
 	l.SetPolicy(parsed(t, "tenants: [{name: default, rates: {write: 1/10s, query: 1/100s}}]"))
 	at := func(n uint32, kind Kind, s int) Verdict {
 		v, _ := l.Address(ipv4(1<<24+n), kind, time.Duration(s)*time.Second)
@@ -260,8 +260,9 @@ func TestWhoIsForgotten(t *testing.T) {
 
 // Many goroutines on the same callers let through exactly what is allowed.
 func TestConcurrentCallsAreCounted(t *testing.T) {
-	l := New(DefaultAddresses)
-	l.SetPolicy(parsed(t, `keys: [{name: a, tenant: default, scopes: [send], rates: {write: bucket 1000 refill 100/d, query: 1000/1d}, `+hash+`}]`))
+	l := New(Config{})
+	policy := parsed(t, `keys: [{name: a, tenant: default, scopes: [send], rates: {write: bucket 1000 refill 100/d, query: 1000/1d}, `+hash+`}]`)
+	l.SetPolicy(policy)
 	there := netip.MustParseAddr("192.0.2.1")
 	var byBucket, byWindow, byAddress, busy atomic.Int64
 	var wg sync.WaitGroup
@@ -283,7 +284,7 @@ func TestConcurrentCallsAreCounted(t *testing.T) {
 				l.Address(ipv4(1<<24+uint32(i)), Login, 0)
 				if i%100 == 0 {
 					busy.Store(int64(len(l.Busiest(10, 0))))
-					l.SetPolicy(&schemas.Policy{Keys: l.Policy().Keys})
+					l.SetPolicy(&schemas.Policy{Keys: policy.Keys})
 				}
 			}
 		})
@@ -302,7 +303,7 @@ func TestBusiest(t *testing.T) {
 	for i := range 20 {
 		text += fmt.Sprintf("  - {name: k%02d, tenant: default, scopes: [send], %s}\n", i, hash)
 	}
-	l := New(64)
+	l := New(Config{Addresses: 64})
 	l.SetPolicy(parsed(t, "keys:\n"+text))
 	call := func(key string, n int, at time.Duration) {
 		for range n {
@@ -331,7 +332,7 @@ func TestBusiest(t *testing.T) {
 }
 
 func TestDecisionsAllocateNothing(t *testing.T) {
-	l := New(DefaultAddresses)
+	l := New(Config{})
 	l.SetPolicy(parsed(t, tiers))
 	now := time.Duration(0)
 	for name, f := range map[string]func(){
@@ -370,7 +371,7 @@ func BenchmarkLimiter(b *testing.B) {
 		{"ever new addresses", func(l *Limiter, i int, now time.Duration) { l.Address(ipv4(1<<24+uint32(i)), Login, now) }},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			l := New(DefaultAddresses)
+			l := New(Config{})
 			l.SetPolicy(policy)
 			var from atomic.Int64
 			for i := range 200_000 { // what is remembered is there
