@@ -203,6 +203,10 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 		case scopeSend, scopeRead, scopeAdmin:
 			has = []any{map[string]any{"key": []any{string(rt.scope)}}}
 		}
+		responses, _ := d.operation(rt.method, rt.path)["responses"].(map[string]any)
+		if _, ok := responses["429"]; !ok && rt.pace != paceNone {
+			t.Errorf("%s %s is counted as %s, and the document has no 429", rt.method, rt.path, rt.pace)
+		}
 		if !reflect.DeepEqual(says, has) {
 			t.Errorf("%s %s: security is %v in the document, and %v in the code", rt.method, rt.path, says, has)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,9 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"run", "--kafka-partitions", "many"}, "no whole number"},
 		{[]string{"run", "--slot", "first"}, "no number"},
 		{[]string{"run", "--admission-standby=yes"}, "neither true nor false"},
+		{[]string{"run", "--http-trusted-proxies", "10.0.0.0/8,proxy"}, `"proxy" is no network`},
+		{[]string{"run", "--http-trusted-proxies", "10.0.0.1/8"}, `"10.0.0.1/8" is no network`},
+		{[]string{"run", "--http-trusted-proxies", "::ffff:10.0.0.0/104"}, "is no network"},
 		{[]string{"dev", "--nope"}, "nope"},
 		{[]string{"dlq"}, "list, show or redrive"},
 		{[]string{"dlq", "list", "3/17"}, "takes no argument"},
@@ -201,5 +205,13 @@ func TestOutcomeIsOneLine(t *testing.T) {
 		if got := outcome(&c.m, now, 7*time.Millisecond); !strings.HasSuffix(got, c.want) || strings.Contains(got, "\n") {
 			t.Errorf("got %q, want %q at its end", got, c.want)
 		}
+	}
+}
+
+func TestTrustedProxies(t *testing.T) {
+	s := Settings{Proxies: []string{"10.0.0.0/8", "192.0.2.7", "2001:db8::/48", "::1"}}
+	got, err := s.trustedProxies()
+	if want := "[10.0.0.0/8 192.0.2.7/32 2001:db8::/48 ::1/128]"; err != nil || fmt.Sprint(got) != want {
+		t.Errorf("%v %v, want %s", got, err, want)
 	}
 }
