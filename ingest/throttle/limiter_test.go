@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,8 +15,12 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
+// parsed reads a policy, with a secret of its own for each key.
 func parsed(t testing.TB, text string) *schemas.Policy {
 	t.Helper()
+	for i := 0; strings.Contains(text, hash); i++ {
+		text = strings.Replace(text, hash, fmt.Sprintf(`hash: "sha256:%064x"`, i), 1)
+	}
 	doc, err := schemas.ParsePolicy("policy.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +28,7 @@ func parsed(t testing.TB, text string) *schemas.Policy {
 	return &doc.Policy
 }
 
-const hash = `hash: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
+const hash = "hash: anew"
 
 const tiers = `
 tenants:
