@@ -22,7 +22,6 @@ var notYetInForce = []notInForce{
 	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},
 	{"tenants[].callback", nil, "callback"},
 	{"alerts[]", nil, "alerts"},
-	{"inputs[]", nil, "inputs"},
 }
 
 func isNot(values ...string) func(any) bool {

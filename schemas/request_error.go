@@ -42,6 +42,7 @@ const (
 	ReasonNotPermitted       = "not_permitted"           // the channel, the action or HTTP does not have this field
 	ReasonTemplateAndContent = "template_and_content"
 	ReasonContentRequired    = "content_required" // neither a template nor what the channel needs
+	ReasonForbiddenTenant    = "forbidden_tenant" // it names another tenant than the one whose door it came through
 )
 
 // maxProblems bounds what one refusal lists, and maxPointerName what of a

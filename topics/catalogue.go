@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -87,6 +88,7 @@ const (
 	PartitionsFixed Partitioning = "fixed"    // the count is part of the state: any other is refused
 	PartitionsLanes Partitioning = "lanes"    // may grow, and more than wanted is refused: lanes only grow
 	PartitionsFloor Partitioning = "at least" // may grow; more than wanted is fine
+	PartitionsAny   Partitioning = "any"      // a producer's topic: as many as its owner has
 )
 
 // Spec is what one topic must be.
@@ -97,6 +99,11 @@ type Spec struct {
 	Replication  int16             `json:"replication"`
 	Configs      map[string]string `json:"configs"`
 	Holds        string            `json:"holds"`
+	// Bound says that the topic is its producers': one of the policy's inputs. It is
+	// created where it is missing, and else left as it is.
+	Bound bool `json:"bound,omitempty"`
+
+	reserved string // of a bound one: how its name must not begin
 }
 
 // BatchBytes returns how large a batch a topic takes, for producers.
@@ -141,6 +148,7 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 		specs = append(specs, Spec{Name: name, Partitions: parts, Partitioning: how, Replication: cfg.Replication, Configs: all, Holds: holds})
 	}
 
+	requests := len(specs)
 	add(n.Requests(), cfg.Partitions, PartitionsFixed, "send requests, cancel, suppress, unsuppress, record, release", keep(history))
 	add(n.Readmit(), cfg.Partitions, PartitionsFixed, "what admission judges again: misrouted, due, retried, stale, given back", keep(history))
 	add(n.Ledger(), cfg.Partitions, PartitionsFixed, "admission's state, and one meta record a partition", compact())
@@ -169,7 +177,24 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 		// retention, messages still in dispatch would be called again.
 		add(n.Journal(pr.Name), lanes, PartitionsLanes, "permits and outcomes of "+pr.Name, keep(max(longestPace(pr), waiting)+journalMargin))
 	}
+	for _, in := range p.Inputs {
+		s := specs[requests]
+		s.Name, s.Partitioning, s.Holds = in.Topic, PartitionsAny, "what "+in.Tenant+"'s producers write"
+		s.Bound, s.reserved = true, n.of("")
+		specs = append(specs, s)
+	}
 	return specs
+}
+
+// Inputs returns those of a policy's topics that are its producers', and Own the
+// others.
+func Inputs(cfg Config, p *schemas.Policy) []Spec { return bound(Catalogue(cfg, p), true) }
+
+// Own returns the topics that are Weir's own.
+func Own(cfg Config, p *schemas.Policy) []Spec { return bound(Catalogue(cfg, p), false) }
+
+func bound(specs []Spec, is bool) []Spec {
+	return slices.DeleteFunc(specs, func(s Spec) bool { return s.Bound != is })
 }
 
 // keep is the settings of a topic whose records may go after d. Kafka drops

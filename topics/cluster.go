@@ -31,8 +31,8 @@ func ClusterReplication(ctx context.Context, adm *kadm.Client) (int16, error) {
 }
 
 // Plan compares the catalogue with the cluster and changes nothing. The Diff is
-// complete even where the error is a [*PartitionsChangedError] or a
-// [*LanesShrunkError].
+// complete even where the error is a [*PartitionsChangedError], a
+// [*LanesShrunkError] or a [*BoundError].
 func Plan(ctx context.Context, adm *kadm.Client, want []Spec) (Diff, error) {
 	have, err := describe(ctx, adm, want)
 	if err != nil {
@@ -247,8 +247,8 @@ func (e *NotReadyError) Error() string {
 }
 
 // Check is what a process calls before it starts. It refuses with a
-// [*PartitionsChangedError] or a [*LanesShrunkError] where counts changed, and
-// with a [*NotReadyError] where topics or partitions are missing or a setting
+// [*PartitionsChangedError] or a [*LanesShrunkError] where counts changed, with a
+// [*BoundError] where an input cannot be read exactly once, and with a [*NotReadyError] where topics or partitions are missing or a setting
 // is wrong that decisions rest on: who stamps the time, and whether state is
 // kept. Other settings are an operator's business and show in Plan.
 func Check(ctx context.Context, adm *kadm.Client, want []Spec) error {

@@ -102,14 +102,53 @@ func (e *LanesShrunkError) Error() string {
 	return "lanes only grow: " + strings.Join(parts, ", ") + "; set the provider's lanes to what its topics have"
 }
 
+// BoundError says that a topic cannot be an input of the policy, and why.
+type BoundError struct {
+	Topic string
+	Why   string
+}
+
+func (e *BoundError) Error() string { return fmt.Sprintf("inputs: topic %s %s", e.Topic, e.Why) }
+
+// bound judges an input's topic as it is. It is its producers': what differs from
+// what Weir would make is told, and only what would lose or double records is an
+// error.
+func (s *Spec) bound(a Actual, exists bool) (notes []string, err error) {
+	switch {
+	case strings.HasPrefix(s.Name, s.reserved):
+		return nil, &BoundError{s.Name, "is one of Weir's own, which begin with " + s.reserved + ": name one of your producers'"}
+	case !exists:
+		return nil, nil
+	case strings.Contains(a.Configs["cleanup.policy"], "compact"):
+		return nil, &BoundError{s.Name, "is compacted (cleanup.policy=" + a.Configs["cleanup.policy"] + "): of two requests under one key Kafka would delete the first, perhaps before it was read; set cleanup.policy=delete, or name another topic"}
+	}
+	if a.Configs["message.timestamp.type"] != "LogAppendTime" {
+		notes = append(notes, fmt.Sprintf("%s has the times of its producers (message.timestamp.type=%s): what waits in it, while Weir is down, expires that much later", s.Name, a.Configs["message.timestamp.type"]))
+	}
+	if !suffices("retention.ms", a.Configs["retention.ms"], millis(Outage)) {
+		notes = append(notes, fmt.Sprintf("%s keeps records for retention.ms=%s: what Weir has not read by then is lost", s.Name, a.Configs["retention.ms"]))
+	}
+	return notes, nil
+}
+
 // Compare returns what must be done so that have becomes want, and a
-// [*PartitionsChangedError] or [*LanesShrunkError] if it must not be. have maps
-// the topics that exist; those that want does not name are not looked at.
+// [*PartitionsChangedError], [*LanesShrunkError] or [*BoundError] if it must not
+// be. have maps the topics that exist; those that want does not name are not
+// looked at.
 func Compare(want []Spec, have map[string]Actual) (Diff, error) {
 	d := Diff{Create: []Spec{}, Grow: []Growth{}, Alter: []Change{}, Notes: []string{}}
 	var changed, shrunk []Growth
+	var unbound error
 	for _, s := range want {
 		a, ok := have[s.Name]
+		if s.Bound {
+			notes, err := s.bound(a, ok)
+			unbound = cmp.Or(unbound, err)
+			d.Notes = append(d.Notes, notes...)
+			if err != nil || ok {
+				continue
+			}
+		}
 		if !ok {
 			d.Create = append(d.Create, s)
 			continue
@@ -129,6 +168,7 @@ func Compare(want []Spec, have map[string]Actual) (Diff, error) {
 				}
 			case PartitionsFixed:
 				changed = append(changed, g)
+			case PartitionsAny:
 			default: // a spec that does not say is treated with care
 				changed = append(changed, g)
 			}
@@ -147,6 +187,8 @@ func Compare(want []Spec, have map[string]Actual) (Diff, error) {
 		return d, &PartitionsChangedError{Topics: changed}
 	case len(shrunk) > 0:
 		return d, &LanesShrunkError{Topics: shrunk}
+	case unbound != nil:
+		return d, unbound
 	}
 	return d, nil
 }

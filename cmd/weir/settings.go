@@ -37,7 +37,7 @@ type Settings struct {
 }
 
 // allRoles are the parts of Weir that weir run can run.
-var allRoles = []string{"ingest", "admission", "lanes", "delay", "sink"}
+var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "sink"}
 
 // setting is one of them: kafka.brokers in the file, --kafka-brokers,
 // WEIR_KAFKA_BROKERS.

@@ -63,6 +63,7 @@ type stopStep struct {
 // offsets and that it has left its group.
 var stopSteps = []stopStep{
 	{"ingest", "intake stopped", 0, 20},
+	{"inputs", "inputs drained", 0, 20},
 	{"admission", "admission drained", 1, 20},
 	{"delay", "delays drained", 1, 20},
 	{"lanes", "lanes drained", 1, 60},

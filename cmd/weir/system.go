@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/health"
+	"github.com/weirhq/weir/processor/input"
 	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
@@ -136,7 +137,8 @@ func (s *system) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := topics.Check(ctx, c.adm, topics.Catalogue(tcfg, &watch.Latest().Policy)); err != nil {
+	// What is wrong with a topic of its producers stops its input, and nothing else.
+	if err := topics.Check(ctx, c.adm, topics.Own(tcfg, &watch.Latest().Policy)); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
@@ -188,6 +190,11 @@ func (s *system) run(ctx context.Context) (err error) {
 		err = errors.Join(err, rs.stop(grace, why))
 	}()
 	rs.start(ctx, "policy", watch.Run)
+	if has("inputs") {
+		rs.start(ctx, "inputs", func(ctx context.Context) error {
+			return input.Run(ctx, input.Config{Stream: streaming("inputs"), Topics: tcfg, DLQPartitions: dlq, Policy: watch, Now: machineClock(), Logger: s.logger, Metrics: registry})
+		})
+	}
 	if has("admission") {
 		advice, err := health.Watch(ctx, names.Health(), s.logger, brokers)
 		if err != nil {

@@ -1,13 +1,8 @@
 package admission
 
 import (
-	"cmp"
-	"strings"
-	"unicode"
-
 	"github.com/google/uuid"
 
-	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -184,30 +179,3 @@ func (p *partition) waits(m *message) (outcome, bool) {
 
 // cancelKey is the key of a remembered cancel in weir.seen.
 func cancelKey(tenant, to, id string) seenKey { return newSeenKey('c', tenant, to, id) }
-
-// scoped reports whether an action's tenant and class, where it gives them,
-// narrow what it covers, and are every one where it does not.
-func scoped(a schemas.Action) bool {
-	return a == schemas.ActionSuppress || a == schemas.ActionUnsuppress
-}
-
-// addressee returns whom a request is for. An action may leave out the channel;
-// then the recipient's form tells: a URL, an address with @, a number, or else a
-// token. A token without a letter needs its channel.
-func addressee(q *schemas.Request, pol *schemas.Policy) (recipient.Recipient, error) {
-	channel := q.Channel
-	if channel == "" {
-		switch {
-		case strings.Contains(q.To, "://"):
-			channel = schemas.ChannelWebhook
-		case strings.Contains(q.To, "@"):
-			channel = schemas.ChannelEmail
-		case strings.ContainsFunc(q.To, unicode.IsLetter):
-			channel = schemas.ChannelPush
-		default:
-			channel = schemas.ChannelSMS
-		}
-	}
-	tenant, _ := pol.Tenant(cmp.Or(q.Tenant, schemas.DefaultTenant))
-	return recipient.Canonical(channel, q.To, tenant.DefaultRegion)
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -495,7 +496,7 @@ func TestRecipientWithoutChannel(t *testing.T) {
 		{"13800000000", "push", "13800000000"},
 		{"12", "", ""}, // neither a number nor clearly a token
 	} {
-		got, err := addressee(&schemas.Request{To: c.to, Channel: schemas.Channel(c.channel)}, pol)
+		got, err := request.Addressee(&schemas.Request{To: c.to, Channel: schemas.Channel(c.channel)}, pol)
 		if got.Key != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%q on %q is %q, %v; want %q", c.to, c.channel, got.Key, err, c.want)
 		}

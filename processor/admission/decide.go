@@ -3,11 +3,11 @@ package admission
 import (
 	"cmp"
 	"errors"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -122,8 +122,8 @@ func (p *partition) decide(in *input) (outcome, error) {
 		return p.foreign(in), nil
 	}
 	if err != nil {
-		if bad, ok := errors.AsType[*schemas.RequestError](err); ok && bad.Partial != nil {
-			m.req = *bad.Partial
+		if partial := request.Partial(err); partial != nil {
+			m.req = *partial
 			m.describe(p.cur.pol)
 		}
 		m.unnamed()
@@ -153,8 +153,8 @@ func (p *partition) decide(in *input) (outcome, error) {
 		// The id of a cancel is another's: nothing that becomes of the request
 		// itself may stand under it.
 		_, err := uuid.Parse(m.req.ID)
-		named := err == nil && (req.Action == schemas.ActionSend || req.Action == schemas.ActionRecord)
-		m.to, err = addressee(&m.req, p.cur.pol)
+		named := err == nil && request.Named(req.Action)
+		m.to, err = request.Addressee(&m.req, p.cur.pol)
 		if err != nil {
 			// Nobody owns it, so nobody knows whether its id was used before:
 			// it ends under an id of its own.
@@ -268,31 +268,7 @@ func anew(q *schemas.Request) {
 
 // describe fills in what the request and its class say.
 func (m *message) describe(pol *schemas.Policy) {
-	if scoped(m.req.Action) {
-		m.event.Tenant, m.event.Channel, m.event.Class, m.event.To = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.To
-		return
-	}
-	if m.req.Tenant == "" {
-		m.req.Tenant = schemas.DefaultTenant
-	}
-	if m.req.Class == "" {
-		m.req.Class = schemas.DefaultClass
-	}
-	m.class = pol.Class(m.req.Class)
-	m.env.Tenant = m.req.Tenant
-	if m.env.Priority = m.req.Priority; m.env.Priority == "" {
-		m.env.Priority = m.class.Priority
-	}
-	if m.env.ExpiresAt == 0 {
-		m.env.ExpiresAt = m.req.ExpiresAt
-		if m.env.ExpiresAt == 0 {
-			m.env.ExpiresAt = max(m.env.AcceptedAt, m.req.SendAt).Add(time.Duration(m.class.ExpiresAfter))
-		}
-	}
-	m.event.Tenant, m.event.Channel, m.event.Class, m.event.Template = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template
-	if m.event.To == "" {
-		m.event.To = m.req.To
-	}
+	m.class = request.Describe(&m.req, pol, &m.env, &m.event)
 }
 
 // trusted is the recipient of a record of readmit: the key is as the partition

@@ -1,12 +1,11 @@
 package admission
 
 import (
-	"errors"
-
 	"github.com/google/uuid"
 
 	"github.com/weirhq/weir/processor/content"
 	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -44,7 +43,7 @@ func (p *partition) first(m *message) outcome {
 	}
 	switch back, err := p.routeOnce(m); {
 	case isTemporary(err):
-		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, back, reasonOf(err))
+		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, back, request.Reason(err))
 	case err != nil:
 		return p.reject(m, err)
 	}
@@ -75,12 +74,12 @@ func (p *partition) again(m *message) outcome {
 	if err == nil {
 		var back schemas.Millis
 		if back, err = p.routeOnce(m); isTemporary(err) {
-			return p.park(m, schemas.StatusDeferred, m.reason, back, reasonOf(err))
+			return p.park(m, schemas.StatusDeferred, m.reason, back, request.Reason(err))
 		}
 	}
 	if err != nil {
 		m.event.Error = err.Error()
-		return p.endAgain(m, schemas.StatusRejected, schemas.VerdictReject, reasonOf(err))
+		return p.endAgain(m, schemas.StatusRejected, schemas.VerdictReject, request.Reason(err))
 	}
 	queue := topics.QueueOf(m.env.Priority)
 	if m.reason == schemas.ReadmitStale {
@@ -291,7 +290,7 @@ func (p *partition) endAgain(m *message, s schemas.Status, v schemas.Verdict, wh
 // reject closes an invalid message and keeps its bytes in the DLQ.
 func (p *partition) reject(m *message, err error) outcome {
 	m.event.Error = err.Error()
-	o := p.end(m, schemas.StatusRejected, schemas.VerdictReject, reasonOf(err))
+	o := p.end(m, schemas.StatusRejected, schemas.VerdictReject, request.Reason(err))
 	if m.req.Action != schemas.ActionSend { // an action is no message, and has no end
 		o.event.Kind, o.event.Status = schemas.KindDecision, ""
 	}
@@ -300,9 +299,7 @@ func (p *partition) reject(m *message, err error) outcome {
 }
 
 func (p *partition) deadLetter(m *message, why, text string) send {
-	env := m.env
-	env.Reason, env.Error, env.DueAt, env.Return = why, text, 0, ""
-	return send{topic: p.env.names.DLQ(), partition: schemas.PartitionOf(m.event.To, p.env.dlq), env: env, dead: true}
+	return send{topic: p.env.names.DLQ(), partition: schemas.PartitionOf(m.event.To, p.env.dlq), env: request.Dead(m.env, why, text), dead: true}
 }
 
 // forward sends a message to the partition that owns its recipient, with the
@@ -339,18 +336,3 @@ type refusal struct{ code, text string }
 
 func (r *refusal) Error() string { return r.text }
 func (r *refusal) Code() string  { return r.code }
-
-// reasonOf returns the stable reason of an error; every package that judges
-// input gives its errors one.
-func reasonOf(err error) string {
-	if bad, ok := errors.AsType[*schemas.RequestError](err); ok {
-		return bad.Reason()
-	}
-	if r, ok := errors.AsType[interface {
-		error
-		Code() string
-	}](err); ok {
-		return r.Code()
-	}
-	return "invalid"
-}

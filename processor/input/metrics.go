@@ -1,0 +1,62 @@
+package input
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the stage's figures. Topics are labels: the policy names them. What a
+// transaction passed counts once it is committed.
+type metrics struct {
+	records *prometheus.CounterVec
+	dead    *prometheus.CounterVec
+	stopped *prometheus.GaugeVec
+	lags    *prometheus.GaugeVec
+	lag     prometheus.Gauge // of the input at hand
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_input_records_total", Help: "Records of the topics that are bound to tenants, by topic and outcome: passed on to weir.requests, or rejected."}, []string{"topic", "outcome"}),
+		dead:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"}),
+		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_stopped", Help: "1 for a bound topic that cannot be read now; the log says why."}, []string{"topic"}),
+		lags:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_lag_seconds", Help: "How old the last record of a bound topic was when it was passed on; 0 when nothing waits."}, []string{"topic"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.records, m.stopped, m.lags)
+		err := reg.Register(m.dead)
+		if had, ok := err.(prometheus.AlreadyRegisteredError); ok { // by another stage of this process
+			if old, ok := had.ExistingCollector.(*prometheus.CounterVec); ok {
+				m.dead, err = old, nil
+			}
+		}
+		if err != nil {
+			panic(err) // two metrics of one name
+		}
+	}
+	return m
+}
+
+// of returns the figures of one input.
+func (m *metrics) of(topic string) *metrics {
+	own := *m
+	own.lag = m.lags.WithLabelValues(topic)
+	m.stopped.WithLabelValues(topic).Set(0)
+	return &own
+}
+
+// forget ends the series of a topic that is not bound any more.
+func (m *metrics) forget(topic string) {
+	m.stopped.DeleteLabelValues(topic)
+	m.lags.DeleteLabelValues(topic)
+}
+
+func (m *metrics) passed(topic string, by map[string]int) {
+	for refused, n := range by {
+		if refused == "" {
+			m.records.WithLabelValues(topic, "passed").Add(float64(n))
+			continue
+		}
+		m.records.WithLabelValues(topic, "rejected").Add(float64(n))
+		m.dead.WithLabelValues(refused).Add(float64(n))
+	}
+}
