@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -189,6 +190,12 @@ func (e *Envelope) Redrives(num, n int32) bool {
 	return e.Reason == ReadmitRedrive && e.Key != "" && e.RedriveOf != "" &&
 		e.ID == RedriveID(e.RedriveOf, e.Origin, e.Key) && PartitionOf(e.Key, n) == num &&
 		e.Attempt == 0 && len(e.Place) == 0 && e.Taint == TaintNone
+}
+
+// OtherTenant reports whether a request is not that of the tenant as whose e was
+// given up on. It was refused for that, and is not to be sent as anyone's.
+func (e *Envelope) OtherTenant(q *Request) bool {
+	return e.Tenant != "" && cmp.Or(q.Tenant, DefaultTenant) != e.Tenant
 }
 
 // String returns topic/partition/offset.

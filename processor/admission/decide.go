@@ -117,8 +117,8 @@ func (p *partition) decide(in *input) (outcome, error) {
 		return p.conclude(m)
 	}
 	req, err := in.request()
-	if err != nil && in.readmit && in.env.Reason == schemas.ReadmitRedrive {
-		in.foreign = true // nobody could tell whether it was asked for before
+	if in.readmit && in.env.Reason == schemas.ReadmitRedrive && (err != nil || in.env.OtherTenant(req)) {
+		in.foreign = true // nobody could tell whether it was asked for before, or as whose
 		return p.foreign(in), nil
 	}
 	if err != nil {

@@ -91,6 +91,7 @@ func TestRedriveThatIsNone(t *testing.T) {
 		"with an attempt":   func(in *input) { in.env.Attempt = 1 },
 		"with a taint":      func(in *input) { in.env.Taint = schemas.TaintUnknown },
 		"no request":        func(in *input) { in.value = []byte("hello") },
+		"another tenant":    func(in *input) { in.env.Tenant = "acme" },
 		"an action":         func(in *input) { in.value = []byte(`{"action":"suppress","to":"+8613800000000"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -152,7 +152,7 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 	m, there := p.messages[p.key]
 	switch {
 	case p.e.Reason == "foreign_record":
-		if req.Action == schemas.ActionSend && p.ours(env) {
+		if req.Action == schemas.ActionSend && p.ours(env) && !(env.Reason == schemas.ReadmitRedrive && env.OtherTenant(req)) {
 			p.fault(KindUnanswered, "put aside as foreign, though it is a message that came back to be decided")
 		}
 	case p.cut:
@@ -203,6 +203,9 @@ func (p *partition) redriven(in *kgo.Record, env *schemas.Envelope) {
 		return
 	}
 	p.counts.Redriven += p.one()
+	if req := p.request(in); req != nil && env.OtherTenant(req) {
+		p.fault(KindPhantom, "a message that was refused as tenant %s's is sent again as another's", env.Tenant)
+	}
 	if there && p.t-m.first < unique {
 		p.fault(KindTwice, "one redrive decided twice: its message began at %s", m.first)
 	}

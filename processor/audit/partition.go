@@ -54,7 +54,8 @@ type bounds struct {
 	statusTopic       string
 	requests, readmit string
 	config            *history
-	since             schemas.Millis // judge from here on; before, only learn
+	doors             map[string][]string // by topic: the tenants whose input it was
+	since             schemas.Millis      // judge from here on; before, only learn
 	slack             time.Duration
 	gone              map[string]bool // providers without topics
 	dispatched        *join           // admissions against dispatch topics
@@ -665,6 +666,9 @@ func (p *partition) status() {
 	receipt := e.Status == schemas.StatusDelivered || e.Status == schemas.StatusUndelivered
 	before := p.cut && !there && (e.AcceptedAt == 0 || !p.started || e.AcceptedAt < p.begin+60_000)
 	switch {
+	case !there && e.Decision == nil && !receipt && mayFollow("", e.Status) && (!before || e.Status == schemas.StatusRejected && p.foreign()):
+		p.counts.Messages += p.one()
+		p.turnedAway()
 	case receipt:
 		p.counts.Receipts += p.one()
 		switch {

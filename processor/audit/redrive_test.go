@@ -40,6 +40,11 @@ func TestRedrivesOfADeadLetter(t *testing.T) {
 	s := newSheet(t)
 	s.redriven(start + 20_000)
 	s.repeated(start + 21_000)
+	// Refused as acme's, because it names another tenant.
+	e, in := s.redrive("c", "c2", bob, "pair", start+22_000)
+	s.readmit[len(s.readmit)-1].env.Tenant = "acme"
+	e.Kind, e.Reason = schemas.KindDecision, "foreign_record"
+	s.decide(e, schemas.VerdictNothing, start+22_000, in)
 	if r := s.audit(t); r.Outcome != Proven || r.Checked.Redriven != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -65,6 +70,10 @@ func TestRedrivesOfADeadLetter(t *testing.T) {
 			e, in := s.redrive("d", "d2", bob, "pair", start+20_000)
 			e.Kind, e.Reason = schemas.KindDecision, "foreign_record"
 			s.decide(e, schemas.VerdictNothing, start+20_000, in)
+		}},
+		{"sent as another tenant than it was refused as", KindPhantom, func(s *sheet) {
+			s.redriven(start + 20_000)
+			s.readmit[len(s.readmit)-1].env.Tenant = "acme"
 		}},
 		{"an id that is not derived", KindPhantom, func(s *sheet) {
 			s.redriven(start + 20_000)

@@ -113,6 +113,7 @@ type Counts struct {
 	GivenBack  int64 `json:"given_back"`
 	Forwarded  int64 `json:"forwarded"`
 	Redriven   int64 `json:"redriven"`
+	TurnedAway int64 `json:"turned_away"` // ended at an input: another tenant's, or unreadable
 	Others     int64 `json:"other_verdicts"`
 	Windows    int64 `json:"windows"` // recounted
 
@@ -255,7 +256,7 @@ func (c *Counts) add(o *Counts) {
 	for _, p := range [][2]*int64{
 		{&c.Records, &o.Records}, {&c.Decisions, &o.Decisions}, {&c.Requests, &o.Requests}, {&c.Readmitted, &o.Readmitted},
 		{&c.Pending, &o.Pending}, {&c.Markers, &o.Markers}, {&c.Admitted, &o.Admitted}, {&c.Moved, &o.Moved},
-		{&c.Refused, &o.Refused}, {&c.Deferred, &o.Deferred}, {&c.GivenBack, &o.GivenBack}, {&c.Forwarded, &o.Forwarded}, {&c.Redriven, &o.Redriven},
+		{&c.Refused, &o.Refused}, {&c.Deferred, &o.Deferred}, {&c.GivenBack, &o.GivenBack}, {&c.Forwarded, &o.Forwarded}, {&c.Redriven, &o.Redriven}, {&c.TurnedAway, &o.TurnedAway},
 		{&c.Others, &o.Others}, {&c.Windows, &o.Windows}, {&c.Places, &o.Places}, {&c.Returned, &o.Returned},
 		{&c.Missing, &o.Missing}, {&c.Messages, &o.Messages}, {&c.Ended, &o.Ended}, {&c.Open, &o.Open}, {&c.Overdue, &o.Overdue},
 		{&c.Receipts, &o.Receipts}, {&c.Dispatched, &o.Dispatched}, {&c.Permits, &o.Permits}, {&c.Outcomes, &o.Outcomes},
@@ -290,6 +291,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "forwards, markers, others   %d, %d, %d\n", c.Forwarded, c.Markers, c.Others)
 	if c.Redriven > 0 {
 		fmt.Fprintf(&b, "redriven, as new messages   %d\n", c.Redriven)
+	}
+	if c.TurnedAway > 0 {
+		fmt.Fprintf(&b, "turned away at inputs       %d\n", c.TurnedAway)
 	}
 	fmt.Fprintf(&b, "messages                    %d, ended %d, open %d (%d overdue), receipts %d\n", c.Messages, c.Ended, c.Open, c.Overdue, c.Receipts)
 	ends := slices.Sorted(maps.Keys(r.Ends))

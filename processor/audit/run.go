@@ -154,7 +154,7 @@ func (a *auditing) run(ctx context.Context) error {
 
 	b := &bounds{
 		partitions: n, statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(),
-		config: config, slack: a.Slack, gone: make(map[string]bool), found: a.found,
+		config: config, doors: config.doors(), slack: a.Slack, gone: make(map[string]bool), found: a.found,
 	}
 	if !a.Since.IsZero() {
 		b.since = schemas.MillisOf(a.Since)

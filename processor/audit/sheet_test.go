@@ -275,7 +275,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	}
 	const never = schemas.Millis(1 << 60)
 	b := &bounds{
-		partitions: s.partitions, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h,
+		partitions: s.partitions, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h, doors: h.doors(),
 		since: s.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
 		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), forwarded: newJoin(s.since, never),
 		hops: newJoin(s.since, never), released: newJoin(s.since, never), wide: newWideCalls(),

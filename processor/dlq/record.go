@@ -51,7 +51,8 @@ const (
 	SkipForeign   = "foreign_record" // something that Weir did not write
 	SkipAction    = "no_message"     // an action, such as suppress
 	SkipRecipient = "no_recipient"   // the recipient could not be read
-	SkipUnreached = "unreadable"     // a request that cannot be read, for no reason that is known here
+	SkipTenant    = schemas.ReasonForbiddenTenant
+	SkipUnreached = "unreadable" // a request that cannot be read, for no reason that is known here
 )
 
 // read reads a record of weir.dlq.
@@ -98,6 +99,8 @@ func read(r *kgo.Record) *Record {
 		e.Skip = SkipForeign
 	case skip != "":
 		e.Skip = skip
+	case env.OtherTenant(req):
+		e.Skip = SkipTenant
 	case req.Action != schemas.ActionSend:
 		e.Skip = SkipAction
 	case env.Key == "" || env.ID == "":
