@@ -53,6 +53,7 @@ type Envelope struct {
 	Round      *Round   // on its way round the owners of wide limits; nil elsewhere
 	Restore    []Charge // on an unwind: old places to put back
 	RequestKey string   // the request's own record key: any bytes; empty is none, or the canonical recipient
+	Reply      string   // weir-reply, until the first decision: who waits for it
 }
 
 // Each calls fn for every header that is set, in a fixed order. The values are
@@ -111,6 +112,7 @@ func (e *Envelope) Each(fn func(key string, value []byte)) {
 	text(HeaderRedriveOf, e.RedriveOf)
 	moment(HeaderTimestamp, e.Timestamp)
 	text(HeaderRequestKey, e.RequestKey)
+	text(HeaderReply, e.Reply)
 }
 
 // Set puts one header into e, whose text it keeps. Keys that are no part of an
@@ -167,6 +169,8 @@ func (e *Envelope) Set(key, value string) error {
 		e.Timestamp, err = ParseMillis(value)
 	case HeaderRequestKey:
 		e.RequestKey = value
+	case HeaderReply:
+		e.Reply = value
 	}
 	if err != nil {
 		return fmt.Errorf("header %s: %w", key, err)
@@ -196,6 +200,13 @@ func (e *Envelope) Redrives(num, n int32) bool {
 // given up on. It was refused for that, and is not to be sent as anyone's.
 func (e *Envelope) OtherTenant(q *Request) bool {
 	return e.Tenant != "" && cmp.Or(q.Tenant, DefaultTenant) != e.Tenant
+}
+
+// Inquires reports whether e, with Reason ReadmitQuota, is a question for what is
+// left. Ingest writes such records, not Weir's stages: one that says that it is a
+// message, or holds something, is refused.
+func (e *Envelope) Inquires() bool {
+	return e.Reason == ReadmitQuota && e.ID == "" && e.Key == "" && e.Round == nil && len(e.Place)+len(e.Restore) == 0
 }
 
 // String returns topic/partition/offset.

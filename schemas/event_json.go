@@ -19,6 +19,11 @@ var Verdicts = []Verdict{
 // encoding/json writes without HTML escaping. Equal events give equal bytes.
 func AppendEvent(dst []byte, e *Event) []byte {
 	w := writeJSON()
+	w.event(e)
+	return w.done(dst)
+}
+
+func (w *jsonWriter) event(e *Event) {
 	w.begin('{')
 	w.text("kind", string(e.Kind))
 	w.textIf("message_id", e.MessageID)
@@ -54,7 +59,6 @@ func AppendEvent(dst []byte, e *Event) []byte {
 		w.decision(e.Decision)
 	}
 	w.end('}')
-	return w.done(dst)
 }
 
 func (w *jsonWriter) sourceIf(name string, s *Source) {

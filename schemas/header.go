@@ -1,8 +1,8 @@
 package schemas
 
-// Headers on Weir's records. On weir.requests all weir-* headers are ignored:
-// anyone may write there. Only weir.readmit, which producers have no right to
-// write, is trusted.
+// Headers on Weir's records. On weir.requests all weir-* headers are ignored but
+// weir-timestamp and weir-reply, which decide nothing: anyone may write there.
+// Only weir.readmit, which producers have no right to write, is trusted.
 const (
 	HeaderID          = "weir-id"          // the message's id, UUID
 	HeaderAttempt     = "weir-attempt"     // attempts made before this record: decimal
@@ -28,7 +28,7 @@ const (
 	HeaderTenant      = "weir-tenant"      // the tenant as decided
 	HeaderRound       = "weir-round"       // JSON object Round: what a message has still to be charged, and has been, on its way round the owners
 	HeaderRestore     = "weir-restore"     // JSON array of Charge: old places that an unwind puts back
-	HeaderReply       = "weir-reply"       // partition/correlation of weir.replies
+	HeaderReply       = "weir-reply"       // partition/correlation of weir.replies: who waits for the first decision. Of requests too
 )
 
 // Reasons on weir.readmit: what admission is asked to do.
@@ -43,4 +43,5 @@ const (
 	ReadmitCharged  = "charged"   // home again from the owners, with places or a refusal
 	ReadmitUnwind   = "unwind"    // to an owner: the message does not go on, so what its round took is returned
 	ReadmitRedrive  = "redrive"   // a message given up on, sent again as a new one
+	ReadmitQuota    = "quota"     // a question for what is left, answered through weir.replies
 )

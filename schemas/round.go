@@ -18,23 +18,24 @@ type Ask struct {
 // to it: the header weir-round on weir.readmit. Its recipient's partition, its
 // home, begins and ends it.
 type Round struct {
-	For          string     `json:"for,omitempty"`           // the Readmit reason under which it began; empty for the first decision on a request
-	Revision     int64      `json:"revision"`                // of home's plan
-	Home         bool       `json:"home,omitempty"`          // home's own limits have been asked
-	HomeRevision int64      `json:"home_revision,omitempty"` // under which they were
-	Last         bool       `json:"last,omitempty"`          // once these are asked, all are, under this revision
-	Segments     int        `json:"segments,omitempty"`      // SMS parts, as home found them
-	Channel      Channel    `json:"channel,omitempty"`       // of the request, as class and template: what home needs to know of it at the end
-	Class        string     `json:"class,omitempty"`
-	Template     string     `json:"template,omitempty"`
-	Ask          []Ask      `json:"ask,omitempty"`      // to be asked before it goes home, in order
-	Taken        []Charge   `json:"taken,omitempty"`    // places taken, at home and elsewhere
-	Moved        []Charge   `json:"moved,omitempty"`    // places of an earlier attempt that were given up for them
-	Passed       []Ask      `json:"passed,omitempty"`   // asked, and no place taken
-	Evidence     []Evidence `json:"evidence,omitempty"` // full windows: of the refusal, or else of limits that observe
-	Refused      bool       `json:"refused,omitempty"`
-	RetryAt      Millis     `json:"retry_at,omitzero"` // of the refusal: when its windows open; 0 is never
-	Due          Millis     `json:"due,omitzero"`      // of the refusal: when the owner would have a deferred message come again
+	For          string       `json:"for,omitempty"`           // the Readmit reason under which it began; empty for the first decision on a request
+	Revision     int64        `json:"revision"`                // of home's plan
+	Home         bool         `json:"home,omitempty"`          // home's own limits have been asked
+	HomeRevision int64        `json:"home_revision,omitempty"` // under which they were
+	Last         bool         `json:"last,omitempty"`          // once these are asked, all are, under this revision
+	Segments     int          `json:"segments,omitempty"`      // SMS parts, as home found them
+	Channel      Channel      `json:"channel,omitempty"`       // of the request, as class and template: what home needs to know of it at the end
+	Class        string       `json:"class,omitempty"`
+	Template     string       `json:"template,omitempty"`
+	Ask          []Ask        `json:"ask,omitempty"`      // to be asked before it goes home, in order
+	Taken        []Charge     `json:"taken,omitempty"`    // places taken, at home and elsewhere
+	Moved        []Charge     `json:"moved,omitempty"`    // places of an earlier attempt that were given up for them
+	Passed       []Ask        `json:"passed,omitempty"`   // asked, and no place taken
+	Evidence     []Evidence   `json:"evidence,omitempty"` // full windows: of the refusal, or else of limits that observe
+	Refused      bool         `json:"refused,omitempty"`
+	RetryAt      Millis       `json:"retry_at,omitzero"` // of the refusal: when its windows open; 0 is never
+	Due          Millis       `json:"due,omitzero"`      // of the refusal: when the owner would have a deferred message come again
+	States       []LimitState `json:"states,omitempty"`  // what owners said is left, where somebody waits for a reply
 }
 
 // AppendRound appends a round as one JSON object to dst: the header weir-round.
@@ -58,6 +59,7 @@ func AppendRound(dst []byte, o *Round) []byte {
 	w.boolIf("refused", o.Refused)
 	w.timeIf("retry_at", o.RetryAt)
 	w.timeIf("due", o.Due)
+	w.statesIf("states", o.States)
 	w.end('}')
 	return w.done(dst)
 }
@@ -113,6 +115,8 @@ func (r *jsonReader) round(o *Round) bool {
 			return r.intoTime(&o.RetryAt)
 		case "due":
 			return r.intoTime(&o.Due)
+		case "states":
+			return r.intoStates(&o.States)
 		}
 		return r.skip()
 	})

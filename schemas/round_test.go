@@ -18,7 +18,7 @@ func TestRound(t *testing.T) {
 			For: genText().Draw(t, "for"), Revision: rapid.Int64().Draw(t, "revision"), Home: rapid.Bool().Draw(t, "home"), HomeRevision: rapid.Int64().Draw(t, "home revision"), Last: rapid.Bool().Draw(t, "last"), Segments: rapid.Int().Draw(t, "segments"), Channel: Channel(genText().Draw(t, "channel")), Class: genText().Draw(t, "class"), Template: genText().Draw(t, "template"),
 			Ask: genAsks().Draw(t, "ask"), Taken: genCharges().Draw(t, "taken"), Moved: genCharges().Draw(t, "moved"),
 			Passed: genAsks().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"),
-			RetryAt: genMillis().Draw(t, "retry_at"), Due: genMillis().Draw(t, "due"),
+			RetryAt: genMillis().Draw(t, "retry_at"), Due: genMillis().Draw(t, "due"), States: genStates().Draw(t, "states"),
 		}
 		if e.Decision != nil {
 			o.Evidence = e.Decision.Evidence
@@ -90,16 +90,22 @@ func TestOwnText(t *testing.T) {
 }
 
 // TestOwnTextKnowsAll: a field that is new in Round is one that stages write, and
-// would be read the slow way. What a refusal adds is left to it.
+// would be read the slow way. What a refusal adds, and a waiting caller, is left to it.
 func TestOwnTextKnowsAll(t *testing.T) {
 	o := Round{For: "f", Revision: 1, Home: true, HomeRevision: 2, Last: true, Segments: 3, Channel: ChannelSMS, Class: "code", Template: "hi", Ask: []Ask{{"a", "", 1, 0}}, Taken: []Charge{{"a", "", 1, 1}}, Moved: []Charge{{"a", "", 1, 1}}, Passed: []Ask{{"a", "", 1, 0}}}
 	v := reflect.ValueOf(o)
 	for i := range v.NumField() {
-		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != slices.Contains([]string{"Evidence", "Refused", "RetryAt", "Due"}, name) {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != slices.Contains([]string{"Evidence", "Refused", "RetryAt", "Due", "States"}, name) {
 			t.Errorf("the test does not say what becomes of %s", name)
 		}
 	}
 	if own, ok := ownRound(string(AppendRound(nil, &o))); !ok || !reflect.DeepEqual(*own, o) {
 		t.Errorf("%v, %+v", ok, own)
 	}
+}
+
+func genStates() *rapid.Generator[[]LimitState] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) LimitState {
+		return LimitState{genText().Draw(t, "limit"), genText().Draw(t, "window"), rapid.Int64().Draw(t, "n"), rapid.Int64().Draw(t, "remaining"), genMillis().Draw(t, "reset"), rapid.Bool().Draw(t, "violated")}
+	}), 0, 3)
 }

@@ -42,7 +42,7 @@ type world struct {
 
 	retry int64 // the latest retry-at
 
-	admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts int
+	admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts, told, unknown int
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -622,7 +622,7 @@ var begins = []string{
 }
 
 func TestTableAgainstOracle(t *testing.T) {
-	var admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts int
+	var admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts, told, unknown int
 	runs := 300
 	if testing.Short() {
 		runs = 40
@@ -649,7 +649,9 @@ func TestTableAgainstOracle(t *testing.T) {
 						w.giveBack()
 					case k < 37 && len(w.steps) > 20:
 						w.record()
-					case k < 38 && len(w.steps) > 100:
+					case k < 38:
+						w.states()
+					case k < 39 && len(w.steps) > 100:
 						w.table.Sweep(w.rules, schemas.Millis(w.now), rng.IntN(50))
 						w.note("sweep")
 					}
@@ -673,11 +675,13 @@ func TestTableAgainstOracle(t *testing.T) {
 			drawn += w.drawn
 			recorded += w.recorded
 			parts += w.parts
+			told += w.told
+			unknown += w.unknown
 		})
 	}
-	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, recorded %d, rolled back %d, restored %d, segments at commits %d",
-		admitted, observed, drawn, refused, never, returned, recorded, rolledBack, restored, parts)
-	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn, recorded, parts) == 0 {
+	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, recorded %d, rolled back %d, restored %d, segments at commits %d, states told %d, not asked for %d",
+		admitted, observed, drawn, refused, never, returned, recorded, rolledBack, restored, parts, told, unknown)
+	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn, recorded, parts, told, unknown) == 0 {
 		t.Error("a kind of move never happened: the test shows nothing")
 	}
 }
