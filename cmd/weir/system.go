@@ -151,6 +151,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		n         = tcfg.Partitions
 		delays    = partitionsOf(base, names.Delay(topics.Tiers[0].Name))
 		dlq       = partitionsOf(base, names.DLQ())
+		replies   = partitionsOf(base, names.Replies())
 		read      = stream.ReadConfig{Brokers: s.settings.Brokers, ClientID: "weir-restore"}
 		streaming = func(stage string) stream.Config {
 			return stream.Config{
@@ -205,7 +206,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		rs.start(ctx, "admission", func(ctx context.Context) error {
 			return admission.Run(ctx, admission.Config{
 				Stream: streaming("admission"), Read: read, Names: names,
-				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
+				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq, ReplyPartitions: replies,
 				Standby: s.settings.Standby, Health: advice.Now,
 				Now: machineClock(), Logger: s.logger, Metrics: registry,
 			}, watch)

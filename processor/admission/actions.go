@@ -17,6 +17,8 @@ const (
 	reasonCancelled     = "cancelled"
 	reasonRemembered    = "remembered" // a cancel of a message that does not wait here
 	reasonRepeated      = "repeated"   // it changed nothing that was not so before
+	reasonKeyReused     = "key_reused" // another content under a known id or key
+	reasonLimited       = "limited"
 )
 
 // act carries out an action in the partition that owns its recipient.

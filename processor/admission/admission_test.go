@@ -23,7 +23,10 @@ import (
 	"github.com/weirhq/weir/topics"
 )
 
-const partitions = 4
+const (
+	partitions      = 4
+	replyPartitions = 3
+)
 
 var discard = slog.New(slog.DiscardHandler)
 
@@ -57,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(w.cl.Close)
 	adm := kadm.NewClient(w.cl)
-	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1}, &doc.Policy))
+	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1, Replies: replyPartitions}, &doc.Policy))
 	if err == nil {
 		err = topics.Apply(t.Context(), adm, diff, nil)
 	}
@@ -84,7 +87,7 @@ func (w *world) admit(slot string) (stop func()) {
 			Stream:     stream.Config{Brokers: w.seeds, TransactionalID: "admission-" + slot, SessionTimeout: 6 * time.Second, BatchBytes: w.names.BatchBytes},
 			Read:       stream.ReadConfig{Brokers: w.seeds},
 			Names:      w.names,
-			Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions,
+			Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions, ReplyPartitions: replyPartitions,
 			Now: w.now,
 		}, w.pol)
 	}()

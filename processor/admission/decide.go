@@ -18,6 +18,7 @@ type environment struct {
 	partitions int32    // N
 	delays     int32    // partitions of each delay topic
 	dlq        int32    // partitions of weir.dlq
+	replies    int32    // partitions of weir.replies; 0: nobody is told
 	routing    *routing // nil: all providers are well
 }
 
@@ -27,7 +28,7 @@ type input struct {
 	readmit  bool
 	value    []byte
 	header   func(key string) (string, bool) // headers that are not Weir's
-	env      schemas.Envelope                // Weir's headers; empty on requests, where nobody is trusted
+	env      schemas.Envelope                // Weir's headers; on requests, where nobody is trusted, only those that decide nothing
 	appended schemas.Millis
 	foreign  bool // on readmit, but not of Weir's making
 	key      []byte
@@ -46,10 +47,13 @@ func (in *input) request() (*schemas.Request, error) {
 	return in.req, in.bad
 }
 
-// outcome is what one decision does: exactly one event, and what it sends on.
+// outcome is what one decision does: exactly one event, what it sends on, and
+// what it tells who waits for it.
 type outcome struct {
-	event schemas.Event
-	send  []send
+	event  schemas.Event
+	send   []send
+	reply  *reply
+	limits []schemas.LimitState // for the reply to a question
 }
 
 // send is the input's record passed on, under an envelope.
@@ -80,12 +84,21 @@ type message struct {
 	reason string // why it came: of one that comes from a round, why that began
 	around bool   // it comes from a round, or is on one
 	round  round
+	asked  asked // for the reply, where somebody waits for one
 }
 
 // decide answers one input. It is a function of the partition's state, the
 // policy in force in it, and the time it stands at; it changes the state's
 // overlay and nothing else.
 func (p *partition) decide(in *input) (outcome, error) {
+	o, err := p.judge(in)
+	if err == nil && in.waited() {
+		p.answer(in, &o)
+	}
+	return o, err
+}
+
+func (p *partition) judge(in *input) (outcome, error) {
 	if in.foreign {
 		return p.foreign(in), nil
 	}
@@ -102,6 +115,8 @@ func (p *partition) decide(in *input) (outcome, error) {
 			if in.env.Round == nil {
 				return p.foreign(in), nil
 			}
+		case schemas.ReadmitQuota:
+			return p.quota(in), nil
 		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute:
 		case schemas.ReadmitRedrive:
 			if !in.env.Redrives(p.num, p.env.partitions) {
@@ -202,7 +217,7 @@ func (p *partition) read(in *input) *message {
 	if in.readmit && in.env.Reason == schemas.ReadmitCharged {
 		m.around, m.reason, m.round = true, in.env.Round.For, round{*in.env.Round}
 	}
-	m.env.Round = nil
+	m.env.Round, m.env.Reply = nil, ""
 	if !in.readmit {
 		m.env = schemas.Envelope{
 			Origin:     in.source,

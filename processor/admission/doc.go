@@ -6,7 +6,8 @@
 // places taken, who opted out and who waits to weir.ledger, known keys and early
 // cancels to weir.seen, admitted messages to
 // their provider's dispatch topic, waiting ones to a delay topic, invalid ones
-// to weir.dlq, misrouted ones to weir.readmit of their owner.
+// to weir.dlq, misrouted ones to weir.readmit of their owner, and to weir.replies
+// what somebody waits for.
 //
 // The rooms:
 //
@@ -18,6 +19,8 @@
 //	round.go     a message's round of the owners of wide limits, as its home begins and ends it
 //	owner.go     an owner's step of it
 //	giveback.go  places returned, here and at their owners, and old ones put back
+//	reply.go     who waits for a decision is told it
+//	quota.go     questions for what is left
 //	actions.go   requests other than send: suppress, unsuppress, cancel, record, release
 //	partition.go that state: places, known keys, sequence, time, revision
 //	seen.go      idempotency keys and client ids, in hourly buckets

@@ -131,12 +131,12 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 		case old.id == id:
 			m.event.Kind, m.event.Reason = schemas.KindDecision, "repeated"
 			if reused {
-				m.event.Reason = "key_reused"
+				m.event.Reason = reasonKeyReused
 			}
 			m.event.Decision = p.stamp(schemas.VerdictDuplicate, &m.source)
 			return outcome{event: m.event}, true
 		case reused:
-			return p.reject(m, &refusal{"key_reused", "the idempotency key names a message with other content"}), true
+			return p.reject(m, &refusal{reasonKeyReused, "the idempotency key names a message with other content"}), true
 		default:
 			return p.end(m, schemas.StatusDuplicate, schemas.VerdictDuplicate, "duplicate"), true
 		}
@@ -230,7 +230,7 @@ func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, que
 
 // parkRefused lets a message wait that limits refused.
 func (p *partition) parkRefused(m *message, r *limit.Result, reason string, due schemas.Millis) outcome {
-	o := p.park(m, schemas.StatusDeferred, reason, due, "limited")
+	o := p.park(m, schemas.StatusDeferred, reason, due, reasonLimited)
 	until := o.event.RetryAt
 	refuse(&o.event, r)
 	o.event.RetryAt = until
@@ -309,7 +309,7 @@ func (p *partition) forward(m *message, owner int32) outcome {
 	m.event.MessageID, m.event.To = m.env.ID, m.to.Key
 	m.event.Decision = p.stamp(schemas.VerdictForward, &m.source)
 	env := m.env
-	env.Reason = schemas.ReadmitForward
+	env.Reason, env.Reply = schemas.ReadmitForward, m.input.env.Reply
 	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
 }
 

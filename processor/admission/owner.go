@@ -28,6 +28,9 @@ func (p *partition) charge(in *input) (outcome, error) {
 	var r limit.Result
 	p.table.DecideStep(&r, p.cur.rules, nil, asks, held(in.env.Place, asks), p.cur.meta.T)
 	onward := home
+	if in.waited() {
+		p.tell(&round, asks)
+	}
 	if r.OK {
 		round.add(&r)
 		if len(round.Ask) > 0 {
@@ -42,7 +45,7 @@ func (p *partition) charge(in *input) (outcome, error) {
 				round.Due = max(round.Due, p.handOut(v, r.RetryAt))
 			}
 		}
-		e.Reason, e.RetryAt = "limited", r.RetryAt
+		e.Reason, e.RetryAt = reasonLimited, r.RetryAt
 		e.Decision = p.stamp(schemas.VerdictRefuse, &in.source)
 		e.Decision.Evidence, e.Decision.Onward = r.Refused, &onward
 	}

@@ -18,6 +18,9 @@ import (
 // all have been asked it is dispatched under verdict v. What the message holds
 // from an earlier attempt moves.
 func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outcome {
+	if m.waited() {
+		m.asked.taken = slices.Clone(m.round.Taken)
+	}
 	if m.round.Refused {
 		return p.turnedAway(m, &limit.Result{Refused: m.round.Evidence, RetryAt: m.round.RetryAt})
 	}
@@ -27,6 +30,10 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		return p.cameRound(m, &r, nil, v, queue)
 	}
 	s := m.subject()
+	if m.waited() {
+		own := *s // a copy, so that s costs no memory where nobody waits
+		m.asked.own = &own
+	}
 	if !p.cur.rules.Wide() && !m.around && !slices.ContainsFunc(m.env.Place, isWide) { // as a rule
 		p.table.DecideInto(&r, p.cur.rules, s, m.env.Place, p.cur.meta.T)
 		if !r.OK {
@@ -37,6 +44,12 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 
 	stops := p.cur.rules.Plan([]limit.Stop{}, s) // none is to cameRound that nothing has changed
 	own, here, rest, last := p.next(m, stops)
+	if m.waited() {
+		m.round.keep(stops)
+		if m.asked.here = here; !own {
+			m.asked.own = nil
+		}
+	}
 	var old []schemas.Charge // what these limits are asked without
 	if own {
 		if old = m.round.Taken; !m.round.Home {
@@ -57,6 +70,9 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		}
 	}
 	m.round.add(&r)
+	if m.waited() {
+		p.tell(&m.round, here)
+	}
 	if own {
 		m.round.Home, m.round.HomeRevision = true, p.cur.meta.Marker.Revision
 	}
@@ -100,6 +116,7 @@ func (p *partition) sendRound(m *message, r *limit.Result, asks []schemas.Ask, l
 	round.For, round.Revision, round.Ask, round.Last, round.Segments = m.reason, d.Revision, asks, last, m.event.Segments
 	round.Channel, round.Class, round.Template = m.req.Channel, m.req.Class, m.req.Template
 	env.Reason, env.DecidedAt, env.DueAt, env.Return, env.Round = schemas.ReadmitCharge, d.T, 0, "", &round
+	env.Reply = m.input.env.Reply
 	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
 }
 
@@ -166,7 +183,7 @@ func (p *partition) turnedAway(m *message, r *limit.Result) outcome {
 	if due, ok := p.deferral(m, r); ok {
 		return p.parkRefused(m, r, schemas.ReadmitDue, due)
 	}
-	o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, "limited")
+	o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, reasonLimited)
 	refuse(&o.event, r)
 	return o
 }

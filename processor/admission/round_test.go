@@ -30,6 +30,7 @@ type ring struct {
 	bytes  map[string][]byte // by message: its request
 	lost   map[string]int    // those that no limit knows any more
 	stand  map[string]int    // places that stand, by partition, limit, scope, t and cost
+	wait   replies           // who waits for a reply
 }
 
 // failer is a *testing.T or a *rapid.T.
@@ -77,6 +78,14 @@ func (r *ring) put(format string, args ...any) {
 	r.offset++
 }
 
+// putWaiting is put for a request whose decision somebody waits for.
+func (r *ring) putWaiting(format string, args ...any) {
+	r.put(format, args...)
+	num := int32(r.offset-1) % int32(len(r.parts))
+	in := r.queues[num][len(r.queues[num])-1]
+	in.env.Reply = r.wait.expect()
+}
+
 // back queues what was sent on as lane and delay do.
 func (r *ring) back(reason string, s send, change func(*schemas.Envelope)) {
 	env := s.env
@@ -120,6 +129,7 @@ func (r *ring) deliver(num int32) bool {
 	r.now = max(r.now, p.base.meta.T)
 	r.events = append(r.events, o.event)
 	r.account(num, &o.event)
+	r.waits(num, in, &o)
 	if o.event.Status == schemas.StatusSent { // decided, and not dispatched
 		delete(r.away, o.event.MessageID)
 	}
@@ -136,8 +146,14 @@ func (r *ring) deliver(num int32) bool {
 			if s.bare {
 				in.value = nil
 			}
+			if in.env.Reply != "" && in.env.Reason != schemas.ReadmitForward && in.env.Reason != schemas.ReadmitCharge && in.env.Reason != schemas.ReadmitCharged {
+				r.t.Fatalf("a reply is asked for once more, by %+v", in.env)
+			}
 			r.queues[s.partition] = append(r.queues[s.partition], in)
 			continue
+		}
+		if env.Reply != "" {
+			r.t.Fatalf("sent on to %s with who waits: %+v", s.topic, env)
 		}
 		s.env = env
 		r.sent[env.ID] = s
@@ -436,7 +452,7 @@ limits:
 	for i := 0; i < 10 || i < 60 && counts["reinstated"] == 0; i++ { // what is rare comes too
 		rapid.Check(t, func(t *rapid.T) { playRounds(t, policies, counts) })
 	}
-	for _, k := range []string{"charge decision", "refuse decision", "refuse status", "admit status", "move status", "defer status", "give_back decision", "cancel status", "restored", "reinstated", "released", "passed", "released wide", "released here"} {
+	for _, k := range []string{"charge decision", "refuse decision", "refuse status", "admit status", "move status", "defer status", "give_back decision", "cancel status", "restored", "reinstated", "released", "passed", "released wide", "released here", "told admit", "told refuse", "told defer", "told give_back", "told cancel", "told of an owner", "told of home"} {
 		if counts[k] == 0 {
 			t.Errorf("never: %s (%v)", k, counts)
 		}
@@ -467,7 +483,11 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 		"send": func(t *rapid.T) {
 			for range rapid.IntRange(1, 4).Draw(t, "messages") {
 				made++
-				r.put(`{"id":"00000000-0000-4000-8000-%012d","provider":%q,"tenant":%q,"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":%q}}`, made,
+				put := r.put
+				if rapid.Bool().Draw(t, "waits") {
+					put = r.putWaiting
+				}
+				put(`{"id":"00000000-0000-4000-8000-%012d","provider":%q,"tenant":%q,"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":%q}}`, made,
 					rapid.SampledFrom([]string{"", "", "nobody"}).Draw(t, "provider"),
 					rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"),
 					rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"))
@@ -511,14 +531,14 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 			if made == 0 {
 				return
 			}
-			r.put(`{"action":"cancel","id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q}`, rapid.IntRange(1, made).Draw(t, "id"),
+			r.putWaiting(`{"action":"cancel","id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q}`, rapid.IntRange(1, made).Draw(t, "id"),
 				rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"))
 		},
 		"release": func(t *rapid.T) {
 			if made == 0 {
 				return
 			}
-			r.put(`{"action":"release","id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q}`, rapid.IntRange(1, made).Draw(t, "id"),
+			r.putWaiting(`{"action":"release","id":"00000000-0000-4000-8000-%012d","tenant":%q,"channel":"sms","to":%q}`, rapid.IntRange(1, made).Draw(t, "id"),
 				rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"))
 		},
 		"apply": func(t *rapid.T) {
@@ -531,6 +551,7 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 		"time": func(t *rapid.T) { r.now += schemas.Millis(rapid.IntRange(1, 2000).Draw(t, "ms")) },
 	})
 	r.settle()
+	r.told(counts)
 	ended := map[string]schemas.Event{}
 	for _, e := range r.events {
 		d := e.Decision

@@ -26,6 +26,7 @@ type Config struct {
 	Partitions      int32 // N
 	DelayPartitions int32 // of each delay topic
 	DLQPartitions   int32
+	ReplyPartitions int32         // of weir.replies; 0: who waits for a decision is told none
 	CommitEvery     time.Duration // under load; default 100 ms. Idle, it commits at once.
 	RestoreDeadline time.Duration // for what a restore waits for beside the log; default 30 s
 	// Standby follows the ledgers of the partitions that others own, so that a
@@ -57,7 +58,7 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 	cfg.Stream.Topics = []string{cfg.Names.Requests(), cfg.Names.Readmit()}
 	cfg.Stream.Logger = cfg.Logger
 	metrics := newMetrics(cfg.Metrics)
-	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions, routing: newRouting(cfg.Health)}
+	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions, replies: cfg.ReplyPartitions, routing: newRouting(cfg.Health)}
 	reader, err := stream.OpenReader(cfg.Read)
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)
@@ -209,6 +210,11 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 	s.status(tx, p.num, &o.event)
 	for i := range o.send {
 		tx.Produce(o.send[i].record(r))
+	}
+	if o.reply != nil {
+		if rec := o.reply.record(s.env.names.Replies(), s.env.replies); rec != nil {
+			tx.Produce(rec)
+		}
 	}
 	s.metrics.decided(&o, p.cur.pol)
 	s.metrics.waited(p.cur.meta.T, in.appended)

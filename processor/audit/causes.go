@@ -139,6 +139,9 @@ func (p *partition) cancellation(in *kgo.Record) {
 // nothing judges a decision that changes nothing: that there was nothing to
 // change.
 func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
+	if p.inquired(in, env) {
+		return
+	}
 	req := p.request(in)
 	if req == nil {
 		return
@@ -165,6 +168,26 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 	}
 }
 
+// reasonQuota is what a decision on a question for what is left says.
+const reasonQuota = "quota"
+
+// inquired judges the decision on a question for what is left: it changes nothing,
+// and nothing else is taken for one.
+func (p *partition) inquired(in *kgo.Record, env *schemas.Envelope) bool {
+	if in == nil {
+		return p.e.Reason == reasonQuota
+	}
+	asks := env != nil && env.Reason == schemas.ReadmitQuota && p.ours(env)
+	if asks {
+		_, err := schemas.DecodeQuotaAsk(in.Value)
+		asks = err == nil
+	}
+	if asks != (p.e.Reason == reasonQuota) {
+		p.fault(KindPhantom, "decided as %q, and a question for what is left: %v", p.e.Reason, asks)
+	}
+	return asks || env != nil && env.Reason == schemas.ReadmitQuota
+}
+
 // ours reports whether a record of readmit is of Weir's making: by its reason,
 // and one that sends a message again by its whole envelope, since operators write
 // those.
@@ -178,6 +201,8 @@ func (p *partition) ours(env *schemas.Envelope) bool {
 		return true
 	case schemas.ReadmitRedrive:
 		return env.Redrives(p.num, p.partitions)
+	case schemas.ReadmitQuota:
+		return env.Inquires()
 	default:
 		return false
 	}

@@ -391,6 +391,9 @@ func (p *partition) about(in *kgo.Record, env *schemas.Envelope) {
 		}
 		return
 	}
+	if env.Reason == schemas.ReadmitQuota && p.e.Decision.Verdict != schemas.VerdictNothing {
+		p.fault(KindPhantom, "the record that it answers only asks what is left")
+	}
 	if env.ID == p.e.MessageID && env.Key == p.e.To {
 		return
 	}
