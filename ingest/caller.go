@@ -49,6 +49,14 @@ func (c *caller) by() string {
 	return "key " + c.key.Name
 }
 
+// prefer is what the caller's key prefers where a request says nothing.
+func (c *caller) prefer() string {
+	if c.key == nil {
+		return ""
+	}
+	return c.key.Prefer
+}
+
 // may returns nil if the caller's key has the scope.
 func (c *caller) may(s scope) *client.Problem {
 	if c.key == nil || s == scopeAny || slices.Contains(c.key.Scopes, string(s)) {
@@ -66,6 +74,12 @@ var keyless = &caller{tenant: schemas.DefaultTenant}
 func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, *client.Problem) {
 	token, given := bearer(r.Header)
 	if !given {
+		var p *client.Problem
+		if token, given, p = s.sessions.token(r); p != nil {
+			return nil, p
+		}
+	}
+	if !given {
 		if s.keyless {
 			return keyless, nil
 		}
@@ -74,7 +88,7 @@ func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, *cli
 	if c := s.keys.find(s.policy.Latest(), token, schemas.MillisOf(time.Now())); c != nil {
 		return c, nil
 	}
-	return nil, s.pace.guessed(w, r, unauthenticated.problem("The API key is unknown, was revoked, or has expired."))
+	return nil, s.pace.guessed(w, r, unauthenticated.problem("The API key or the session is unknown, was revoked, or has expired."))
 }
 
 // bearer returns the key of the Authorization or the X-API-Key header. Whatever

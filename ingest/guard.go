@@ -51,11 +51,20 @@ func (s *Server) recover(next http.Handler) http.Handler {
 	})
 }
 
-// headers are on every answer: none may be kept or taken for another type.
+// headers are on every answer: none may be kept, taken for another type, shown
+// within another page, or named to whom a link leads. There are no CORS headers:
+// no page of another site may read an answer.
 func headers(next http.Handler) http.Handler {
+	// These lists are shared by all answers: whoever wants another value sets one.
+	var (
+		noStore, nosniff = []string{"no-store"}, []string{"nosniff"}
+		policy           = []string{"default-src 'none'; frame-ancestors 'none'"}
+		referrer, own    = []string{"no-referrer"}, []string{"same-origin"}
+	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		h := w.Header()
+		h["Cache-Control"], h["X-Content-Type-Options"], h["Content-Security-Policy"] = noStore, nosniff, policy
+		h["Referrer-Policy"], h["Cross-Origin-Resource-Policy"] = referrer, own
 		next.ServeHTTP(w, r)
 	})
 }

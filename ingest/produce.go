@@ -55,22 +55,31 @@ func newProducer(logger *slog.Logger, opts []kgo.Opt) (*producer, error) {
 }
 
 // produce returns nil when the record is acknowledged, and the problem to
-// answer with otherwise. A caller who leaves does not take the record along:
-// cancelling one fails all that are behind it.
+// answer with otherwise.
 func (p *producer) produce(ctx context.Context, rec *kgo.Record) *client.Problem {
-	done := make(chan error, 1)
-	p.cl.TryProduce(context.WithoutCancel(ctx), rec, func(_ *kgo.Record, err error) { done <- err })
+	done := make(chan *client.Problem, 1)
+	p.send(ctx, rec, func(bad *client.Problem) { done <- bad })
 	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
-	var err error
 	select {
-	case err = <-done:
+	case bad := <-done:
+		return bad
 	case <-timer.C:
-		err = context.DeadlineExceeded
+		return p.problem(rec, context.DeadlineExceeded)
 	}
+}
+
+// send calls done once, with nil when the record is acknowledged and with the
+// problem otherwise. A caller who leaves does not take the record along:
+// cancelling one fails all that are behind it.
+func (p *producer) send(ctx context.Context, rec *kgo.Record, done func(*client.Problem)) {
+	p.cl.TryProduce(context.WithoutCancel(ctx), rec, func(_ *kgo.Record, err error) { done(p.problem(rec, err)) })
+}
+
+func (p *producer) problem(rec *kgo.Record, err error) *client.Problem {
 	switch {
 	case err == nil:
-		if p.away.CompareAndSwap(true, false) {
+		if p.away.Load() && p.away.CompareAndSwap(true, false) {
 			p.logger.Info("Kafka takes requests again")
 		}
 		return nil

@@ -44,7 +44,7 @@ func steps(m *client.Message) (s string) {
 
 func TestTimeline(t *testing.T) {
 	w := newWorld(t, settings{})
-	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	a := read[client.Sent](w.post(hello), http.StatusAccepted)
 	queued := event(a.ID, schemas.StatusQueued, 2)
 	queued.Decision = &schemas.Decision{Verdict: schemas.VerdictAdmit, Partition: 1, Seq: 7, T: t0, Revision: 1, Charges: []schemas.Charge{{Limit: "verify", Scope: "s", T: t0, Cost: 1}}}
 	sending := event(a.ID, schemas.StatusSending, 3)
@@ -100,8 +100,8 @@ func TestTimeline(t *testing.T) {
 // and owners decide meanwhile is none, and neither is an owner's refusal.
 func TestUnderWay(t *testing.T) {
 	w := newWorld(t, settings{})
-	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
-	marked := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	a := read[client.Sent](w.post(hello), http.StatusAccepted)
+	marked := read[client.Sent](w.post(hello), http.StatusAccepted)
 	step := func(class string, d *schemas.Decision) {
 		w.status(&schemas.Event{Kind: schemas.KindDecision, MessageID: a.ID, Tenant: "default", Class: class, To: key, At: t0 + 1,
 			Reason: "limited", RetryAt: t0 + 1000, Decision: d})
@@ -230,13 +230,13 @@ func TestHistory(t *testing.T) {
 		t.Errorf("stored: %+v", m)
 	}
 	asked := h.asked
-	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	a := read[client.Sent](w.post(hello), http.StatusAccepted)
 	read[client.Message](w.get(a.ID), http.StatusOK)
 	if h.asked != asked {
 		t.Error("the history was asked for what this server has taken in")
 	}
 	// A repeat may have a past that this server did not see.
-	a = read[client.Accepted](w.post(hello, "Idempotency-Key: k"), http.StatusAccepted)
+	a = read[client.Sent](w.post(hello, "Idempotency-Key: k"), http.StatusAccepted)
 	h.set(nil, event(a.ID, schemas.StatusSent, 1))
 	if m := read[client.Message](w.get(a.ID), http.StatusOK); m.Status != schemas.StatusSent {
 		t.Errorf("repeat: %+v", m)

@@ -26,7 +26,16 @@ func (s *Server) table() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []route{
 		{post, "/v1/messages", scopeSend, paceWrite, s.postMessage},
+		{post, "/v1/messages/batch", scopeSend, paceBatch, s.postBatch},
 		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
+		{post, "/v1/messages/{id}/cancel", scopeSend, paceWrite, s.postCancel},
+		{post, "/v1/messages/{id}/retry", scopeSend, paceWrite, s.postRetry},
+		{post, "/v1/decisions", scopeSend, paceWrite, s.postDecision},
+		{post, "/v1/decisions/{id}/release", scopeSend, paceWrite, s.postRelease},
+
+		{get, "/v1/session", scopeAny, paceQuery, s.getSession},
+		{post, "/v1/session", scopeNone, paceLogin, s.postSession},
+		{del, "/v1/session", scopeNone, paceNone, s.deleteSession},
 
 		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},
 		{post, "/v1/dlq/redrive", scopeSend, paceBatch, s.postRedrive},
@@ -60,7 +69,13 @@ func (s *Server) routes() *chi.Mux {
 // whether he may. Nothing of the body is read before.
 func (s *Server) guarded(rt route) http.HandlerFunc {
 	if rt.scope == scopeNone {
-		return func(w http.ResponseWriter, r *http.Request) { rt.handle(w, r, nil) }
+		return func(w http.ResponseWriter, r *http.Request) {
+			if p := s.pace.pass(w, r, keyless, rt.pace); p != nil {
+				refuse(w, r, p)
+				return
+			}
+			rt.handle(w, r, nil)
+		}
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, p := s.identify(w, r)

@@ -1,22 +1,23 @@
 package ingest
 
 import (
-	"errors"
-	"io"
-	"mime"
+	"context"
 	"net/http"
-	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/ingest/replies"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
-// postMessage takes one message in. It answers 202 when all in-sync replicas
-// hold it, and a problem otherwise.
+// postMessage takes one message in. It answers when all in-sync replicas hold
+// it, or, where the caller prefers to wait, when it has been decided.
 func (s *Server) postMessage(w http.ResponseWriter, r *http.Request, c *caller) {
 	body, p := readBody(w, r)
 	if p != nil {
@@ -24,18 +25,28 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request, c *caller) 
 		return
 	}
 	now := time.Now()
-	m, p := s.prepare(body, r.Header.Values("Idempotency-Key"), c.tenant, now)
+	q, err := schemas.DecodeHTTPRequest(body, schemas.MillisOf(now))
+	if err != nil {
+		refuse(w, r, invalid(err))
+		return
+	}
+	if p := takeKey(q, r.Header["Idempotency-Key"], schemas.MillisOf(now)); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	m, p := s.prepare(q, c, now)
 	if p != nil {
 		refuse(w, r, p)
 		return
 	}
-	if p := s.out.produce(r.Context(), m.record(s.requests, s.partitions, r.Header)); p != nil {
+	prefer := preferOf(r.Header, c.prefer())
+	sent, p := s.take(w, r, m, prefer)
+	if p != nil {
 		refuse(w, r, p)
 		return
 	}
-	s.recent.accept(m.accepted(time.Now()), m.req.IdempotencyKey == "", time.Now())
-	w.Header().Set("Location", "/v1/messages/"+m.req.ID)
-	answer(w, http.StatusAccepted, "application/json", client.Accepted{ID: m.req.ID, Status: schemas.StatusAccepted})
+	w.Header().Set("Location", "/v1/messages/"+sent.ID)
+	answer(w, http.StatusAccepted, "application/json", sent)
 }
 
 // message is a request that may be written.
@@ -45,28 +56,26 @@ type message struct {
 	value []byte
 }
 
-// prepare reads a body and makes the message that it asks for, or says all
-// that is wrong with it.
-func (s *Server) prepare(body []byte, keys []string, tenant string, now time.Time) (*message, *client.Problem) {
-	at := schemas.MillisOf(now)
-	q, err := schemas.DecodeHTTPRequest(body, at)
-	if err != nil {
-		return nil, invalid(err)
-	}
-	if q.Tenant != "" && q.Tenant != tenant {
+// prepare makes the message that a caller's valid request asks for, or says
+// why there can be none.
+func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message, *client.Problem) {
+	if q.Tenant != "" && q.Tenant != c.tenant {
 		return nil, forbiddenTenant.problem("A request may name only its own tenant.",
 			client.FieldError{Pointer: "/tenant", Code: forbiddenTenant.code, Detail: "is not the caller's"})
 	}
-	q.Tenant = tenant
-	if p := takeKey(q, keys, at); p != nil {
-		return nil, p
+	q.Tenant = c.tenant
+	rules := &s.policy.Latest().Policy
+	if c.test {
+		if p := pin(q, rules, "simulated", noTestProvider); p != nil {
+			return nil, p
+		}
 	}
-	own, _ := s.policy.Latest().Policy.Tenant(tenant)
+	own, _ := rules.Tenant(c.tenant)
 	to, err := recipient.Canonical(q.Channel, q.To, own.DefaultRegion)
 	if err != nil {
 		return nil, invalid(err)
 	}
-	if q.ID, err = newID(q, to.Key, at); err != nil {
+	if q.ID, err = newID(q, to.Key, schemas.MillisOf(now)); err != nil {
 		s.logger.Error("making an id failed", "error", err)
 		return nil, internal.problem("The mistake is in the server's log.")
 	}
@@ -77,6 +86,25 @@ func (s *Server) prepare(body []byte, keys []string, tenant string, now time.Tim
 	return &message{req: q, to: to, value: value}, nil
 }
 
+// pin holds a request to providers of one type: to the one that it names, or
+// else to the policy's first that has the channel.
+func pin(q *schemas.Request, rules *schemas.Policy, typ string, none kind) *client.Problem {
+	for i := range rules.Providers {
+		v := &rules.Providers[i]
+		if v.Type == typ && slices.Contains(v.Channels, q.Channel) && (q.Provider == "" || q.Provider == v.Name) {
+			q.Provider = v.Name
+			return nil
+		}
+	}
+	if q.Provider != "" {
+		return none.problem("The provider that it names is not one of type "+typ+" with this channel.",
+			client.FieldError{Pointer: "/provider", Code: none.code, Detail: "is not of type " + typ + " with this channel"})
+	}
+	return none.problem("The policy has no provider of type " + typ + " with this channel.")
+}
+
+// newID makes a message's id: for a request with an idempotency key the same
+// one all day.
 func newID(q *schemas.Request, to string, at schemas.Millis) (string, error) {
 	if q.IdempotencyKey != "" {
 		return schemas.KeyedID(at, q.Tenant, to, q.IdempotencyKey), nil
@@ -95,6 +123,65 @@ func (m *message) accepted(now time.Time) *schemas.Event {
 		Kind: schemas.KindStatus, MessageID: m.req.ID, Tenant: m.req.Tenant, Channel: string(m.req.Channel),
 		Class: class, Template: m.req.Template, To: m.to.Key, Status: schemas.StatusAccepted, At: at, AcceptedAt: at,
 	}
+}
+
+// take writes a message, and waits for its decision as the caller prefers. What
+// it returns is the answer: a message that a limit refused is a problem, too.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, m *message, prefer preference) (*client.Sent, *client.Problem) {
+	reply, p := s.ask(w, r, m, prefer)
+	if p != nil {
+		return nil, p
+	}
+	if reply == nil {
+		return &client.Sent{ID: m.req.ID, Status: schemas.StatusAccepted}, nil
+	}
+	sent, p := s.told(m, reply)
+	if p != nil {
+		limitHeaders(w.Header(), p.Limits, time.Now())
+	}
+	return sent, p
+}
+
+// ask writes a request, and returns what is decided about it, or nil if the
+// caller does not prefer to wait, or nothing was in that time.
+func (s *Server) ask(w http.ResponseWriter, r *http.Request, m *message, prefer preference) (*schemas.Reply, *client.Problem) {
+	if prefer.applied != "" {
+		w.Header().Set("Preference-Applied", prefer.applied)
+	}
+	rec := m.record(s.requests, s.partitions, r.Header)
+	var ticket *replies.Ticket
+	if prefer.wait > 0 {
+		var err error
+		if ticket, err = s.replies.Expect(); err == nil {
+			defer ticket.Done()
+			rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: schemas.HeaderReply, Value: []byte(ticket.Header())})
+		} // with too many who wait already, this one does not
+	}
+	if p := s.out.produce(r.Context(), rec); p != nil {
+		return nil, p
+	}
+	if m.req.Action == schemas.ActionSend {
+		now := time.Now()
+		s.recent.accept(m.accepted(now), m.req.IdempotencyKey == "", now)
+	}
+	if ticket == nil {
+		return nil, nil
+	}
+	return s.await(w, r, ticket, prefer.wait), nil
+}
+
+// await returns the decision, or nil when none comes in time.
+func (s *Server) await(w http.ResponseWriter, r *http.Request, ticket *replies.Ticket, d time.Duration) *schemas.Reply {
+	// A long wait is longer than an answer may otherwise take.
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
+	ctx, cancel := context.WithTimeout(r.Context(), d)
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)() // at shutdown what is accepted is answered as that
+	reply, err := ticket.Wait(ctx)
+	if err != nil {
+		return nil
+	}
+	return reply
 }
 
 // takeKey puts the Idempotency-Key header into the request.
@@ -146,70 +233,4 @@ func bareKey(text string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// wrongType refuses what says of itself that it is no JSON. Any other type is
-// read as JSON: curl -d says application/x-www-form-urlencoded, and the strict
-// decoder tells anyway.
-func wrongType(h http.Header) *client.Problem {
-	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return unsupportedMediaType.problem("The body must come without a Content-Encoding.")
-	}
-	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil {
-		return nil
-	}
-	switch major, minor, _ := strings.Cut(t, "/"); {
-	case major == "multipart", major == "image", major == "audio", major == "video", major == "font",
-		strings.Contains(minor, "protobuf"), strings.Contains(minor, "ndjson"), strings.Contains(minor, "cloudevents"),
-		minor == "html", minor == "xml", strings.HasSuffix(minor, "+xml"):
-		return unsupportedMediaType.problem("The body is one JSON object: Content-Type: application/json.")
-	}
-	return nil
-}
-
-// readBody returns a body that may be JSON, whole.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *client.Problem) {
-	if p := wrongType(r.Header); p != nil {
-		return nil, p
-	}
-	if r.ContentLength > schemas.MaxRequestBytes {
-		w.Header().Set("Connection", "close") // rather than read what is thrown away
-		return nil, oversized()
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, schemas.MaxRequestBytes))
-	if err == nil {
-		return body, nil
-	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		// The server reads on a little before it answers, so that a client
-		// that only writes gets to see the answer. One that pauses does not
-		// hold it up.
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(lastWords))
-		return nil, oversized()
-	}
-	w.Header().Set("Connection", "close")
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, requestTimeout.problem("The body must come within " + readTimeout.String() + ".")
-	}
-	return nil, incompleteBody.problem("The connection ended within it, or its chunks are invalid.")
-}
-
-func oversized() *client.Problem {
-	return tooLarge.problem("A request has at most 256 KiB.",
-		client.FieldError{Pointer: "", Code: schemas.ReasonTooLarge, Detail: "is over 262144 bytes with its id and tenant"})
-}
-
-// invalid makes a problem of what the decoder or the recipient's rules say.
-func invalid(err error) *client.Problem {
-	if bad, ok := errors.AsType[*recipient.Error](err); ok {
-		return invalidRequest.problem("Nobody can be reached at to.", client.FieldError{Pointer: "/to", Code: bad.Code(), Detail: bad.Detail})
-	}
-	p := invalidRequest.problem("errors lists what is wrong.")
-	if bad, ok := errors.AsType[*schemas.RequestError](err); ok {
-		for _, f := range bad.Problems {
-			p.Errors = append(p.Errors, client.FieldError{Pointer: f.Pointer, Code: f.Code, Detail: f.Message})
-		}
-	}
-	return p
 }

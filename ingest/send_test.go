@@ -32,8 +32,8 @@ const (
 // What is answered 202 stands in weir.requests where admission looks for it.
 func TestAccepted(t *testing.T) {
 	w := newWorld(t, settings{})
-	r := w.post(hello, "Content-Type: application/x-www-form-urlencoded", "traceparent: "+trace, "Prefer: wait=2")
-	a := read[client.Accepted](r, http.StatusAccepted)
+	r := w.post(hello, "Content-Type: application/x-www-form-urlencoded", "traceparent: "+trace, "Prefer: return=minimal")
+	a := read[client.Sent](r, http.StatusAccepted)
 	if u, err := uuid.Parse(a.ID); err != nil || u.Version() != 7 || a.Status != schemas.StatusAccepted {
 		t.Errorf("%+v: %v", a, err)
 	}
@@ -141,7 +141,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	// None of it reached Kafka: the first record there is this one.
-	a := read[client.Accepted](w.post(hello), http.StatusAccepted)
+	a := read[client.Sent](w.post(hello), http.StatusAccepted)
 	if q, _ := schemas.DecodeRequest(w.requests(1)[0].Value, nil); q == nil || q.ID != a.ID {
 		t.Errorf("%+v is before %s", q, a.ID)
 	}
@@ -155,7 +155,7 @@ func pad(n int) string {
 
 func TestLargest(t *testing.T) {
 	w := newWorld(t, settings{})
-	read[client.Accepted](w.post(pad(256<<10-128)), http.StatusAccepted)
+	read[client.Sent](w.post(pad(256<<10-128)), http.StatusAccepted)
 	w.requests(1)
 }
 
@@ -174,7 +174,7 @@ func TestIdempotency(t *testing.T) {
 	withKey := func(to, key string) string {
 		return fmt.Sprintf(`{"channel":"sms","to":%q,"body":"b","idempotency_key":%q}`, to, key)
 	}
-	first := read[client.Accepted](w.post(withKey(key, "order-17")), http.StatusAccepted)
+	first := read[client.Sent](w.post(withKey(key, "order-17")), http.StatusAccepted)
 	for name, r := range map[string]reply{
 		"again":            w.post(withKey(key, "order-17")),
 		"header":           w.post(`{"channel":"sms","to":"13800000000","body":"b"}`, "Idempotency-Key: order-17"),
@@ -182,7 +182,7 @@ func TestIdempotency(t *testing.T) {
 		"both":             w.post(withKey(key, "order-17"), `Idempotency-Key: order-17`),
 		"name of a tenant": w.post(`{"tenant":"default","channel":"sms","to":"13800000000","body":"b","idempotency_key":"order-17"}`),
 	} {
-		if a := read[client.Accepted](r, http.StatusAccepted); a.ID != first.ID {
+		if a := read[client.Sent](r, http.StatusAccepted); a.ID != first.ID {
 			t.Errorf("%s: %s, want %s", name, a.ID, first.ID)
 		}
 	}
@@ -196,7 +196,7 @@ func TestIdempotency(t *testing.T) {
 		"other recipient": w.post(withKey("+8613800000001", "order-17")),
 		"no key":          w.post(hello),
 	} {
-		if a := read[client.Accepted](r, http.StatusAccepted); a.ID == first.ID {
+		if a := read[client.Sent](r, http.StatusAccepted); a.ID == first.ID {
 			t.Errorf("%s: the same id", name)
 		}
 	}
@@ -247,7 +247,7 @@ func TestBrokerAway(t *testing.T) {
 			w := newWorld(t, settings{cut: tt.start})
 			var accepted []string
 			if !tt.start {
-				accepted = append(accepted, read[client.Accepted](w.post(hello), http.StatusAccepted).ID)
+				accepted = append(accepted, read[client.Sent](w.post(hello), http.StatusAccepted).ID)
 			}
 			back := tt.away(w)
 			t.Cleanup(back) // before the broker closes
@@ -284,7 +284,7 @@ func TestBrokerAway(t *testing.T) {
 			began := time.Now()
 			var r reply
 			w.until("accepting again", func() bool { r = w.post(hello); return r.code == http.StatusAccepted })
-			accepted = append(accepted, read[client.Accepted](r, http.StatusAccepted).ID)
+			accepted = append(accepted, read[client.Sent](r, http.StatusAccepted).ID)
 			t.Logf("202 again %v after Kafka was back", time.Since(began).Round(time.Millisecond))
 			w.until("ready again", func() bool { return w.do("GET", "/readyz", "").code == http.StatusOK })
 			if n := strings.Count(w.log.String(), "Kafka does not take requests"); n != 1 {
@@ -312,7 +312,7 @@ func TestSlowClient(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-	read[client.Accepted](w.post(hello), http.StatusAccepted)
+	read[client.Sent](w.post(hello), http.StatusAccepted)
 	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -394,7 +394,7 @@ func TestShutdown(t *testing.T) {
 // Without keys nobody but this machine may be served.
 func TestAddressOfOthers(t *testing.T) {
 	w := newWorld(t, settings{})
-	srv, err := New(t.Context(), Config{Brokers: w.broker.ListenAddrs(), Partitions: partitions, Policy: w.pol, Keyless: true})
+	srv, err := New(t.Context(), Config{Brokers: w.broker.ListenAddrs(), Partitions: partitions, Replies: 8, Policy: w.pol, Keyless: true})
 	if err != nil {
 		t.Fatal(err)
 	}

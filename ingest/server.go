@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/ingest/replies"
 	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/revise"
@@ -39,6 +40,8 @@ type Config struct {
 	Options    []kgo.Opt // further ones, for every client
 	Names      topics.Names
 	Partitions int32 // N of weir.requests
+	Replies    int32 // partitions of weir.replies
+	Slot       int   // this process among its like: which of these it reads
 	Policy     *policy.Watcher
 	// Replication is of the topics that an edit of the policy makes; 0 is 3, or the
 	// number of brokers if fewer.
@@ -49,6 +52,9 @@ type Config struct {
 	// Grace is what requests in flight get at shutdown. Default 10 s: more than
 	// any takes.
 	Grace time.Duration
+	// SessionSecret seals the console's sessions: any text, the same for all
+	// instances behind one address. Empty is a secret of this process alone.
+	SessionSecret string
 	// Keyless serves whoever sends no key as the tenant default with every scope,
 	// on a loopback address and under this machine's own names only: weir dev.
 	Keyless bool
@@ -65,8 +71,8 @@ func (c Config) Validate() error {
 	if len(c.Brokers) == 0 {
 		errs = append(errs, errors.New("no brokers"))
 	}
-	if c.Partitions < 1 {
-		errs = append(errs, fmt.Errorf("%d partitions: at least 1", c.Partitions))
+	if c.Partitions < 1 || c.Replies < 1 {
+		errs = append(errs, fmt.Errorf("%d partitions, %d of replies: at least 1", c.Partitions, c.Replies))
 	}
 	if c.Policy == nil {
 		errs = append(errs, errors.New("no policy"))
@@ -89,6 +95,7 @@ type Server struct {
 	logger     *slog.Logger
 	keys       keyring
 	pace       *pacer
+	sessions   *sessions
 	keyless    bool // who sends no key is served too
 	localOnly  bool // only under names of this machine
 	grace      time.Duration
@@ -96,11 +103,15 @@ type Server struct {
 	out      *producer
 	editor   *revise.Editor
 	dlq      *dlq.Box
+	replies  *replies.Room
+	batches  batches
 	recent   *recent
 	tail     *tail
 	pulse    pulse
 	seconds  *prometheus.HistogramVec
 	draining atomic.Bool
+	ending   context.Context // ends when the server's end begins
+	end      context.CancelFunc
 	http     *http.Server
 }
 
@@ -157,6 +168,15 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		Client: s.out.cl, Policy: cfg.Policy,
 		Topics: topics.Config{Prefix: cfg.Names.Prefix, Partitions: cfg.Partitions, Replication: cfg.Replication},
 	}
+	if s.replies, err = replies.Open(replies.Config{Topic: cfg.Names.Replies(), Partitions: cfg.Replies, Slot: cfg.Slot, Logger: s.logger, Options: clientOptions(cfg)}); err != nil {
+		s.out.cl.Close()
+		s.tail.cl.Close()
+		s.dlq.Close()
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	s.batches = newBatches()
+	s.sessions = newSessions(cfg.SessionSecret, time.Now)
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.pulse.ping = s.out.cl.Ping
 	s.http = &http.Server{
 		Handler:           s.routes(),
@@ -187,6 +207,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.out.cl.Close()
 	defer s.tail.cl.Close()
 	defer s.dlq.Close()
+	defer s.end()
 	if s.localOnly && !loopback(ln.Addr()) {
 		ln.Close()
 		return fmt.Errorf("ingest: %s is not a loopback address, and no key is asked for", ln.Addr())
@@ -195,6 +216,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { s.tail.run(tailCtx) })
+	wg.Go(func() { s.replies.Run(tailCtx) })
 	defer wg.Wait()
 	defer stopTail()
 
@@ -207,6 +229,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	s.draining.Store(true)
 	close(s.pace.stop)
+	s.end()
 	graceCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := s.http.Shutdown(graceCtx); err != nil {

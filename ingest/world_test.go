@@ -106,7 +106,7 @@ func newWorld(t *testing.T, set settings) *world {
 	}
 	w.srv, err = New(t.Context(), Config{
 		Brokers: c.ListenAddrs(), Options: []kgo.Opt{kgo.Dialer(w.line.dial)},
-		Names: w.names, Partitions: partitions, Policy: w.pol, History: set.history,
+		Names: w.names, Partitions: partitions, Replies: 8, Policy: w.pol, History: set.history,
 		TrustedProxies: set.proxies, Keyless: !set.keys, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
 	if err != nil {

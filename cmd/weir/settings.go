@@ -28,7 +28,8 @@ type Settings struct {
 	ClickHouse  string
 	HTTP        string
 	Proxies     []string // networks whose X-Forwarded-For and Forwarded count
-	NoAuth      bool     // whoever reaches the HTTP API may do everything
+	SessionFile string
+	NoAuth      bool // whoever reaches the HTTP API may do everything
 	Roles       []string
 	Slot        string
 	Standby     bool // of admission's partitions that other workers own
@@ -55,6 +56,7 @@ var settings = []setting{
 	{"clickhouse.url", "http address of ClickHouse; empty keeps status in Kafka only", func(s *Settings) any { return &s.ClickHouse }},
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
 	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
+	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }},
 	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
 	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
 	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},

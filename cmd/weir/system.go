@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -240,10 +242,19 @@ func (s *system) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		slot, err := strconv.Atoi(s.settings.Slot)
+		if err != nil {
+			return fmt.Errorf("slot: %w", err)
+		}
+		secret, err := readSecret(s.settings.SessionFile)
+		if err != nil {
+			return fmt.Errorf("http.session_secret_file: %w", err)
+		}
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: int16(s.settings.Replication),
+			Replies: partitionsOf(base, names.Replies()), Slot: slot,
 			History: history, Registry: registry, Logger: s.logger,
-			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth,
+			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
 		if err != nil {
@@ -256,6 +267,22 @@ func (s *system) run(ctx context.Context) (err error) {
 		s.ready()
 	}
 	return rs.wait(ctx)
+}
+
+// readSecret returns what a file holds, without the line's end; "" for no file.
+func readSecret(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	if len(secret) < 32 {
+		return "", fmt.Errorf("%s has %d characters: at least 32 are needed, such as openssl rand -hex 32 makes", name, len(secret))
+	}
+	return secret, nil
 }
 
 // providerTypes are the adapters that this program has.

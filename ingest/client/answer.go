@@ -6,12 +6,6 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// Accepted is the answer to a message that the brokers hold.
-type Accepted struct {
-	ID     string         `json:"id"`
-	Status schemas.Status `json:"status"`
-}
-
 // Message is what is known of a message: its state, and every step that led to
 // it in the order of the log. Times are RFC 3339 in UTC with milliseconds;
 // absent means empty or 0.
@@ -52,20 +46,24 @@ type Message struct {
 // decided first (queued, scheduled, deferred …), with the limits that were
 // asked; accepted at the timeout.
 type Sent struct {
-	ID     string         `json:"id"`
-	Status schemas.Status `json:"status"`
-	Limits []LimitState   `json:"limits,omitempty"`
+	ID        string         `json:"id"`
+	Status    schemas.Status `json:"status"`
+	RetryAt   schemas.Millis `json:"retry_at,omitzero"`    // of a deferred one: when it is asked for again
+	RedriveOf string         `json:"redrive_of,omitempty"` // of one that sends another again
+	Limits    []LimitState   `json:"limits,omitempty"`
 }
 
-// LimitState is one window of a limit that was asked, after the decision.
-type LimitState struct {
-	Limit     string         `json:"limit"`
-	Window    string         `json:"window"` // as printed in the policy: 1/60s
-	N         int64          `json:"n"`      // how many the window holds
-	Remaining int64          `json:"remaining"`
-	Reset     schemas.Millis `json:"reset,omitzero"` // when Remaining grows next; 0: it is N, there is nothing to wait for
-	Violated  bool           `json:"violated,omitempty"`
+// Done is the answer to an action on a message. Outcome is what admission found,
+// stable: cancelled, remembered, released, repeated, not_held …; empty if it had
+// not decided in time. Status is cancelled where the action ended the message.
+type Done struct {
+	ID      string         `json:"id"`
+	Status  schemas.Status `json:"status"`
+	Outcome string         `json:"outcome,omitempty"`
 }
+
+// LimitState is what is left in one window of a limit that was asked.
+type LimitState = schemas.LimitState
 
 // BatchResult is what became of one message of a batch: an ID and a Status, or
 // an Error. As NDJSON it is a line, in the order of the batch.

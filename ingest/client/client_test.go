@@ -27,7 +27,7 @@ func TestSend(t *testing.T) {
 			t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
 		}
 		w.WriteHeader(http.StatusAccepted)
-		json.NewEncoder(w).Encode(client.Accepted{ID: "x", Status: schemas.StatusAccepted})
+		json.NewEncoder(w).Encode(client.Sent{ID: "x", Status: schemas.StatusAccepted})
 	}))
 	defer srv.Close()
 	sent, err := client.New(srv.URL+"/", "k").Send(t.Context(), &schemas.Request{Channel: "sms", To: "+8613800000000", Body: "b"})

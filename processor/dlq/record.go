@@ -132,8 +132,14 @@ func (r *Record) again(readmit string, partitions int32) *kgo.Record {
 		ID: r.NewID(), Key: r.Envelope.Key, Tenant: r.Envelope.Tenant, Origin: r.source(), Reason: schemas.ReadmitRedrive,
 		RedriveOf: r.Envelope.ID, Timestamp: r.Envelope.Timestamp, RequestKey: r.Envelope.RequestKey,
 	}
-	out := &kgo.Record{Topic: readmit, Partition: schemas.PartitionOf(env.Key, partitions), Key: []byte(env.Key), Value: r.Kafka.Value}
-	for _, h := range r.Kafka.Headers {
+	return again(&env, r.Kafka, readmit, partitions)
+}
+
+// again is was under another envelope, with its producer's headers, for the
+// owner of its recipient.
+func again(env *schemas.Envelope, was *kgo.Record, readmit string, partitions int32) *kgo.Record {
+	out := &kgo.Record{Topic: readmit, Partition: schemas.PartitionOf(env.Key, partitions), Key: []byte(env.Key), Value: was.Value}
+	for _, h := range was.Headers {
 		if !own(h.Key) {
 			out.Headers = append(out.Headers, h)
 		}

@@ -1,0 +1,242 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// decided is a world whose requests are decided, by the real admission.
+func decided(t *testing.T, set settings) *world {
+	w := newWorld(t, set)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- admission.Run(ctx, admission.Config{
+			Stream: stream.Config{
+				Brokers: w.broker.ListenAddrs(), ClientID: "admission", TransactionalID: "admission", SessionTimeout: 6 * time.Second,
+			},
+			Read:  stream.ReadConfig{Brokers: w.broker.ListenAddrs()},
+			Names: w.names, Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions, ReplyPartitions: 8,
+			Now: time.Now,
+		}, w.pol)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("admission: %v", err)
+		}
+	})
+	w.until("decided", func() bool {
+		return w.do("POST", "/v1/messages", `{"channel":"email","to":"warm@example.com","class":"warm","subject":"s","body":"b"}`, "Prefer: wait=1",
+			"Authorization: Bearer "+acmeKey).header.Get("Preference-Applied") != "" && w.srv.replies.Waiting() == 0
+	})
+	return w
+}
+
+const auth = "Authorization: Bearer " + acmeKey
+
+// limited is the policy of the tests below.
+var limited = keyedPolicy + `
+  - {name: waiter, tenant: acme, scopes: [send, read], prefer: wait=5, hash: "` + hashOf("weir_live_waiter") + `"}
+classes:
+  - {name: verify}
+limits:
+  - {name: verify, match: {class: verify}, per: [recipient], allow: [1/60s, 5/1h]}
+  - {name: everybody, match: {class: verify}, per: [], allow: [1000/1h]}
+  - {name: later, match: {class: later}, per: [recipient], allow: [1/1h], on_refusal: defer}
+`
+
+func verify(to, more string) string {
+	return fmt.Sprintf(`{"channel":"sms","to":"+8613800000%03s","class":"verify","body":"b"%s}`, to, more)
+}
+
+func TestPreferWait(t *testing.T) {
+	w := decided(t, settings{policy: limited, keys: true})
+	t.Run("admitted", func(t *testing.T) {
+		r := w.post(verify("001", ""), auth, "Prefer: wait=5")
+		a := read[client.Sent](r, http.StatusAccepted)
+		if a.Status != schemas.StatusQueued || r.header.Get("Preference-Applied") != "wait=5" || r.header.Get("Location") != "/v1/messages/"+a.ID {
+			t.Fatalf("%s %v", r.body, r.header)
+		}
+		var got []string
+		for _, l := range a.Limits {
+			got = append(got, fmt.Sprintf("%s %s %d of %d %v", l.Limit, l.Window, l.Remaining, l.N, l.Violated))
+		}
+		if want := []string{"verify 1/60s 0 of 1 false", "verify 5/1h 4 of 5 false", "everybody 1000/1h 999 of 1000 false"}; !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("limited", func(t *testing.T) {
+		r := w.post(verify("001", ""), auth, "Prefer: wait=5")
+		p := r.problem(429, "quota_exceeded")
+		if p.Type != client.TypeQuotaExceeded || !slices.Equal(p.ViolatedPolicies, []string{"verify 1/60s"}) || p.ID == "" {
+			t.Errorf("%s", r.body)
+		}
+		if p.RetryAfterSeconds < 55 || p.RetryAfterSeconds > 60 || r.header.Get("Retry-After") != fmt.Sprint(p.RetryAfterSeconds) || p.RetryAt.Time().Before(time.Now().Add(50*time.Second)) {
+			t.Errorf("%s %v", r.body, r.header)
+		}
+		if got := r.header.Get("RateLimit-Policy"); got != `"verify 1/60s";q=1;w=60, "verify 5/1h";q=5;w=3600` {
+			t.Errorf("RateLimit-Policy: %s", got)
+		}
+		if got := r.header.Get("RateLimit"); !strings.HasPrefix(got, `"verify 1/60s";r=0;t=`) || !strings.Contains(got, `"verify 5/1h";r=4;t=`) {
+			t.Errorf("RateLimit: %s", got)
+		}
+		if h := r.header; h.Get("X-RateLimit-Limit") != "1" || h.Get("X-RateLimit-Remaining") != "0" || h.Get("X-RateLimit-Reset") != fmt.Sprint(seconds(time.Duration(p.RetryAt)*time.Millisecond)) {
+			t.Errorf("%v", h)
+		}
+		if m := read[client.Message](w.do("GET", "/v1/messages/"+p.ID, "", auth), 200); m.Status != schemas.StatusAccepted && m.Status != schemas.StatusLimited {
+			t.Errorf("%+v", m)
+		}
+	})
+	t.Run("deferred", func(t *testing.T) {
+		body := `{"channel":"sms","to":"+8613800000002","class":"later","body":"b"}`
+		read[client.Sent](w.post(body, auth, "Prefer: wait=5"), 202)
+		if a := read[client.Sent](w.post(body, auth, "Prefer: wait=5"), 202); a.Status != schemas.StatusDeferred || a.RetryAt == 0 {
+			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("rejected", func(t *testing.T) {
+		r := w.post(`{"channel":"sms","to":"+8613800000003","template":"nowhere"}`, auth, "Prefer: wait=5")
+		if p := r.problem(422, "message_rejected"); len(p.Errors) != 1 || p.Errors[0].Code == "" {
+			t.Errorf("%s", r.body)
+		}
+	})
+	t.Run("again under a key", func(t *testing.T) {
+		first := read[client.Sent](w.post(verify("004", ""), auth, "Prefer: wait=5", "Idempotency-Key: a"), 202)
+		again := read[client.Sent](w.post(verify("004", ""), auth, "Prefer: wait=5", "Idempotency-Key: a"), 202)
+		if again.ID != first.ID || first.Status != schemas.StatusQueued {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+		r := w.post(verify("004", `,"metadata":{"x":"y"}`), auth, "Prefer: wait=5", "Idempotency-Key: a")
+		r.problem(409, "idempotency_key_reused")
+	})
+	t.Run("a refusal again under its key", func(t *testing.T) {
+		read[client.Sent](w.post(verify("005", ""), auth, "Prefer: wait=5"), 202)
+		first := w.post(verify("005", ""), auth, "Prefer: wait=5", "Idempotency-Key: b").problem(429, "quota_exceeded")
+		w.until("known", func() bool {
+			return read[client.Message](w.do("GET", "/v1/messages/"+first.ID, "", auth), 200).Status == schemas.StatusLimited
+		})
+		if again := w.post(verify("005", ""), auth, "Prefer: wait=5", "Idempotency-Key: b").problem(429, "quota_exceeded"); again.ID != first.ID || again.RetryAt != first.RetryAt {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+	})
+	t.Run("the key's default", func(t *testing.T) {
+		const waiter = "Authorization: Bearer weir_live_waiter"
+		if a := read[client.Sent](w.post(verify("006", ""), waiter), 202); a.Status != schemas.StatusQueued {
+			t.Errorf("%+v", a)
+		}
+		r := w.post(verify("007", ""), waiter, "Prefer: respond-async")
+		if a := read[client.Sent](r, 202); a.Status != schemas.StatusAccepted || r.header.Get("Preference-Applied") != "respond-async" {
+			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("a test key", func(t *testing.T) {
+		const test = "Authorization: Bearer " + acmeTest
+		a := read[client.Sent](w.post(verify("008", ""), test, "Prefer: wait=5"), 202)
+		w.until("known", func() bool {
+			return read[client.Message](w.do("GET", "/v1/messages/"+a.ID, "", auth), 200).Provider == "sim"
+		})
+		w.post(verify("009", `,"provider":"other"`), test).problem(403, "no_test_provider")
+		w.post(`{"channel":"voice","to":"+8613800000003","body":"b"}`, test).problem(403, "no_test_provider")
+	})
+	if n := w.srv.replies.Waiting(); n != 0 {
+		t.Errorf("%d tickets are still out", n)
+	}
+}
+
+// Nothing decides: the answer is accepted, when the time is over and at
+// shutdown.
+func TestWaitInVain(t *testing.T) {
+	w := newWorld(t, settings{})
+	began := time.Now()
+	a := read[client.Sent](w.post(hello, "Prefer: wait=1"), 202)
+	if d := time.Since(began); a.Status != schemas.StatusAccepted || d < time.Second || d > 3*time.Second {
+		t.Errorf("%+v after %v", a, d)
+	}
+	done := make(chan reply, 1)
+	go func() { done <- w.post(hello, "Prefer: wait=60") }()
+	w.until("waiting", func() bool { return w.srv.replies.Waiting() == 1 })
+	began = time.Now()
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+	if r := <-done; r.code != 202 || time.Since(began) > 5*time.Second {
+		t.Errorf("%d %s after %v", r.code, r.body, time.Since(began))
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	w := decided(t, settings{policy: strings.Replace(limited, "providers:\n", "providers:\n  - {name: gate, type: none, channels: [sms]}\n", 1), keys: true})
+	ask := `{"channel":"sms","to":"+8613800000001","class":"verify"}`
+	r := w.do("POST", "/v1/decisions", ask, auth)
+	a := read[client.Sent](r, 200)
+	if a.Status != schemas.StatusSent || len(a.Limits) != 3 {
+		t.Errorf("%+v", a)
+	}
+	refused := w.do("POST", "/v1/decisions", ask, auth).problem(429, "quota_exceeded")
+	if refused.ID == a.ID {
+		t.Errorf("%+v", refused)
+	}
+	release := func(id, outcome string) {
+		t.Helper()
+		if d := read[client.Done](w.do("POST", "/v1/decisions/"+id+"/release", "", auth), 202); d.Outcome != outcome || d.ID != id {
+			t.Errorf("%+v, want %s", d, outcome)
+		}
+	}
+	release(a.ID, "released")
+	release(a.ID, "repeated")
+	release(refused.ID, "not_held")
+	read[client.Sent](w.do("POST", "/v1/decisions", ask, auth), 200)
+	w.do("POST", "/v1/decisions", `{"channel":"email","to":"a@example.com"}`, auth).problem(422, "no_decider")
+	w.do("POST", "/v1/decisions", `{"channel":"sms","to":"+8613800000001","provider":"sim"}`, auth).problem(422, "no_decider")
+	w.do("POST", "/v1/decisions/"+a.ID+"/release", "", "Authorization: Bearer "+otherKey).problem(404, "message_not_found")
+	w.do("POST", "/v1/decisions/nonsense/release", "", auth).problem(404, "message_not_found")
+}
+
+func TestCancelAndRetry(t *testing.T) {
+	w := decided(t, settings{policy: limited, keys: true})
+	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	a := read[client.Sent](w.post(verify("001", `,"send_at":"`+at+`"`), auth, "Prefer: wait=5"), 202)
+	if a.Status != schemas.StatusScheduled {
+		t.Fatalf("%+v", a)
+	}
+	if d := read[client.Done](w.do("POST", "/v1/messages/"+a.ID+"/cancel", "", auth), 202); d.Status != schemas.StatusCancelled || d.Outcome != "cancelled" {
+		t.Errorf("%+v", d)
+	}
+	w.do("POST", "/v1/messages/"+a.ID+"/cancel", "", "Authorization: Bearer "+otherKey).problem(404, "message_not_found")
+	unknown := "0192f0c1-2a3b-7c4d-8e5f-60718293a4b5"
+	w.do("POST", "/v1/messages/"+unknown+"/cancel", "", auth).problem(404, "message_not_found")
+	if d := read[client.Done](w.do("POST", "/v1/messages/"+unknown+"/cancel?to=%2B8613800000009", "", auth), 202); d.Outcome != "remembered" {
+		t.Errorf("%+v", d)
+	}
+
+	w.do("POST", "/v1/messages/"+a.ID+"/retry", "", auth).problem(409, "not_to_retry")
+	read[client.Sent](w.post(verify("002", ""), auth, "Prefer: wait=5"), 202)
+	refused := w.post(verify("002", ""), auth, "Prefer: wait=5").problem(429, "quota_exceeded")
+	w.until("known", func() bool {
+		return read[client.Message](w.do("GET", "/v1/messages/"+refused.ID, "", auth), 200).Status == schemas.StatusLimited
+	})
+	again := read[client.Sent](w.do("POST", "/v1/messages/"+refused.ID+"/retry", "", auth), 202)
+	twice := read[client.Sent](w.do("POST", "/v1/messages/"+refused.ID+"/retry", "", auth), 202)
+	if again.ID == refused.ID || again.ID != twice.ID || again.RedriveOf != refused.ID {
+		t.Errorf("%+v, %+v", again, twice)
+	}
+	w.until("decided again", func() bool {
+		r := w.do("GET", "/v1/messages/"+again.ID, "", auth)
+		return r.code == 200 && read[client.Message](r, 200).Status == schemas.StatusLimited
+	})
+	if m := read[client.Message](w.do("GET", "/v1/messages/"+again.ID, "", auth), 200); m.RedriveOf != refused.ID {
+		t.Errorf("%+v", m)
+	}
+	w.do("POST", "/v1/messages/"+refused.ID+"/retry", "", "Authorization: Bearer "+otherKey).problem(404, "message_not_found")
+}
