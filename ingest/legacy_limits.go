@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -71,15 +70,12 @@ func (s *Server) deleteLegacyLimit(w http.ResponseWriter, r *http.Request, c *ca
 	})
 }
 
-// editTimeout bounds an edit of the policy.
-const editTimeout = 5 * time.Second
-
 // reviseLegacy brings an edit into force and answers with what it made. One that
 // another edit overtakes is made anew, so neither is lost.
 func (s *Server) reviseLegacy(w http.ResponseWriter, r *http.Request, c *caller, done string, edit func(*schemas.Policy) (*schemas.Policy, any, error)) {
 	var made any
 	// A caller who leaves does not leave an edit half made.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), editTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.editFor)
 	defer cancel()
 	_, err := s.editor.Revise(ctx, c.by(), revise.Tries, func(have *schemas.Revision) (next *schemas.Policy, err error) {
 		next, made, err = edit(&have.Policy)

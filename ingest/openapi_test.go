@@ -246,19 +246,25 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 func TestDocumentHasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for name, typ := range map[string]reflect.Type{
-		"Sent":         reflect.TypeFor[client.Sent](),
-		"Session":      reflect.TypeFor[session](),
-		"Done":         reflect.TypeFor[client.Done](),
-		"BatchResult":  reflect.TypeFor[client.BatchResult](),
-		"BatchResults": reflect.TypeFor[client.BatchResults](),
-		"Message":      reflect.TypeFor[client.Message](),
-		"Problem":      reflect.TypeFor[client.Problem](),
-		"FieldError":   reflect.TypeFor[client.FieldError](),
-		"LimitState":   reflect.TypeFor[client.LimitState](),
-		"Resource":     reflect.TypeFor[client.RawResource](),
-		"Change":       reflect.TypeFor[schemas.Change](),
-		"FieldChange":  reflect.TypeFor[schemas.FieldChange](),
-		"State":        reflect.TypeFor[state](),
+		"Sent":           reflect.TypeFor[client.Sent](),
+		"Session":        reflect.TypeFor[session](),
+		"Done":           reflect.TypeFor[client.Done](),
+		"BatchResult":    reflect.TypeFor[client.BatchResult](),
+		"BatchResults":   reflect.TypeFor[client.BatchResults](),
+		"Message":        reflect.TypeFor[client.Message](),
+		"Problem":        reflect.TypeFor[client.Problem](),
+		"FieldError":     reflect.TypeFor[client.FieldError](),
+		"LimitState":     reflect.TypeFor[client.LimitState](),
+		"Resource":       reflect.TypeFor[client.RawResource](),
+		"Change":         reflect.TypeFor[schemas.Change](),
+		"FieldChange":    reflect.TypeFor[schemas.FieldChange](),
+		"State":          reflect.TypeFor[state](),
+		"Warming":        reflect.TypeFor[client.Warming](),
+		"Removal":        reflect.TypeFor[client.Removal](),
+		"RevisionPage":   reflect.TypeFor[client.RevisionPage](),
+		"Revision":       reflect.TypeFor[client.Revision](),
+		"PolicyRevision": reflect.TypeFor[client.PolicyRevision](),
+		"LimitList":      reflect.TypeFor[client.ResourceList[schemas.Limit]](),
 
 		"LegacyTask":      reflect.TypeFor[legacy.Task](),
 		"LegacyRateLimit": reflect.TypeFor[legacy.RateLimit](),
@@ -318,8 +324,8 @@ func TestDocumentHasTheFields(t *testing.T) {
 // Schemas.
 const madeFrom = "    # Made from "
 
-// The document is whole in itself, and its request and event are those of the
-// JSON Schemas.
+// The document is whole in itself, and its request, its event and the entries of
+// its policy are those of the JSON Schemas.
 func TestDocumentHasTheSchemas(t *testing.T) {
 	request, event := readNode(t, "../schemas/request.schema.json"), readNode(t, "../schemas/event.schema.json")
 	out := &yaml.Node{Kind: yaml.MappingNode}
@@ -329,6 +335,7 @@ func TestDocumentHasTheSchemas(t *testing.T) {
 	for i := 0; i < len(defs.Content); i += 2 {
 		put(out, defs.Content[i].Value, defs.Content[i+1])
 	}
+	policyParts(t, out)
 	plain(out)
 	var made bytes.Buffer
 	enc := yaml.NewEncoder(&made)
@@ -352,6 +359,60 @@ func TestDocumentHasTheSchemas(t *testing.T) {
 	if err := os.WriteFile("../schemas/openapi.yaml", []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// policyParts adds the policy, its entries one by one, and how each is answered.
+func policyParts(t *testing.T, out *yaml.Node) {
+	t.Helper()
+	policy := readNode(t, "../schemas/policy.schema.json")
+	take(policy, "$id")
+	defs := take(policy, "$defs")
+	for _, kind := range schemas.ResourceKinds {
+		section := get(get(policy, "properties"), kind.Plural())
+		entry := take(section, "items")
+		title := strings.ToUpper(string(kind[:1])) + string(kind[1:])
+		// The path has the name, and nobody sees a hash.
+		drop(entry, get(entry, "properties").Content[0].Value)
+		if kind == schemas.ResourceKey {
+			drop(entry, "hash")
+			drop(get(get(entry, "properties"), "previous"), "hash")
+		}
+		put(out, title, entry)
+		put(section, "items", parse(t, `{$ref: "#/components/schemas/`+title+`"}`))
+		put(out, title+"Resource", parse(t, `{description: "`+title+` with its version.", allOf: [{$ref: "#/components/schemas/Resource"}], properties: {value: {$ref: "#/components/schemas/`+title+`"}}}`))
+		put(out, title+"List", parse(t, `{description: "All in the policy's order.", type: object, required: [revision, items], properties: {
+			revision: {description: "The policy's revision in force.", type: integer, minimum: 0},
+			items: {description: "All of them.", type: array, items: {$ref: "#/components/schemas/`+title+`Resource"}}}}`))
+	}
+	put(out, "Policy", policy)
+	for i := 0; i < len(defs.Content); i += 2 {
+		if get(out, defs.Content[i].Value) != nil {
+			t.Fatalf("two schemas define %s", defs.Content[i].Value)
+		}
+		put(out, defs.Content[i].Value, defs.Content[i+1])
+	}
+}
+
+// drop takes a field off the required ones.
+func drop(n *yaml.Node, field string) {
+	required := get(n, "required")
+	before := len(required.Content)
+	required.Content = slices.DeleteFunc(required.Content, func(v *yaml.Node) bool { return v.Value == field })
+	if len(required.Content) == before {
+		panic("not required: " + field)
+	}
+	if len(required.Content) == 0 {
+		take(n, "required")
+	}
+}
+
+func parse(t *testing.T, text string) *yaml.Node {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "\t", " ")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc.Content[0]
 }
 
 func readNode(t *testing.T, file string) *yaml.Node {

@@ -24,7 +24,7 @@ type handler func(w http.ResponseWriter, r *http.Request, c *caller)
 // test holds them to one another.
 func (s *Server) table() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-	return []route{
+	return append([]route{
 		{post, "/v1/messages", scopeSend, paceWrite, s.postMessage},
 		{post, "/v1/messages/batch", scopeSend, paceBatch, s.postBatch},
 		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
@@ -51,7 +51,7 @@ func (s *Server) table() []route {
 		{get, "/readyz", scopeNone, paceNone, s.getReady},
 		{get, "/metrics", scopeNone, paceNone, anyone(promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))},
 		{get, "/openapi.yaml", scopeNone, paceNone, getOpenAPI},
-	}
+	}, s.resourceRoutes()...)
 }
 
 func (s *Server) routes() *chi.Mux {

@@ -101,10 +101,11 @@ type Server struct {
 	grace      time.Duration
 
 	out      *producer
-	editor   *revise.Editor
 	dlq      *dlq.Box
 	replies  *replies.Room
 	batches  batches
+	editor   *revise.Editor
+	editFor  time.Duration // of one edit of the policy with all its tries
 	recent   *recent
 	tail     *tail
 	pulse    pulse
@@ -131,6 +132,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		pace:       newPacer(cfg.Policy, cfg.TrustedProxies),
 		keyless:    cfg.Keyless || cfg.Insecure,
 		localOnly:  cfg.Keyless && !cfg.Insecure,
+		editFor:    editTimeout,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
 		recent:     newRecent(bounds{messages: 100_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
 	}
@@ -164,14 +166,17 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.tail.cl.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
-	s.editor = &revise.Editor{
-		Client: s.out.cl, Policy: cfg.Policy,
-		Topics: topics.Config{Prefix: cfg.Names.Prefix, Partitions: cfg.Partitions, Replication: cfg.Replication},
+	if s.editor, err = newEditor(cfg); err != nil {
+		s.out.cl.Close()
+		s.tail.cl.Close()
+		s.dlq.Close()
+		return nil, fmt.Errorf("ingest: %w", err)
 	}
 	if s.replies, err = replies.Open(replies.Config{Topic: cfg.Names.Replies(), Partitions: cfg.Replies, Slot: cfg.Slot, Logger: s.logger, Options: clientOptions(cfg)}); err != nil {
 		s.out.cl.Close()
 		s.tail.cl.Close()
 		s.dlq.Close()
+		s.editor.Client.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
 	s.batches = newBatches()
@@ -208,6 +213,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.tail.cl.Close()
 	defer s.dlq.Close()
 	defer s.end()
+	defer s.editor.Client.Close()
 	if s.localOnly && !loopback(ln.Addr()) {
 		ln.Close()
 		return fmt.Errorf("ingest: %s is not a loopback address, and no key is asked for", ln.Addr())

@@ -83,6 +83,14 @@ func (e PolicyErrors) sorted() error {
 	return e
 }
 
+// covers reports whether what stands at path could not be read, or something
+// within or around it: it is told once.
+func (e PolicyErrors) covers(path string) bool {
+	return slices.ContainsFunc(e, func(broken PolicyError) bool {
+		return broken.Path == "" || within(broken.Path, path) || within(path, broken.Path)
+	})
+}
+
 // childPath is the path of a mapping's value.
 func childPath(path, key string) string {
 	switch {

@@ -109,13 +109,9 @@ func ParsePolicyOver(name string, text []byte, base *Policy) (*Document, error) 
 	}
 	broken := slices.Clone(d.errs)
 	c := checker{policy: &d.doc.Policy, given: d.given, report: func(path, message string) {
-		// What could not be read at all is reported once.
-		for i := range broken {
-			if broken[i].Path == "" || within(broken[i].Path, path) || within(path, broken[i].Path) {
-				return
-			}
+		if !broken.covers(path) {
+			d.errs = append(d.errs, d.doc.mistake(path, message))
 		}
-		d.errs = append(d.errs, d.doc.mistake(path, message))
 	}}
 	if len(d.errs) < maxPolicyErrors {
 		c.check()

@@ -14,37 +14,53 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Resource returns p's resource of a kind and name as JSON writes it; the same
-// bytes for the same content. A key is without its hashes.
-func (p *Policy) Resource(k ResourceKind, name string) (value json.RawMessage, ok bool) {
-	i := slices.Index(p.Names(k), name)
-	if i < 0 {
-		return nil, false
-	}
-	v := p.section(k).Index(i).Interface()
-	if key, isKey := v.(Key); isKey {
-		v = key.WithoutHashes()
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("schemas: a valid resource cannot be written: " + err.Error())
-	}
-	return b, true
+// Resource is one entry of a policy, as JSON.
+type Resource struct {
+	Name string
+	// Tag is another text when the entry is another: by its whole content, a key's
+	// hashes too, and not by where it stands.
+	Tag   string
+	Value json.RawMessage // the same bytes for the same content; a key's without its hashes
 }
 
-// ResourceTag returns a text that is another when the resource is: of its whole
-// content, a key's hashes too, not of where it stands. Empty if there is none.
-func (p *Policy) ResourceTag(k ResourceKind, name string) string {
-	i := slices.Index(p.Names(k), name)
-	if i < 0 {
-		return ""
+// Resources returns p's entries of a kind in the policy's order.
+func (p *Policy) Resources(k ResourceKind) []Resource {
+	list := p.section(k)
+	out := make([]Resource, list.Len())
+	for i := range out {
+		out[i] = resourceOf(list.Index(i))
 	}
-	b, err := json.Marshal(p.section(k).Index(i).Interface())
+	return out
+}
+
+// Resource returns p's entry of a kind and name, and whether there is one.
+func (p *Policy) Resource(k ResourceKind, name string) (Resource, bool) {
+	list := p.section(k)
+	for i := range list.Len() {
+		if resourceName(list.Index(i)) == name {
+			return resourceOf(list.Index(i)), true
+		}
+	}
+	return Resource{}, false
+}
+
+func resourceOf(v reflect.Value) Resource {
+	whole := mustJSON(v.Interface())
+	sum := sha256.Sum256(whole)
+	r := Resource{Name: resourceName(v), Tag: hex.EncodeToString(sum[:16]), Value: whole}
+	if key, ok := v.Interface().(Key); ok {
+		r.Value = mustJSON(key.WithoutHashes())
+	}
+	return r
+}
+
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
 	if err != nil {
+		// Only an impossible window or duration, which Validate refuses.
 		panic("schemas: a valid resource cannot be written: " + err.Error())
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+	return b
 }
 
 // WithoutHashes returns k as those may see it who may not make another key of
@@ -62,9 +78,8 @@ func (k Key) WithoutHashes() Key {
 // if it is not empty, names the one that it is to stand before. The body may
 // leave the name out. What it is to the rest is not checked: see Check.
 //
-// Its error is a PolicyErrors, with paths as in the policy that it would have
-// made: limits[2].allow[0]. With an error too, the result's Within tells what is
-// the resource's own.
+// What cannot be read at all is an error here, a PolicyErrors; all else, such as
+// an unknown field, is Check's, so that all mistakes are told together.
 func (p *Policy) WithResource(k ResourceKind, name string, body []byte, before string) (*Edited, error) {
 	e := &Edited{Policy: new(Policy), Kind: k}
 	*e.Policy = *p
@@ -107,12 +122,10 @@ func (p *Policy) WithResource(k ResourceKind, name string, body []byte, before s
 	default:
 		item.Field(0).SetString(name)
 	}
-	if len(d.errs) > 0 {
-		for i := range d.errs {
-			d.errs[i].Line, d.errs[i].Column = 0, 0
-		}
-		return e, d.errs.sorted()
+	for i := range d.errs {
+		d.errs[i].Line, d.errs[i].Column = 0, 0
 	}
+	e.unread = d.errs
 	out := reflect.AppendSlice(reflect.MakeSlice(list.Type(), 0, rest.Len()+1), rest.Slice(0, at))
 	out = reflect.AppendSlice(reflect.Append(out, item), rest.Slice(at, rest.Len()))
 	list.Set(out)
@@ -125,23 +138,18 @@ type Edited struct {
 	Kind   ResourceKind
 	Item   int // where it stands among its kind
 	given  map[string]bool
+	unread PolicyErrors // what of the body could not be read
 }
 
-// Key is the key that was put; nil if the resource is of another kind. What is
-// done to it is done to the policy.
-func (e *Edited) Key() *Key {
-	if e.Kind != ResourceKey {
-		return nil
-	}
-	return &e.Policy.Keys[e.Item]
-}
-
-// Check validates the policy, and asks whether this version acts on all that
-// the resource says. Its error is a PolicyErrors.
+// Check tells what of the body could not be read, validates the policy, and
+// asks whether this version acts on all that the resource says. Its error is a
+// PolicyErrors, with paths as in the policy: limits[2].allow[0].
 func (e *Edited) Check() error {
-	var errs PolicyErrors
+	errs := slices.Clone(e.unread)
 	c := checker{policy: e.Policy, given: e.given, report: func(path, message string) {
-		errs = append(errs, PolicyError{Path: path, Message: message})
+		if !e.unread.covers(path) {
+			errs = append(errs, PolicyError{Path: path, Message: message})
+		}
 	}}
 	c.check()
 	e.Policy.eachNotInForce(func(path, message string) {
@@ -152,10 +160,13 @@ func (e *Edited) Check() error {
 	return errs.sorted()
 }
 
+// Path is where the resource stands: limits[2].
+func (e *Edited) Path() string { return itemPath(e.Kind.Plural(), e.Item) }
+
 // Within reports whether a path is of the resource itself, and returns it as a
 // JSON pointer (RFC 6901) into the resource.
 func (e *Edited) Within(path string) (pointer string, ok bool) {
-	outer := itemPath(e.Kind.Plural(), e.Item)
+	outer := e.Path()
 	if !within(path, outer) {
 		return "", false
 	}

@@ -125,9 +125,9 @@ func TestWithResourcePointers(t *testing.T) {
 func TestResourceShowsNoHash(t *testing.T) {
 	p := parsed(t, resourcesPolicy)
 	p.Keys[0].Previous = &PreviousKey{Hash: HashSecret("x"), ExpiresAt: MillisOf(time.Unix(1e9, 0))}
-	v, ok := p.Resource(ResourceKey, "k")
-	if want := `{"name":"k","tenant":"default","scopes":["send"],"previous":{"expires_at":"2001-09-09T01:46:40.000Z"}}`; !ok || string(v) != want {
-		t.Errorf("%s", v)
+	r, ok := p.Resource(ResourceKey, "k")
+	if want := `{"name":"k","tenant":"default","scopes":["send"],"previous":{"expires_at":"2001-09-09T01:46:40.000Z"}}`; !ok || string(r.Value) != want {
+		t.Errorf("%s", r.Value)
 	}
 	if p.Keys[0].Hash == "" || p.Keys[0].Previous.Hash == "" {
 		t.Error("the policy's own key lost its hash")
@@ -135,10 +135,9 @@ func TestResourceShowsNoHash(t *testing.T) {
 	if _, ok := p.Resource(ResourceKey, "x"); ok {
 		t.Error("there is none")
 	}
-	tag := p.ResourceTag(ResourceKey, "k")
 	p.Keys[0].Hash = HashSecret("y")
-	if p.ResourceTag(ResourceKey, "k") == tag || len(tag) != 32 || p.ResourceTag(ResourceKey, "x") != "" {
-		t.Errorf("tag %q does not tell one hash from another", tag)
+	if all := p.Resources(ResourceKey); len(all) != 1 || all[0].Tag == r.Tag || len(r.Tag) != 32 || string(all[0].Value) != string(r.Value) {
+		t.Errorf("tag %q does not tell one hash from another: %+v", r.Tag, all)
 	}
 	next := parsed(t, resourcesPolicy)
 	changes := DiffPolicy(p, next)

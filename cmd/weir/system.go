@@ -251,7 +251,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			return fmt.Errorf("http.session_secret_file: %w", err)
 		}
 		srv, err := ingest.New(ctx, ingest.Config{
-			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: int16(s.settings.Replication),
+			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
 			History: history, Registry: registry, Logger: s.logger,
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,

@@ -124,9 +124,29 @@ type Resource[T any] struct {
 
 	// Secret is the whole API key, in the one answer that makes it.
 	Secret string `json:"secret,omitempty"`
-	// Changes is what a PUT changed, or with a dry run would change.
+	// Changes is what a PUT changed, or with a dry run would change, and Warming
+	// what begins to count with it.
 	Changes []schemas.Change `json:"changes,omitempty"`
+	Warming []Warming        `json:"warming,omitempty"`
+	Topics  []string         `json:"topics,omitempty"` // that a dry run would make or alter
 	DryRun  bool             `json:"dry_run,omitempty"`
+}
+
+// Warming is a window whose history begins with a change, because what it
+// counts was not kept before. From Complete on it counts as if it had always
+// been there.
+type Warming struct {
+	Limit    string         `json:"limit"`
+	Window   schemas.Window `json:"window"`
+	Since    schemas.Millis `json:"since"`
+	Complete schemas.Millis `json:"complete"`
+}
+
+// Removal is what a DELETE would change.
+type Removal struct {
+	Revision int64            `json:"revision"` // in force
+	DryRun   bool             `json:"dry_run"`
+	Changes  []schemas.Change `json:"changes"`
 }
 
 // ResourceList is all entries of one kind, in the policy's order.
@@ -147,6 +167,16 @@ type Revision struct {
 	At       schemas.Millis   `json:"at"`
 	By       string           `json:"by,omitempty"`
 	Changes  []schemas.Change `json:"changes"`
+}
+
+// PolicyRevision is the whole policy of one revision. Its keys are without their
+// hashes.
+type PolicyRevision struct {
+	Revision int64          `json:"revision"`
+	Parent   int64          `json:"parent"`
+	At       schemas.Millis `json:"at,omitzero"`
+	By       string         `json:"by,omitempty"`
+	Policy   schemas.Policy `json:"policy"`
 }
 
 // RawResource is a resource whose type the reader does not know.

@@ -1,0 +1,331 @@
+package ingest
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/revise"
+	"github.com/weirhq/weir/schemas"
+)
+
+// resourceRoutes are the routes of every kind of the policy's entries: alike
+// for all, and the operator's only.
+func (s *Server) resourceRoutes() []route {
+	var out []route
+	for _, k := range schemas.ResourceKinds {
+		all := "/v1/" + k.Plural()
+		out = append(out,
+			route{http.MethodGet, all, scopeAdmin, paceQuery, s.listResources(k)},
+			route{http.MethodGet, all + "/{name}", scopeAdmin, paceQuery, s.getResource(k)},
+			route{http.MethodPut, all + "/{name}", scopeAdmin, paceWrite, s.putResource(k)},
+			route{http.MethodDelete, all + "/{name}", scopeAdmin, paceWrite, s.deleteResource(k)},
+		)
+	}
+	return append(out,
+		route{http.MethodPost, "/v1/keys/{name}/rotate", scopeAdmin, paceWrite, s.rotateKey},
+		route{http.MethodGet, "/v1/revisions", scopeAdmin, paceQuery, s.listRevisions},
+		route{http.MethodGet, "/v1/revisions/{revision}", scopeAdmin, paceQuery, s.getRevision},
+	)
+}
+
+func (s *Server) listResources(k schemas.ResourceKind) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ *caller) {
+		if p := noParameters(r); p != nil {
+			refuse(w, r, p)
+			return
+		}
+		in := s.policy.Latest()
+		list := client.ResourceList[json.RawMessage]{Revision: in.Revision, Items: []client.RawResource{}}
+		for _, v := range in.Policy.Resources(k) {
+			list.Items = append(list.Items, shown(in.Revision, v))
+		}
+		answer(w, http.StatusOK, "application/json", list)
+	}
+}
+
+func (s *Server) getResource(k schemas.ResourceKind) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ *caller) {
+		if p := noParameters(r); p != nil {
+			refuse(w, r, p)
+			return
+		}
+		in := s.policy.Latest()
+		v, ok := in.Policy.Resource(k, chi.URLParam(r, "name"))
+		if !ok {
+			refuse(w, r, noResource(k))
+			return
+		}
+		answerResource(w, http.StatusOK, shown(in.Revision, v))
+	}
+}
+
+func (s *Server) putResource(k schemas.ResourceKind) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *caller) {
+		o, p := editOptions(r, k, "dry_run", "before", "force")
+		if p != nil {
+			refuse(w, r, p)
+			return
+		}
+		body, p := readBody(w, r)
+		if p != nil {
+			refuse(w, r, p)
+			return
+		}
+		name := chi.URLParam(r, "name")
+		var secret string
+		var made bool
+		res, p := s.edit(r, c, o, func(have *schemas.Revision) (*schemas.Policy, error) {
+			was, there := have.Policy.Resource(k, name)
+			made = !there
+			if p := o.holds(have.Revision, was, there); p != nil {
+				return nil, p
+			}
+			put, err := have.Policy.WithResource(k, name, body, o.before)
+			if err == nil && k == schemas.ResourceKey {
+				secret, err = completeKey(put, &have.Policy, schemas.MillisOf(time.Now()))
+			}
+			if err == nil {
+				err = put.Check()
+			}
+			if err == nil {
+				err = revise.Decidable(put.Policy)
+			}
+			if err != nil {
+				return nil, invalidResource(put, err)
+			}
+			return put.Policy, nil
+		})
+		if p != nil {
+			refuse(w, r, p)
+			return
+		}
+		v, _ := res.Next.Resource(k, name)
+		out := shown(res.Now.Revision, v)
+		status := http.StatusOK
+		switch {
+		case o.dryRun:
+			out.Topics = topicsOf(res)
+		case made:
+			status = http.StatusCreated
+			w.Header().Set("Location", r.URL.EscapedPath())
+			out.Secret = secret
+		}
+		report(&out, res, o.dryRun)
+		answerResource(w, status, out)
+	}
+}
+
+func (s *Server) deleteResource(k schemas.ResourceKind) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *caller) {
+		o, p := editOptions(r, k, "dry_run", "force")
+		if p != nil {
+			refuse(w, r, p)
+			return
+		}
+		name := chi.URLParam(r, "name")
+		res, p := s.edit(r, c, o, func(have *schemas.Revision) (*schemas.Policy, error) {
+			was, there := have.Policy.Resource(k, name)
+			if !there {
+				return nil, noResource(k)
+			}
+			if p := o.holds(have.Revision, was, true); p != nil {
+				return nil, p
+			}
+			next, _ := have.Policy.Without(k, name)
+			if err := revise.Judge(next); err != nil {
+				return nil, conflicting("Others refer to it, as errors lists: change those first.", err)
+			}
+			return next, nil
+		})
+		switch {
+		case p != nil:
+			refuse(w, r, p)
+		case o.dryRun:
+			rep := res.Report(true, time.Now())
+			answer(w, http.StatusOK, "application/json", client.Removal{Revision: rep.Revision, DryRun: true, Changes: rep.Changes})
+		default:
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}
+}
+
+func shown(revision int64, v schemas.Resource) client.RawResource {
+	return client.RawResource{ETag: `"` + v.Tag + `"`, Revision: revision, Value: v.Value}
+}
+
+func answerResource(w http.ResponseWriter, status int, v client.RawResource) {
+	w.Header().Set("ETag", v.ETag)
+	answer(w, status, "application/json", v)
+}
+
+// report adds what an edit changed.
+func report(out *client.RawResource, res *revise.Result, dryRun bool) {
+	rep := res.Report(dryRun, time.Now())
+	out.DryRun, out.Changes = dryRun, rep.Changes
+	for _, v := range rep.Warming {
+		out.Warming = append(out.Warming, client.Warming(v))
+	}
+}
+
+// topicsOf names the topics that an edit needs made or altered.
+func topicsOf(res *revise.Result) []string {
+	names := make(map[string]bool)
+	for _, t := range res.Topics.Create {
+		names[t.Name] = true
+	}
+	for _, t := range res.Topics.Grow {
+		names[t.Topic] = true
+	}
+	for _, t := range res.Topics.Alter {
+		names[t.Topic] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func noResource(k schemas.ResourceKind) *client.Problem {
+	return unknownResource.problem("There is no " + string(k) + " of this name. GET /v1/" + k.Plural() + " lists them.")
+}
+
+// options are what an edit is asked with beside its body.
+type options struct {
+	kind   schemas.ResourceKind
+	match  []string // of If-Match: entity tags with their quotes, or *; nil when there is none
+	fresh  bool     // If-None-Match: *
+	dryRun bool
+	force  bool
+	before string
+}
+
+// editOptions reads the conditions and the query's parameters, of which allowed
+// are known; before only where the order means something, force only where
+// there is something to force.
+func editOptions(r *http.Request, k schemas.ResourceKind, allowed ...string) (options, *client.Problem) {
+	o := options{kind: k}
+	if k != schemas.ResourceLimit && k != schemas.ResourceRoute {
+		allowed = slices.DeleteFunc(allowed, func(a string) bool { return a == "before" })
+	}
+	if k != schemas.ResourceKey {
+		allowed = slices.DeleteFunc(allowed, func(a string) bool { return a == "force" })
+	}
+	query, p := parameters(r, allowed...)
+	if p != nil {
+		return o, p
+	}
+	for name, into := range map[string]*bool{"dry_run": &o.dryRun, "force": &o.force} {
+		if !query.Has(name) {
+			continue
+		}
+		var err error
+		if *into, err = strconv.ParseBool(query.Get(name)); err != nil {
+			return o, badParameter(name, "is true or false")
+		}
+	}
+	o.before = query.Get("before")
+	if query.Has("before") && o.before == "" {
+		return o, badParameter("before", "names the one that it is to stand before")
+	}
+	for _, v := range r.Header.Values("If-Match") {
+		for tag := range strings.SplitSeq(v, ",") {
+			o.match = append(o.match, strings.TrimSpace(tag))
+		}
+	}
+	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
+		if o.fresh = len(none) == 1 && none[0] == "*"; !o.fresh {
+			return o, invalidRequest.problem("If-None-Match takes * here, which asks that there be none of the name.")
+		}
+	}
+	return o, nil
+}
+
+// holds judges the conditions on what is in force (RFC 9110, 13.1). A weak tag
+// matches nothing.
+func (o *options) holds(revision int64, was schemas.Resource, there bool) *client.Problem {
+	current := shown(revision, was)
+	switch {
+	case o.fresh && there:
+		p := preconditionFailed.problem("There is one of the name, as current shows it.")
+		p.Current = &current
+		return p
+	case o.match == nil:
+		return nil
+	case !there:
+		return preconditionFailed.problem("There is none of the name any more, or there never was one.")
+	case slices.Contains(o.match, "*") || slices.Contains(o.match, current.ETag):
+		return nil
+	}
+	p := preconditionFailed.problem("It was changed meanwhile, to what current shows. Make the change to that, and send its ETag.")
+	p.Current = &current
+	return p
+}
+
+// parameters reads a query of which all parameters are known and given once.
+func parameters(r *http.Request, allowed ...string) (url.Values, *client.Problem) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, invalidRequest.problem("The query cannot be read.")
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(allowed, name):
+			return nil, badParameter(name, "is unknown here")
+		case len(query[name]) > 1:
+			return nil, badParameter(name, "stands more than once")
+		}
+	}
+	return query, nil
+}
+
+func noParameters(r *http.Request) *client.Problem {
+	_, p := parameters(r)
+	return p
+}
+
+func badParameter(name, what string) *client.Problem {
+	return invalidRequest.problem("errors lists what is wrong.", client.FieldError{Pointer: "", Code: "bad_parameter", Detail: "a parameter " + strconv.Quote(known(name)) + " " + what})
+}
+
+// invalidResource makes a problem of what is wrong with an entry: 400 with
+// pointers into the body; 409 if all of it is what others need of it.
+func invalidResource(put *schemas.Edited, err error) error {
+	errs, ok := errors.AsType[schemas.PolicyErrors](err)
+	if !ok {
+		return err
+	}
+	var own []client.FieldError
+	for _, e := range errs {
+		if pointer, ok := put.Within(e.Path); ok {
+			own = append(own, client.FieldError{Pointer: pointer, Code: e.Code(), Detail: e.Message})
+		} else if e.Path == "" {
+			own = append(own, client.FieldError{Code: "bad_parameter", Detail: e.Message})
+		}
+	}
+	if len(own) == 0 {
+		return conflicting("Others need it otherwise, as errors lists.", errs.Named(put.Policy))
+	}
+	return invalidRequest.problem("errors lists what is wrong. Nothing was changed.", own[:min(len(own), maxErrors)]...)
+}
+
+// maxErrors bounds what one answer lists.
+const maxErrors = 32
+
+func conflicting(detail string, err error) error {
+	errs, ok := errors.AsType[schemas.PolicyErrors](err)
+	if !ok {
+		return err
+	}
+	var out []client.FieldError
+	for _, e := range errs[:min(len(errs), maxErrors)] {
+		out = append(out, client.FieldError{Code: e.Code(), Detail: e.Error()})
+	}
+	return policyConflict.problem(detail+" Nothing was changed.", out...)
+}
