@@ -58,7 +58,7 @@ func Check(ctx context.Context, conn driver.Conn) error {
 		}
 		errs = append(errs, lacks...)
 		filled := fills(log.Table, tables)
-		for _, name := range []string{"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state"} {
+		for _, name := range []string{"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state", "messages_by_recipient", "messages_by_time"} {
 			if !slices.Contains(filled, name) {
 				errs = append(errs, fmt.Errorf("%w: nothing fills table %s: a view from %s is missing: migrate first", ErrUnfit, name, log.Table))
 			}

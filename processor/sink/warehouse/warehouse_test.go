@@ -23,14 +23,14 @@ func TestMain(m *testing.M) {
 }
 
 // startEngine runs an engine until the test ends and returns its address.
-func startEngine(t *testing.T) string {
+func startEngine(t testing.TB) string {
 	addr, _ := startEngineIn(t, t.TempDir())
 	return addr
 }
 
 // startEngineIn runs an engine on a directory until stop is called or the test
 // ends.
-func startEngineIn(t *testing.T, dir string) (addr string, stop func()) {
+func startEngineIn(t testing.TB, dir string) (addr string, stop func()) {
 	t.Helper()
 	lib := enginetest.Library(t)
 	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, LibPath: lib, Log: t.Output()})
