@@ -7,14 +7,11 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/dlq"
-	"github.com/weirhq/weir/schemas"
 )
 
 const (
@@ -28,22 +25,12 @@ const (
 
 // getDLQ lists what Weir gave up on of the caller's messages.
 func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request, c *caller) {
-	var wrong []client.FieldError
 	q := dlqQuery{tenant: c.tenant}
 	limit, cursor, oldest := defaultPage, "", false
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		refuse(w, r, invalidRequest.problem("The query cannot be read."))
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		var err error
-		v := query.Get(name)
+	wrong, p := parameters(r, func(name, v string) (err error) {
 		switch name {
 		case "limit":
-			if limit, err = strconv.Atoi(v); err != nil || limit < 1 || limit > largestPage {
-				err = errors.New("is a whole number from 1 to 500")
-			}
+			limit, err = readLimit(v)
 		case "cursor":
 			cursor = v
 		case "order":
@@ -53,12 +40,11 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request, c *caller) {
 		default:
 			err = q.set(name, v)
 		}
-		if err == nil && len(query[name]) > 1 {
-			err = errors.New("stands more than once")
-		}
-		if err != nil {
-			wrong = append(wrong, client.FieldError{Pointer: "", Code: "bad_parameter", Detail: "a parameter " + strconv.Quote(known(name)) + " " + err.Error()})
-		}
+		return err
+	})
+	if p != nil {
+		refuse(w, r, p)
+		return
 	}
 	if p := q.problem(wrong); p != nil {
 		refuse(w, r, p)
@@ -156,14 +142,12 @@ type dlqQuery struct {
 	forbidden bool
 }
 
-var errUnknownField = errors.New("is unknown")
-
 func (q *dlqQuery) set(name, v string) error {
 	switch name {
 	case "since", "until":
-		t, err := schemas.ParseMillis(v)
+		t, err := readTime(v)
 		if err != nil {
-			return errors.New("is no time of RFC 3339")
+			return err
 		}
 		if name == "since" {
 			q.filter.Since = t
@@ -195,17 +179,6 @@ func (q *dlqQuery) problem(wrong []client.FieldError) *client.Problem {
 	}
 	q.filter.Tenant = q.tenant
 	return nil
-}
-
-// known is a field's name as a problem may show it: no text that came from
-// outside and is no name.
-func known(name string) string {
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && c != '_' {
-			return ""
-		}
-	}
-	return name[:min(len(name), 32)]
 }
 
 func (s *Server) refuseDLQ(w http.ResponseWriter, r *http.Request, err error, pointer string) {

@@ -266,6 +266,8 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"PolicyRevision": reflect.TypeFor[client.PolicyRevision](),
 		"LimitList":      reflect.TypeFor[client.ResourceList[schemas.Limit]](),
 
+		"MessagePage": reflect.TypeFor[client.MessagePage](),
+
 		"LegacyTask":      reflect.TypeFor[legacy.Task](),
 		"LegacyRateLimit": reflect.TypeFor[legacy.RateLimit](),
 		"LegacyProblem":   reflect.TypeFor[legacy.Envelope](),

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/history"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -21,6 +22,11 @@ type History interface {
 	// Message returns all statuses of a message in the order of the log; none
 	// and no error when it is unknown.
 	Message(ctx context.Context, id string) ([]*schemas.Event, error)
+	// Search finds messages of a tenant, the newest first.
+	Search(ctx context.Context, q history.Search) (*history.Found, error)
+	// Latest returns what is known of messages of a tenant, none of which was
+	// accepted before since.
+	Latest(ctx context.Context, tenant string, since schemas.Millis, names []history.Name) (map[history.Name]*schemas.Event, error)
 }
 
 // getMessage answers with a message's state and timeline.

@@ -191,6 +191,7 @@ type store struct {
 	events []*schemas.Event
 	err    error
 	asked  int
+	short  int // events that a search looks at, if not 0
 }
 
 func (s *store) Message(ctx context.Context, id string) (out []*schemas.Event, err error) {
@@ -256,9 +257,8 @@ func TestRoutes(t *testing.T) {
 		w.do("BREW", path, "").problem(http.StatusNotFound, "not_found")
 	}
 	for _, tt := range []struct{ method, path, allow string }{
-		{"GET", "/v1/messages", "POST, OPTIONS"},
-		{"HEAD", "/v1/messages", "POST, OPTIONS"},
-		{"BREW", "/v1/messages", "POST, OPTIONS"},
+		{"DELETE", "/v1/messages", "GET, POST, HEAD, OPTIONS"},
+		{"BREW", "/v1/messages", "GET, POST, HEAD, OPTIONS"},
 		{"DELETE", "/v1/messages/" + theirs, "GET, HEAD, OPTIONS"},
 		{"POST", "/healthz", "GET, HEAD, OPTIONS"},
 	} {
@@ -313,15 +313,18 @@ func TestOwnName(t *testing.T) {
 func TestRecentIsBounded(t *testing.T) {
 	now := time.Now()
 	r := newRecent(bounds{messages: 10, bytes: 1000, events: 4, age: time.Minute})
+	add := func(id string, value []byte) {
+		r.add(&schemas.Event{MessageID: id, Status: schemas.StatusQueued}, value, now)
+	}
 	known := func(id string) bool { a, e, _ := r.find(id, now); return a != nil || len(e) > 0 }
 	for i := range 11 {
-		r.add(fmt.Sprint(i), []byte("x"), now)
+		add(fmt.Sprint(i), []byte("x"))
 	}
 	if known("0") || !known("1") || !known("10") {
 		t.Error("by messages: not the oldest went")
 	}
-	r.add("1", []byte("y"), now) // touched: now 2 is the oldest
-	r.add("big", bytes.Repeat([]byte("x"), 985), now)
+	add("1", []byte("y")) // touched: now 2 is the oldest
+	add("big", bytes.Repeat([]byte("x"), 985))
 	if r.bytes > 1000 || known("2") || !known("big") || !known("1") {
 		t.Errorf("by bytes: %d", r.bytes)
 	}
@@ -332,7 +335,7 @@ func TestRecentIsBounded(t *testing.T) {
 	r.accept(&schemas.Event{MessageID: "m"}, true, now)
 	var held [][]byte
 	for i := range 6 {
-		r.add("m", fmt.Append(nil, i), now)
+		add("m", fmt.Append(nil, i))
 		if i == 3 {
 			_, held, _ = r.find("m", now)
 		}

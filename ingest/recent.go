@@ -1,11 +1,13 @@
 package ingest
 
 import (
-	"bytes"
+	"cmp"
 	"container/list"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -28,6 +30,11 @@ type recent struct {
 	byID  map[string]*entry
 	order list.List // of *entry, that touched longest ago first
 	bytes int
+
+	// seen is every entry by when it was first seen, for lists. It only grows
+	// at its end, so that a reader of a part of it needs no lock; what left is
+	// still in it until a new one is made.
+	seen []*entry
 }
 
 // entry is one message. events are never written to once they are in it.
@@ -40,6 +47,18 @@ type entry struct {
 	bytes    int
 	touched  time.Time
 	place    *list.Element
+
+	gists atomic.Pointer[[]gist] // nil once it has left
+}
+
+// gist is what a list asks of a message: enough to choose it by. An id that a
+// producer made may name several.
+type gist struct {
+	tenant, to, channel, class string
+	accepted                   schemas.Millis // 0 where only a receipt is known
+	decided                    bool           // accepted is the broker's time, which it keeps; else this server's
+	status                     schemas.Status // of the highest rank, the latest
+	whole                      bool           // nothing else is known anywhere
 }
 
 func newRecent(b bounds) *recent {
@@ -56,15 +75,15 @@ func (t *recent) accept(e *schemas.Event, fresh bool, now time.Time) {
 		en.accepted = e
 	}
 	en.whole = en.whole || fresh
+	en.note(e)
 	t.evict(now)
 }
 
-// add notes an event. value is copied: it is a part of a whole batch.
-func (t *recent) add(id string, value []byte, now time.Time) {
-	value = bytes.Clone(value)
+// add notes an event, of which value is what the topic has. It keeps value.
+func (t *recent) add(e *schemas.Event, value []byte, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	en := t.touch(id, now)
+	en := t.touch(e.MessageID, now)
 	grown := len(value)
 	if n := len(en.events); n >= t.bounds.events {
 		// The middle gives way: the beginning says what the message is, the
@@ -76,8 +95,44 @@ func (t *recent) add(id string, value []byte, now time.Time) {
 	en.events = append(en.events, value)
 	en.bytes += grown
 	t.bytes += grown
+	en.note(e)
 	t.evict(now)
 }
+
+// note brings an entry's gists up to an event. Readers may hold the old ones.
+func (en *entry) note(e *schemas.Event) {
+	var gists []gist
+	if held := en.gists.Load(); held != nil {
+		gists = slices.Clone(*held)
+	}
+	tenant, accepting := cmp.Or(e.Tenant, schemas.DefaultTenant), e.Status == schemas.StatusAccepted
+	i := slices.IndexFunc(gists, func(l gist) bool {
+		return l.tenant == tenant && (l.to == e.To || l.status == schemas.StatusAccepted && !accepting)
+	})
+	if i < 0 {
+		i = len(gists)
+		gists = append(gists, gist{tenant: shared(tenant), accepted: e.AcceptedAt, status: e.Status})
+	}
+	l := &gists[i]
+	if l.to != e.To {
+		l.to = e.To
+	}
+	l.channel, l.class = shared(cmp.Or(e.Channel, l.channel)), shared(cmp.Or(e.Class, l.class))
+	if !accepting {
+		if e.AcceptedAt != 0 {
+			l.accepted, l.decided = e.AcceptedAt, true
+		}
+		if e.Status.Rank() >= l.status.Rank() {
+			l.status = e.Status
+		}
+	}
+	l.whole = en.whole && !en.cut
+	en.gists.Store(&gists)
+}
+
+// shared returns one text for all that are equal: a few names stand in many
+// gists.
+func shared(s string) string { return unique.Make(s).Value() }
 
 func (t *recent) touch(id string, now time.Time) *entry {
 	en := t.byID[id]
@@ -85,6 +140,10 @@ func (t *recent) touch(id string, now time.Time) *entry {
 		en = &entry{id: id}
 		en.place = t.order.PushBack(en)
 		t.byID[id] = en
+		if len(t.seen) > 2*len(t.byID)+1024 {
+			t.seen = slices.DeleteFunc(slices.Clone(t.seen), func(en *entry) bool { return en.gists.Load() == nil })
+		}
+		t.seen = append(t.seen, en)
 	} else {
 		t.order.MoveToBack(en.place)
 	}
@@ -100,6 +159,7 @@ func (t *recent) evict(now time.Time) {
 		}
 		t.order.Remove(front)
 		delete(t.byID, en.id)
+		en.gists.Store(nil)
 		t.bytes -= en.bytes
 	}
 }
@@ -115,4 +175,20 @@ func (t *recent) find(id string, now time.Time) (accepted *schemas.Event, events
 		return nil, nil, false
 	}
 	return en.accepted, en.events[:len(en.events):len(en.events)], en.whole && !en.cut
+}
+
+// each calls fn with every gist of every message, in no order that means
+// anything. The lock is not held meanwhile.
+func (t *recent) each(now time.Time, fn func(id string, l *gist)) {
+	t.mu.Lock()
+	t.evict(now)
+	seen := t.seen[:len(t.seen):len(t.seen)]
+	t.mu.Unlock()
+	for _, en := range seen {
+		if gists := en.gists.Load(); gists != nil {
+			for i := range *gists {
+				fn(en.id, &(*gists)[i])
+			}
+		}
+	}
 }

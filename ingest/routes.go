@@ -27,6 +27,7 @@ func (s *Server) table() []route {
 	return append([]route{
 		{post, "/v1/messages", scopeSend, paceWrite, s.postMessage},
 		{post, "/v1/messages/batch", scopeSend, paceBatch, s.postBatch},
+		{get, "/v1/messages", scopeRead, paceQuery, s.getMessages},
 		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
 		{post, "/v1/messages/{id}/cancel", scopeSend, paceWrite, s.postCancel},
 		{post, "/v1/messages/{id}/retry", scopeSend, paceWrite, s.postRetry},

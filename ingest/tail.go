@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -129,7 +130,8 @@ func (t *tail) read(r *kgo.Record, now time.Time) {
 		return
 	}
 	if e.Kind == schemas.KindStatus && e.MessageID != "" {
-		t.recent.add(e.MessageID, r.Value, now)
+		value := bytes.Clone(r.Value) // it is a part of a whole batch
+		t.recent.add(e, value, now)
 	}
 }
 

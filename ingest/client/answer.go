@@ -84,6 +84,9 @@ type BatchResults struct {
 type MessagePage struct {
 	Messages   []Message `json:"messages"`
 	NextCursor string    `json:"next_cursor,omitempty"` // brings the next page; empty at the end
+	// Partial says that only what this instance has in memory was looked at,
+	// the last minutes: ClickHouse is away, or there is none.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // Quota is what a recipient's limits leave, as of the last commit of those who
