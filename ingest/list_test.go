@@ -254,6 +254,19 @@ func TestListKnowsARepeat(t *testing.T) {
 	if got := w.walk("/v1/messages?limit=5", nil); len(got) != 1 || got[0].Status != schemas.StatusAccepted {
 		t.Fatalf("%+v", got)
 	}
+	events := []*schemas.Event{old}
+	for i := range 3 { // between the two, so that the first page does not reach the old one
+		e := event(fmt.Sprintf("0192f0c1-2a3b-7c4d-8e5f-60718293a4c%d", i), schemas.StatusSent, 1)
+		e.AcceptedAt = now - 1000
+		events = append(events, e)
+	}
+	h.set(nil, events...)
+	if got := w.walk("/v1/messages?limit=1&status=accepted", nil); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := w.walk("/v1/messages?limit=1", nil); len(got) != 4 || got[3].ID != id {
+		t.Errorf("%+v", got)
+	}
 	h.set(nil, old)
 	if got := w.walk("/v1/messages?limit=1", nil); len(got) != 1 || got[0].Status != schemas.StatusSent || got[0].AcceptedAt != now-5000 {
 		t.Errorf("%+v", got)
