@@ -32,7 +32,7 @@ func (s *Server) getMessages(w http.ResponseWriter, r *http.Request, c *caller) 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), historyTimeout)
 	defer cancel()
-	page, p := s.list(ctx, q, from)
+	page, p := s.search(ctx, q, from)
 	if p != nil {
 		refuse(w, r, p)
 		return
@@ -171,8 +171,8 @@ func newer(a, b *listed) int {
 	return cmp.Or(b.place().Compare(a.place()), strings.Compare(b.To, a.To))
 }
 
-// list makes one page.
-func (s *Server) list(ctx context.Context, q history.Search, from bookmark) (*client.MessagePage, *client.Problem) {
+// search makes one page.
+func (s *Server) search(ctx context.Context, q history.Search, from bookmark) (*client.MessagePage, *client.Problem) {
 	fresh, placed, more := s.remembered(q, from)
 	items := make(map[history.Name]*listed, len(placed)+q.Limit)
 	for _, l := range placed {

@@ -165,7 +165,7 @@ func TestList(t *testing.T) {
 	w := newWorld(t, settings{history: h, status: tailed})
 	fresh := make(map[string]bool)
 	for range 12 {
-		fresh[read[client.Accepted](w.post(hello), http.StatusAccepted).ID] = true
+		fresh[read[client.Sent](w.post(hello), http.StatusAccepted).ID] = true
 	}
 	order := func(m want) string { return fmt.Sprint(m.accepted, m.id, m.to) }
 	slices.SortFunc(all, func(a, b want) int { return -strings.Compare(order(a), order(b)) })
@@ -247,7 +247,7 @@ func tailedOr(stored, tailed []*schemas.Event) *schemas.Event {
 func TestListKnowsARepeat(t *testing.T) {
 	h := &store{}
 	w := newWorld(t, settings{history: h})
-	id := read[client.Accepted](w.post(hello, "Idempotency-Key: k"), http.StatusAccepted).ID
+	id := read[client.Sent](w.post(hello, "Idempotency-Key: k"), http.StatusAccepted).ID
 	old := event(id, schemas.StatusSent, 1)
 	now := read[client.Message](w.get(id), http.StatusOK).AcceptedAt
 	old.AcceptedAt, old.At = now-5000, now-4000
