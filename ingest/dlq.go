@@ -27,7 +27,7 @@ const (
 func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request, c *caller) {
 	q := dlqQuery{tenant: c.tenant}
 	limit, cursor, oldest := defaultPage, "", false
-	wrong, p := parameters(r, func(name, v string) (err error) {
+	wrong, p := readQuery(r, func(name, v string) (err error) {
 		switch name {
 		case "limit":
 			limit, err = readLimit(v)

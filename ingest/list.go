@@ -44,7 +44,7 @@ func (s *Server) getMessages(w http.ResponseWriter, r *http.Request, c *caller) 
 func (s *Server) readList(r *http.Request, c *caller) (q history.Search, from bookmark, p *client.Problem) {
 	var to, cursor string
 	q = history.Search{Tenant: c.tenant, Limit: defaultPage}
-	wrong, p := parameters(r, func(name, v string) (err error) {
+	wrong, p := readQuery(r, func(name, v string) (err error) {
 		switch name {
 		case "to":
 			to = v
@@ -78,7 +78,7 @@ func (s *Server) readList(r *http.Request, c *caller) (q history.Search, from bo
 	if to != "" {
 		var err error
 		if q.To, err = recipients(schemas.Channel(q.Channel), to, s.regionOf(c.tenant)); err != nil {
-			wrong = append(wrong, badParameter("to", err))
+			wrong = append(wrong, wrongParameter("to", err))
 		}
 	}
 	if p := invalidParameters(wrong); p != nil {

@@ -20,11 +20,11 @@ var (
 	errRepeated     = errors.New("stands more than once")
 )
 
-// parameters reads a query: set is called for each of its parameters, in the
+// readQuery reads a query: set is called for each of its parameters, in the
 // order of their names, and says what is wrong with it, errUnknownField if it is
 // none. What stands more than once is wrong. The problem names all of them; p
 // says of the whole query that it cannot be read.
-func parameters(r *http.Request, set func(name, value string) error) (wrong []client.FieldError, p *client.Problem) {
+func readQuery(r *http.Request, set func(name, value string) error) (wrong []client.FieldError, p *client.Problem) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, invalidRequest.problem("The query cannot be read.")
@@ -35,13 +35,13 @@ func parameters(r *http.Request, set func(name, value string) error) (wrong []cl
 			err = errRepeated
 		}
 		if err != nil {
-			wrong = append(wrong, badParameter(name, err))
+			wrong = append(wrong, wrongParameter(name, err))
 		}
 	}
 	return wrong, nil
 }
 
-func badParameter(name string, err error) client.FieldError {
+func wrongParameter(name string, err error) client.FieldError {
 	return client.FieldError{Code: "bad_parameter", Detail: "a parameter " + strconv.Quote(known(name)) + " " + err.Error()}
 }
 

@@ -270,19 +270,18 @@ func (o *options) holds(revision int64, was schemas.Resource, there bool) *clien
 
 // parameters reads a query of which all parameters are known and given once.
 func parameters(r *http.Request, allowed ...string) (url.Values, *client.Problem) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, invalidRequest.problem("The query cannot be read.")
-	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		switch {
-		case !slices.Contains(allowed, name):
-			return nil, badParameter(name, "is unknown here")
-		case len(query[name]) > 1:
-			return nil, badParameter(name, "stands more than once")
+	query := make(url.Values)
+	wrong, p := readQuery(r, func(name, value string) error {
+		if !slices.Contains(allowed, name) {
+			return errUnknownField
 		}
+		query.Set(name, value)
+		return nil
+	})
+	if p == nil {
+		p = invalidParameters(wrong)
 	}
-	return query, nil
+	return query, p
 }
 
 func noParameters(r *http.Request) *client.Problem {
@@ -291,7 +290,7 @@ func noParameters(r *http.Request) *client.Problem {
 }
 
 func badParameter(name, what string) *client.Problem {
-	return invalidRequest.problem("errors lists what is wrong.", client.FieldError{Pointer: "", Code: "bad_parameter", Detail: "a parameter " + strconv.Quote(known(name)) + " " + what})
+	return invalidParameters([]client.FieldError{wrongParameter(name, errors.New(what))})
 }
 
 // invalidResource makes a problem of what is wrong with an entry: 400 with
