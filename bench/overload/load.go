@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/big"
 	"net"
 	"slices"
 	"strconv"
@@ -23,28 +22,26 @@ const (
 
 // outcome is what came of a phase.
 type outcome struct {
-	calls, passed, refused, others int
-	may                            int // that the keys' rates let through
-	least, most                    int // that passed, of one key
-	calm                           latencies
-	calmRefused                    int // or anything else that is not 202
-	cores                          float64
-	memoryFirst, memoryLast        int64
+	told
+	calm                    latencies
+	calmRefused             int // or anything else that is not 202
+	cores                   float64
+	memoryFirst, memoryLast int64
 }
 
 func (o *outcome) offered(seconds int) string {
-	return fmt.Sprintf("%.0f", float64(o.calls+len(o.calm))/float64(seconds))
+	return fmt.Sprintf("%.0f", float64(o.Calls+len(o.calm))/float64(seconds))
 }
 
 func (o *outcome) share() string {
-	if o.may == 0 {
+	if o.May == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.2f %% of %d", 100*float64(o.passed)/float64(o.may), o.may)
+	return fmt.Sprintf("%.2f %% of %d", 100*float64(o.Passed)/float64(o.May), o.May)
 }
 
 func (o *outcome) String() string {
-	return fmt.Sprintf("%d calls, %d passed (%s), %d refused, %d others; calm p50 %v p99 %v", o.calls, o.passed, o.share(), o.refused, o.others, o.calm.at(.5), o.calm.at(.99))
+	return fmt.Sprintf("%d calls, %d passed (%s), %d refused, %d others; calm p50 %v p99 %v", o.Calls, o.Passed, o.share(), o.Refused, o.Others, o.calm.at(.5), o.calm.at(.99))
 }
 
 // latencies are sorted.
@@ -82,20 +79,26 @@ func (w *world) fill(ctx context.Context) error {
 	return g.Wait()
 }
 
-// phase has each key ask so many times a second, beside the well-behaved one.
-func (w *world) phase(ctx context.Context, factor int) (*outcome, error) {
+// phase is how often each key asks, beside the well-behaved one.
+type phase struct {
+	name    string
+	factor  int // calls a second
+	seconds int
+}
+
+// phase runs one.
+func (w *world) phase(ctx context.Context, p phase) (*outcome, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(settle):
 	}
-	length := time.Duration(w.seconds) * time.Second
-	began := time.Now().Add(100 * time.Millisecond)
+	factor, length := p.factor, time.Duration(p.seconds)*time.Second
+	began := time.Now().Add(time.Second)
 	until := began.Add(length)
 	g, ctx := errgroup.WithContext(ctx)
 	var mu sync.Mutex
 	out := &outcome{}
-	passed := make([]int, w.keys)
 	for c := range calmConns {
 		g.Go(func() error {
 			conn, err := dial(ctx, w.addr)
@@ -125,45 +128,16 @@ func (w *world) phase(ctx context.Context, factor int) (*outcome, error) {
 		})
 	}
 	if factor > 0 {
-		every := time.Second / time.Duration(factor)
-		for c := range w.conns {
-			g.Go(func() error {
-				conn, err := dial(ctx, w.addr)
-				if err != nil {
-					return err
-				}
-				defer conn.Close()
-				var mine []int // the keys whose calls go over this connection
-				var bodies [][]byte
-				for k := c; k < w.keys; k += w.conns {
-					mine, bodies = append(mine, k), append(bodies, request(keyName(k), k))
-				}
-				calls, refused, others := 0, 0, 0
-				for round := began; round.Before(until); round = round.Add(every) {
-					for i, k := range mine {
-						time.Sleep(time.Until(round.Add(every * time.Duration(k) / time.Duration(w.keys))))
-						status, err := conn.call(bodies[i])
-						if err != nil {
-							return err
-						}
-						calls++
-						switch status {
-						case 202:
-							passed[k]++ // nobody else's
-						case 429:
-							refused++
-						default:
-							others++
-						}
-					}
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				out.calls, out.refused, out.others = out.calls+calls, out.refused+refused, out.others+others
-				return nil
-			})
-		}
-		out.may = w.keys * may(5, 1, every, length)
+		g.Go(func() error {
+			told, err := w.ask(ctx, asking{Addr: w.addr, Keys: w.keys, Connections: w.conns, Every: time.Second / time.Duration(factor), Began: began, Rounds: int(length.Seconds()) * factor})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out.told = *told
+			return nil
+		})
 	}
 	var memory []int64
 	var used time.Duration
@@ -187,33 +161,11 @@ func (w *world) phase(ctx context.Context, factor int) (*outcome, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	for _, n := range passed {
-		out.passed += n
-	}
-	out.least, out.most = slices.Min(passed), slices.Max(passed)
 	slices.Sort(out.calm)
 	out.cores = used.Seconds() / length.Seconds()
 	tenth := max(1, len(memory)/10)
 	out.memoryFirst, out.memoryLast = slices.Max(memory[:tenth]), slices.Max(memory[len(memory)-tenth:])
 	return out, nil
-}
-
-// may is how many calls at even times a bucket lets through.
-func may(capacity, perSecond int64, every, length time.Duration) (n int) {
-	level, full := big.NewRat(capacity, 1), big.NewRat(capacity, 1)
-	one, gain := big.NewRat(1, 1), big.NewRat(int64(every)*perSecond, int64(time.Second))
-	for at := time.Duration(0); at < length; at += every {
-		if at > 0 {
-			if level.Add(level, gain); level.Cmp(full) > 0 {
-				level.Set(full)
-			}
-		}
-		if level.Cmp(one) >= 0 {
-			level.Sub(level, one)
-			n++
-		}
-	}
-	return n
 }
 
 func request(key string, recipient int) []byte {

@@ -5,9 +5,9 @@
 //	go run ./bench/overload
 //
 // A process of its own serves the HTTP API (package ingest) from a real broker:
-// Apache Kafka (deploy/local), unless KAFKA_BROKERS names a cluster. Three phases
+// Apache Kafka (deploy/local), unless KAFKA_BROKERS names a cluster. Phases
 // follow one another: the well-behaved key alone; beside it 1,000 keys at the
-// rate they have; the same at ten times that. The table goes to stdout and, with
+// rate they have; the same at ten times that; and alone again. The table goes to stdout and, with
 // -out, to a file; it says how it was measured.
 //
 // What it does not measure: what becomes of the messages (nothing reads them),
@@ -22,6 +22,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,6 +40,11 @@ func main() {
 	if spec := os.Getenv(serverEnv); spec != "" {
 		run = func(ctx context.Context, _ []string, getenv func(string) string, _, stderr io.Writer) error {
 			return serve(ctx, spec, strings.Split(getenv("KAFKA_BROKERS"), ","), stderr)
+		}
+	}
+	if spec := os.Getenv(askEnv); spec != "" {
+		run = func(ctx context.Context, _ []string, _ func(string) string, _, stderr io.Writer) error {
+			return askAway(ctx, spec, stderr)
 		}
 	}
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
@@ -67,15 +73,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs := flag.NewFlagSet("overload", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.IntVar(&b.keys, "keys", 1000, "keys that ask too often; each may 1/s, and 5 at once")
-	fs.IntVar(&b.seconds, "seconds", 60, "length of a phase")
+	fs.IntVar(&b.seconds, "seconds", 60, "length of the phase of ten times the rate; the others take half of it")
 	fs.IntVar(&b.conns, "connections", 50, "connections over which they ask")
 	fs.IntVar(&b.filling, "fill", 110_000, "messages sent before the phases: more than ingest keeps for reads, 100,000")
-	fs.IntVar(&b.runs, "runs", 1, "runs of the three phases")
+	fs.IntVar(&b.runs, "runs", 1, "runs of the phases")
 	out := fs.String("out", "", "also write the table to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	if fs.NArg() > 0 || b.keys < 1 || b.seconds < 1 || b.conns < 1 || b.runs < 1 {
+	if fs.NArg() > 0 || b.keys < 1 || b.seconds < 2 || b.conns < 1 || b.runs < 1 {
 		return errors.New("takes flags alone, and numbers from 1")
 	}
 	brokers, what, end, err := rig.Kafka(ctx, getenv, stderr)
@@ -100,11 +106,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 // table runs the phases and writes what came of them.
 func (b *bench) table(ctx context.Context) (string, error) {
 	var t strings.Builder
-	fmt.Fprintf(&t, `One process serves the HTTP API from it, and one asks; both and the broker share the machine.
-%d keys have the rate "bucket 5 refill 1/s" for writes, and ask POST /v1/messages evenly, over %d connections that are kept. The well-behaved key may
+	fmt.Fprintf(&t, `One process serves the HTTP API from it; all that follows shares the machine.
+%d keys have the rate "bucket 5 refill 1/s" for writes, and ask POST /v1/messages evenly, over %d connections that are kept, from a process of their own that gives way (nice 10). The well-behaved key may
 100/s and asks 50 times a second, over %d connections of its own, at even times; its latency is from the time at which a call was due, until
-its answer has been read. Each phase takes %d s, after a pause in which the buckets fill. What a key may have is what a bucket in exact fractions lets through
-of its calls at the times at which they were due. Before all this the server takes in %d messages, more than it keeps for reads.
+its answer has been read. Ten times the rate takes %d s and the other phases half of it, each after a pause in which the buckets fill. In brackets: over
+the p99 of both phases alone together. What a key may have is what a plain
+bucket lets through of its calls at the times at which they were made. Before all this the server takes in %d messages, more than it keeps for reads.
 
 | phase | calls/s | let through | of what the keys may | a key's, least and most | 429 | others | well-behaved: refused | p50 | p99 | p99.9 | max | server: cores | memory, first and last tenth |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|
@@ -117,22 +124,25 @@ of its calls at the times at which they were due. Before all this the server tak
 		if err := w.fill(ctx); err != nil {
 			return "", errors.Join(err, w.close())
 		}
-		var quiet time.Duration
-		for _, p := range []struct {
-			name   string
-			factor int // calls a second of each key
-		}{{"the well-behaved key alone", 0}, {"all at their rate", 1}, {"ten times the rate", 10}} {
-			got, err := w.phase(ctx, p.factor)
+		phases := []phase{{"alone", 0, b.seconds / 2}, {"all at their rate", 1, b.seconds / 2}, {"ten times the rate", 10, b.seconds}, {"alone again", 0, b.seconds / 2}}
+		var outcomes []*outcome
+		var quiet latencies
+		for _, p := range phases {
+			got, err := w.phase(ctx, p)
 			if err != nil {
-				w.close()
-				return "", err
-			}
-			if p.factor == 0 {
-				quiet = got.calm.at(.99)
+				return "", errors.Join(err, w.close())
 			}
 			fmt.Fprintln(b.log, p.name, got)
-			fmt.Fprintf(&t, "| %s | %s | %d | %s | %d to %d | %d | %d | %d | %s | **%s** (%.2f) | %s | %s | %.2f | %s to %s MB |\n", p.name, got.offered(b.seconds), got.passed, got.share(), got.least, got.most,
-				got.refused, got.others, got.calmRefused, ms(got.calm.at(.5)), ms(got.calm.at(.99)), float64(got.calm.at(.99))/float64(quiet), ms(got.calm.at(.999)), ms(got.calm.at(1)),
+			outcomes = append(outcomes, got)
+			if p.factor == 0 {
+				quiet = append(quiet, got.calm...)
+			}
+		}
+		slices.Sort(quiet)
+		for i, p := range phases {
+			got := outcomes[i]
+			fmt.Fprintf(&t, "| %s | %s | %d | %s | %d to %d | %d | %d | %d | %s | **%s** (%.2f) | %s | %s | %.2f | %s to %s MB |\n", p.name, got.offered(p.seconds), got.Passed, got.share(), got.Least, got.Most,
+				got.Refused, got.Others, got.calmRefused, ms(got.calm.at(.5)), ms(got.calm.at(.99)), float64(got.calm.at(.99))/float64(quiet.at(.99)), ms(got.calm.at(.999)), ms(got.calm.at(1)),
 				got.cores, mb(got.memoryFirst), mb(got.memoryLast))
 		}
 		if err := w.close(); err != nil {

@@ -57,7 +57,7 @@ func (b *bench) newWorld(ctx context.Context) (*world, error) {
 	key(calmName, "bucket 100 refill 100/s")
 	key(fillName, "bucket 1000000 refill 1000/s")
 	for i := range b.keys {
-		key(keyName(i), "bucket 5 refill 1/s")
+		key(keyName(i), fmt.Sprintf("bucket %d refill 1/s", loadCapacity))
 	}
 	doc, err := schemas.ParsePolicy("bench.yaml", []byte(text.String()))
 	if err != nil {
