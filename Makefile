@@ -86,7 +86,7 @@ lint: ## formatting, vet, staticcheck, exhaustive switches, tidy modules
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-bench: ## admission, restore, takeover, delays and wide limits on Apache Kafka
+bench: ## admission, restore, takeover, delays, wide limits and an overloaded API on Apache Kafka
 	$(GO) run ./bench/admission
 	$(GO) run ./bench/restore
 	$(GO) run ./bench/restore -takeover kill
@@ -95,6 +95,7 @@ bench: ## admission, restore, takeover, delays and wide limits on Apache Kafka
 	$(GO) run ./bench/wide -measure rate
 	$(GO) run ./bench/wide -measure hot
 	$(GO) run ./bench/wide -measure latency
+	$(GO) run ./bench/overload
 
 clean: ## remove what was built (not .weir, which has data)
 	rm -rf bin
