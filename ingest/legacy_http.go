@@ -35,6 +35,10 @@ func legacyPaths(next http.Handler) http.Handler {
 
 // legacyProblem says a problem in that API's words.
 func legacyProblem(p *client.Problem) legacy.Envelope {
+	if p.Code == quotaExceeded.code && len(p.ViolatedPolicies) > 0 {
+		_, window, _ := strings.Cut(p.ViolatedPolicies[0], " ") // as policyName has it
+		return legacy.Refused(p.Status, legacy.Refusal(window))
+	}
 	faults := make([]legacy.Fault, len(p.Errors))
 	for i, e := range p.Errors {
 		faults[i] = legacy.Fault(e)

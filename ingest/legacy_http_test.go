@@ -22,14 +22,19 @@ providers:
   - {name: tencent, type: simulated, channels: [sms, email, push], legacy_id: 20}
 templates:
   - {name: verify-code, channel: sms, body: "Your code is {{code}}"}
+  - {name: welcome, channel: email, subject: Hello, body: Welcome}
+routes:
+  - {name: sms, match: {channel: sms}, to: [{provider: ali}]}
+  - {name: rest, to: [{provider: tencent}]}
 tenants:
   - {name: acme, default_region: CN}
   - {name: other}
 keys:
-  - {name: acme, tenant: acme, scopes: [send, read], hash: "` + hashOf(acmeKey) + `"}
+  - {name: acme, tenant: acme, scopes: [send, read], rates: {write: 10000/1s, query: 10000/1s, batch: 10000/1s}, hash: "` + hashOf(acmeKey) + `"}
   - {name: other, tenant: other, scopes: [send, read], hash: "` + hashOf(otherKey) + `"}
   - {name: reader, tenant: acme, scopes: [read], hash: "` + hashOf(readKey) + `"}
-  - {name: admin, tenant: acme, scopes: [admin], hash: "` + hashOf(adminKey) + `"}
+  - {name: admin, tenant: acme, scopes: [admin], rates: {write: 10000/1s, query: 10000/1s}, hash: "` + hashOf(adminKey) + `"}
+  - {name: slow, tenant: acme, scopes: [read], rates: {query: 1/1h}, hash: "` + hashOf("weir_live_legacy_slow") + `"}
 `
 
 const (
@@ -82,7 +87,7 @@ func TestLegacyRefusals(t *testing.T) {
 		{"nobody's id", "GET", "/api/messages?taskId=" + theirs, "", []string{asAcme}, 404, "任务不存在", ""},
 		{"method", "DELETE", "/api/messages", "", []string{asAcme}, 405, "不支持的请求方法", "Allow"},
 		{"method in any case of the path", "PATCH", "/Api/RATE-limits/1", "", []string{asAdmin}, 405, "不支持的请求方法", "Allow"},
-		{"too large", "POST", "/api/rate-limits", strings.Repeat(" ", schemas.MaxRequestBytes+1), []string{asAdmin}, 413, "请求体过大：过大", ""},
+		{"too large", "POST", "/api/rate-limits", strings.Repeat(" ", schemas.MaxRequestBytes+1), []string{asAdmin}, 413, "请求体过大", ""},
 		{"type", "POST", "/api/rate-limits", "<a/>", []string{asAdmin, "Content-Type: application/xml"}, 415, "不支持的媒体类型，请使用 application/json", ""},
 		{"encoding", "POST", "/api/rate-limits", "x", []string{asAdmin, "Content-Encoding: gzip"}, 415, "不支持的媒体类型，请使用 application/json", ""},
 		{"no limit of that id", "GET", "/api/rate-limits/7", "", []string{asAdmin}, 404, "速率限制不存在", ""},
@@ -108,6 +113,18 @@ func TestLegacyRefusals(t *testing.T) {
 	}
 	if got := w.pol.Latest().Revision; got != 1 {
 		t.Errorf("revision %d", got)
+	}
+}
+
+// A client that calls too often is told apart from a message that a limit refuses.
+func TestLegacyClientRate(t *testing.T) {
+	w := newWorld(t, settings{policy: legacyPolicy, keys: true})
+	const slow = "X-API-Key: weir_live_legacy_slow"
+	w.do("GET", "/api/messages?taskId="+theirs, "", slow).envelope(404, "任务不存在")
+	r := w.do("GET", "/api/messages?taskId="+theirs, "", slow)
+	r.envelope(429, "请求过于频繁，请稍后再试")
+	if r.again() < 3500 {
+		t.Errorf("Retry-After: %s", r.header.Get("Retry-After"))
 	}
 }
 

@@ -268,9 +268,11 @@ func TestDocumentHasTheFields(t *testing.T) {
 
 		"MessagePage": reflect.TypeFor[client.MessagePage](),
 
-		"LegacyTask":      reflect.TypeFor[legacy.Task](),
-		"LegacyRateLimit": reflect.TypeFor[legacy.RateLimit](),
-		"LegacyProblem":   reflect.TypeFor[legacy.Envelope](),
+		"LegacySubmitted":    reflect.TypeFor[legacy.Submitted](),
+		"LegacyBatchResults": reflect.TypeFor[legacy.BatchResults](),
+		"LegacyTask":         reflect.TypeFor[legacy.Task](),
+		"LegacyRateLimit":    reflect.TypeFor[legacy.RateLimit](),
+		"LegacyProblem":      reflect.TypeFor[legacy.Envelope](),
 
 		"DeadLetter":  reflect.TypeFor[dlq.Entry](),
 		"DeadLetters": reflect.TypeFor[dlq.Page](),

@@ -41,6 +41,8 @@ func (s *Server) table() []route {
 		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},
 		{post, "/v1/dlq/redrive", scopeSend, paceBatch, s.postRedrive},
 
+		{post, "/api/messages/send", scopeSend, paceWrite, s.postLegacyMessage},
+		{post, "/api/messages/batch", scopeSend, paceBatch, s.postLegacyBatch},
 		{get, "/api/messages", scopeRead, paceQuery, s.getLegacyMessage},
 		{get, "/api/rate-limits", scopeAdmin, paceQuery, s.getLegacyLimits},
 		{post, "/api/rate-limits", scopeAdmin, paceWrite, s.postLegacyLimit},

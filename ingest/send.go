@@ -128,6 +128,16 @@ func (m *message) accepted(now time.Time) *schemas.Event {
 // take writes a message, and waits for its decision as the caller prefers. What
 // it returns is the answer: a message that a limit refused is a problem, too.
 func (s *Server) take(w http.ResponseWriter, r *http.Request, m *message, prefer preference) (*client.Sent, *client.Problem) {
+	sent, p := s.takeOne(w, r, m, prefer)
+	if p != nil {
+		limitHeaders(w.Header(), p.Limits, time.Now())
+	}
+	return sent, p
+}
+
+// takeOne is take for one message of several: it writes nothing into the answer's
+// header unless prefer was asked for, and may be called from many goroutines.
+func (s *Server) takeOne(w http.ResponseWriter, r *http.Request, m *message, prefer preference) (*client.Sent, *client.Problem) {
 	reply, p := s.ask(w, r, m, prefer)
 	if p != nil {
 		return nil, p
@@ -135,11 +145,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, m *message, prefer
 	if reply == nil {
 		return &client.Sent{ID: m.req.ID, Status: schemas.StatusAccepted}, nil
 	}
-	sent, p := s.told(m, reply)
-	if p != nil {
-		limitHeaders(w.Header(), p.Limits, time.Now())
-	}
-	return sent, p
+	return s.told(m, reply)
 }
 
 // ask writes a request, and returns what is decided about it, or nil if the

@@ -99,6 +99,7 @@ type Server struct {
 	keyless    bool // who sends no key is served too
 	localOnly  bool // only under names of this machine
 	grace      time.Duration
+	legacyWait time.Duration
 
 	out      *producer
 	dlq      *dlq.Box
@@ -134,6 +135,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		localOnly:  cfg.Keyless && !cfg.Insecure,
 		editFor:    editTimeout,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
+		legacyWait: waitLegacy,
 		recent:     newRecent(bounds{messages: 100_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
 	}
 	if s.registry == nil {

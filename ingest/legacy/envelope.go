@@ -18,6 +18,7 @@ type Envelope struct {
 const (
 	MsgAccepted = "消息已提交"
 	MsgQueued   = "消息已提交，正在异步处理"
+	MsgKnown    = "消息此前已提交"
 	MsgFound    = "查询成功"
 	MsgCreated  = "创建成功"
 	MsgUpdated  = "更新成功"
@@ -60,13 +61,14 @@ func Problem(status int, code string, faults []Fault) Envelope {
 	if !ok {
 		msg = statusText(status)
 	}
-	for i, f := range faults {
-		if i == 0 {
-			msg += "："
-		} else {
-			msg += "；"
+	separator := "："
+	for _, f := range faults {
+		text := f.text()
+		if strings.Contains(msg, text) { // what the whole request suffers from
+			continue
 		}
-		msg += f.text()
+		msg += separator + text
+		separator = "；"
 	}
 	return Refused(status, msg)
 }
@@ -94,6 +96,7 @@ var problems = map[string]string{
 	"message_expired":          msgExpired,
 	"message_cancelled":        msgCancelled,
 	"no_test_provider":         "测试密钥只能使用模拟厂商，而没有可用的模拟厂商",
+	"quota_exceeded":           "超出请求限制",
 	"internal":                 "服务器内部错误",
 	"kafka_unavailable":        "服务暂不可用：消息队列无响应，请稍后重试",
 	"overloaded":               "服务繁忙，请稍后重试",

@@ -3,6 +3,7 @@ package legacy
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/weirhq/weir/schemas"
@@ -133,4 +134,33 @@ func Batch(body []byte) ([]json.RawMessage, error) {
 		return nil, &Invalid{Problems: []string{fmt.Sprintf("messages 最多 %d 条", MaxBatch)}}
 	}
 	return messages, nil
+}
+
+// BatchResult is what became of one message of a batch: the envelope that it
+// would have had alone.
+type BatchResult struct {
+	Index int `json:"index"` // of the message in its batch, from 0
+	Envelope
+	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"` // of a refusal that passes
+}
+
+// BatchResults is the answer to a batch.
+type BatchResults struct {
+	Total        int           `json:"total"`
+	SuccessCount int           `json:"successCount"`
+	FailureCount int           `json:"failureCount"`
+	Results      []BatchResult `json:"results"` // in the order of the batch
+}
+
+// BatchOf counts results.
+func BatchOf(results []BatchResult) BatchResults {
+	out := BatchResults{Total: len(results), Results: results}
+	for i := range results {
+		if results[i].Code == http.StatusOK {
+			out.SuccessCount++
+		} else {
+			out.FailureCount++
+		}
+	}
+	return out
 }

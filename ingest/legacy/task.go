@@ -43,6 +43,16 @@ type Submitted struct {
 	Message string     `json:"message"`
 }
 
+// SubmittedAs is the answer to a message with its id and its first status: that of
+// the one before where its idempotency key was known.
+func SubmittedAs(id string, s schemas.Status) Submitted {
+	out := Submitted{TaskID: id, Status: StatusOf(s), Message: MsgQueued}
+	if out.Status != TaskQueued {
+		out.Message = MsgKnown
+	}
+	return out
+}
+
 // Task is what is known of a message. Times are UTC as .NET writes them; nil is
 // null: not yet, or nothing to say.
 type Task struct {

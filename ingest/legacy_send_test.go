@@ -1,0 +1,235 @@
+package ingest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/ingest/legacy"
+	"github.com/weirhq/weir/schemas"
+)
+
+const (
+	legacySMS   = `{"messageType": "SMS", "templateCode": "verify_code", "recipient": "13900000000", "variables": {"code": "123456"}}`
+	legacyEmail = `{"messageType": "Email", "templateCode": "welcome", "recipient": "a@example.com"}`
+)
+
+func (w *world) legacySend(body string, headers ...string) reply {
+	w.t.Helper()
+	return w.do("POST", "/api/messages/send", body, append(headers, asAcme)...)
+}
+
+func (r reply) submitted() (s legacy.Submitted) {
+	r.t.Helper()
+	if err := json.Unmarshal(r.envelope(200, "消息已提交"), &s); err != nil {
+		r.t.Fatal(err)
+	}
+	if s.TaskID == "" || s.Status != legacy.TaskQueued || s.Message != "消息已提交，正在异步处理" {
+		r.t.Errorf("%s", r.body)
+	}
+	return s
+}
+
+func (r reply) again() int {
+	r.t.Helper()
+	n, err := strconv.Atoi(r.header.Get("Retry-After"))
+	if err != nil {
+		r.t.Errorf("Retry-After: %v", err)
+	}
+	return n
+}
+
+// patient waits for every decision, on however slow a machine.
+func patient(s *Server) { s.legacyWait = 20 * time.Second }
+
+// Without anyone who decides, the answer comes after a second, and is 200.
+func TestLegacySend(t *testing.T) {
+	w := newWorld(t, settings{policy: legacyPolicy, keys: true})
+	s := w.legacySend(`{"MessageType": "sms", "TemplateCode": "VERIFY_CODE", "recipient": "13900000000", "variables": {"code": 123456}, "priority": 9, "channelId": 3}`).submitted()
+	q, err := schemas.DecodeRequest(w.requests(1)[0].Value, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.ID != s.TaskID || q.Tenant != "acme" || q.Channel != schemas.ChannelSMS || q.To != "13900000000" || q.Template != "verify-code" || q.Vars["code"] != "123456" || q.Priority != schemas.PriorityUrgent {
+		t.Errorf("%+v", q)
+	}
+	if got := string(w.do("GET", "/api/messages?taskId="+s.TaskID, "", asAcme).envelope(200, "查询成功")); !strings.Contains(got, `"sendStatus":"队列中"`) {
+		t.Error(got)
+	}
+}
+
+func TestLegacySendRefused(t *testing.T) {
+	w := newWorld(t, settings{policy: legacyPolicy, keys: true})
+	for _, tt := range []struct {
+		name, body string
+		code       int
+		msg        string
+	}{
+		{"no JSON", "code=1", 400, `请求体不是有效的 JSON 对象，例如 {"messageType": "SMS", "templateCode": "verify_code", "recipient": "13900000000", "variables": {"code": "123456"}}`},
+		{"unknown template", strings.Replace(legacySMS, "verify_code", "nope", 1), 400, "templateCode 模板不存在"},
+		{"another type's template", strings.Replace(legacySMS, "SMS", "Email", 1), 400, "templateCode 模板不适用于该消息类型"},
+		{"missing variables", `{"messageType": "SMS", "templateCode": "verify_code", "recipient": "13900000000"}`, 400, "variables 缺少模板变量 code"},
+		{"nobody", strings.Replace(legacySMS, "13900000000", "12345", 1), 400, "请求无效：recipient 不是有效的手机号"},
+		{"control characters", `{"messageType": "SMS", "templateCode": "verify_code", "recipient": "1\u0000", "variables": {"code": "1\u0000"}}`, 400, "请求无效：recipient 含有控制字符；variables.code 含有控制字符"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := w.legacySend(tt.body)
+			r.t = t
+			r.envelope(tt.code, tt.msg)
+		})
+	}
+	w.do("POST", "/api/messages/send", legacySMS, "X-API-Key: "+readKey).envelope(403, "权限不足：该API密钥没有所需的权限")
+	w.legacySend(legacySMS, "Idempotency-Key: a", "Idempotency-Key: b").envelope(400, "Idempotency-Key 无效")
+	w.line.cut()
+	if r := w.legacySend(legacySMS); r.again() == 0 {
+		t.Error("no Retry-After")
+	} else {
+		r.envelope(503, "服务暂不可用：消息队列无响应，请稍后重试")
+	}
+}
+
+// TestLegacyLimits: limits that are made and changed over HTTP refuse with the
+// window that was full, the global one and the manufacturer's, and are switched
+// off and on while messages are decided.
+func TestLegacyLimits(t *testing.T) {
+	w := decided(t, settings{policy: legacyPolicy, keys: true, server: patient})
+	edit := func(method, path, body string) {
+		t.Helper()
+		if r := w.do(method, path, body, asAdmin); r.code != 200 {
+			t.Fatalf("%d %s", r.code, r.body)
+		}
+	}
+	refused := func(what, body, msg string) {
+		t.Helper()
+		w.until(what, func() bool { return w.legacySend(body).code == http.StatusTooManyRequests })
+		r := w.legacySend(body)
+		r.envelope(429, msg)
+		if want := `{"code":429,"msg":"` + msg + `","data":null}` + "\n"; string(r.body) != want {
+			t.Errorf("%s, want %s", r.body, want)
+		}
+		if n := r.again(); n < 1 || n > 3600 {
+			t.Errorf("Retry-After: %d", n)
+		}
+	}
+	passes := func(what, body string) {
+		t.Helper()
+		w.until(what, func() bool { return w.legacySend(body).code == http.StatusOK })
+	}
+	w.legacySend(legacySMS).submitted()
+
+	edit("POST", "/api/rate-limits", `{"manufacturerId": 1, "requestsPerMinute": 2, "requestsPerHour": 1000}`)
+	refused("the manufacturer's limit is in force", legacySMS, "超出每分钟请求限制 (2)")
+	w.legacySend(legacyEmail).submitted() // goes by another
+
+	edit("POST", "/api/rate-limits", `{"manufacturerId": null, "requestsPerHour": 1}`)
+	refused("the global limit is in force", legacyEmail, "超出每小时请求限制 (1)")
+
+	edit("PUT", "/api/rate-limits/2", `{"isEnabled": false}`)
+	passes("off", legacyEmail)
+	edit("PUT", "/api/rate-limits/2", `{"isEnabled": true}`)
+	refused("on again", legacyEmail, "超出每小时请求限制 (1)")
+	edit("PUT", "/api/rate-limits/2", `{"requestsPerHour": 0}`)
+	passes("without a number", legacyEmail)
+	edit("PUT", "/api/rate-limits/2", `{"requestsPerSecond": 0, "requestsPerHour": 1}`)
+	refused("with one again", legacyEmail, "超出每小时请求限制 (1)")
+	edit("DELETE", "/api/rate-limits/2", "")
+	passes("removed", legacyEmail)
+	refused("the other still stands", legacySMS, "超出每分钟请求限制 (2)")
+
+	// The tasks of refused messages tell the same.
+	seen := make(map[string]bool)
+	for _, rec := range w.requests(8) {
+		var q struct{ ID string }
+		if err := json.Unmarshal(rec.Value, &q); err != nil {
+			t.Fatal(err)
+		}
+		var task legacy.Task
+		if err := json.Unmarshal(w.do("GET", "/api/messages?taskId="+q.ID, "", asAcme).envelope(200, "查询成功"), &task); err != nil {
+			t.Fatal(err)
+		}
+		if task.SendStatus == legacy.TaskFailed {
+			seen[*task.FailureReason] = true
+		}
+	}
+	if !seen["超出每分钟请求限制 (2)"] {
+		t.Errorf("%v", seen)
+	}
+}
+
+// A limit of the policy that is none of that API's refuses in the same form.
+func TestLegacyOtherLimits(t *testing.T) {
+	w := decided(t, settings{policy: legacyPolicy + `
+limits:
+  - {name: daily, match: {template: verify-code}, per: [recipient], allow: [1/calendar-day], timezone: Asia/Shanghai}
+`, keys: true, server: patient})
+	w.legacySend(legacySMS, "Idempotency-Key: a").submitted()
+	w.legacySend(legacySMS).envelope(429, "超出每日请求限制 (1)")
+	again := w.legacySend(legacySMS, "Idempotency-Key: a")
+	if again.code != 200 {
+		t.Errorf("a repeat under its key: %s", again.body)
+	}
+	w.legacySend(strings.Replace(legacySMS, "123456", "654321", 1), "Idempotency-Key: a").envelope(409, "幂等键已用于内容不同的消息")
+}
+
+func TestLegacyBatch(t *testing.T) {
+	w := decided(t, settings{policy: legacyPolicy + `
+limits:
+  - {name: legacy-1, match: {provider: ali}, per: [provider], allow: [2/1h], legacy_id: 1}
+`, keys: true, server: patient})
+	batch := func(body string, headers ...string) reply {
+		t.Helper()
+		return w.do("POST", "/api/messages/batch", body, append(headers, asAcme)...)
+	}
+	of := func(items ...string) string { return `{"messages": [` + strings.Join(items, ",") + `]}` }
+	r := batch(of(legacySMS, "7", legacyEmail, strings.Replace(legacySMS, "verify_code", "nope", 1), legacySMS, legacySMS))
+	var got legacy.BatchResults
+	if err := json.Unmarshal(r.envelope(200, "批量消息已提交"), &got); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	sms := 0
+	for i, one := range got.Results {
+		if one.Index != i {
+			t.Errorf("%d stands at %d", one.Index, i)
+		}
+		if (one.Code == 429) != (one.RetryAfterSeconds > 0) {
+			t.Errorf("%+v", one)
+		}
+		if one.Code == 200 && i != 2 {
+			sms++
+		}
+		all = append(all, fmt.Sprintf("%d %s", one.Code, one.Msg))
+	}
+	if got.Total != 6 || got.SuccessCount != 3 || got.FailureCount != 3 || sms != 2 ||
+		!strings.HasPrefix(all[1], "400 请求体不是有效的 JSON 对象") || all[2] != "200 消息已提交" || all[3] != "400 templateCode 模板不存在" {
+		t.Errorf("%s", r.body)
+	}
+	batch(`{}`).envelope(400, `请求体必须为 {"messages": [...]}，每项与 /api/messages/send 的请求体相同`)
+	batch(of(strings.Repeat("0,", legacy.MaxBatch)+"0")).envelope(400, "messages 最多 1000 条")
+	batch(`{"messages": ["`+strings.Repeat("x", maxLegacyBatchBytes)+`"]}`).envelope(413, "请求体过大")
+
+	// Again under its key: the same tasks.
+	tasks := func() (ids []string) {
+		var got struct {
+			Results []struct{ Data legacy.Submitted }
+		}
+		if err := json.Unmarshal(batch(of(legacyEmail, legacyEmail), "Idempotency-Key: b").envelope(200, "批量消息已提交"), &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range got.Results {
+			ids = append(ids, one.Data.TaskID)
+		}
+		return ids
+	}
+	if first, again := tasks(), tasks(); fmt.Sprint(first) != fmt.Sprint(again) || first[0] == first[1] || first[0] == "" {
+		t.Errorf("%v, then %v", first, again)
+	}
+	w.line.cut()
+	if r := batch(of(legacyEmail, legacyEmail)); r.code != 503 || r.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", r.code, r.body)
+	}
+}
