@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// example is a command of a page, and the answer that the page says it gives.
+type example struct{ command, answer string }
+
+var fence = regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```")
+
+// legacyPage returns the policy of docs/legacy.md and its commands.
+func legacyPage(t *testing.T) (policy string, examples []example) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/legacy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range fence.FindAllStringSubmatch(string(page), -1) {
+		switch kind, text := block[1], block[2]; kind {
+		case "yaml":
+			policy += text
+		case "sh":
+			examples = append(examples, example{command: text})
+		default:
+			if len(examples) == 0 || examples[len(examples)-1].answer != "" {
+				t.Fatalf("an answer to no command: %s", text)
+			}
+			examples[len(examples)-1].answer = text
+		}
+	}
+	return policy, examples
+}
+
+// Parts of an answer that are others each time.
+var volatile = []struct {
+	is   *regexp.Regexp
+	name string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z`), "TIME"},
+	{regexp.MustCompile(`"retryAfterSeconds":[1-9]\d?\b`), `"retryAfterSeconds":SECONDS`},
+	{regexp.MustCompile(`(?m)^(Retry-After): [1-9]\d?$`), "$1: SECONDS"},
+	{regexp.MustCompile(`(?m)^(Date): .*$`), "$1: DATE"},
+	{regexp.MustCompile(`(?im)^(X-RateLimit-Reset): [1-9]\d{9}$`), "$1: UNIX"},
+	{regexp.MustCompile(`;t=\d+`), ";t=SECONDS"},
+}
+
+// constant is an answer without these, by lines; headers of HTTP are apart.
+func constant(answer string) (headers, lines []string) {
+	answer = strings.ReplaceAll(answer, "\r", "")
+	for _, v := range volatile {
+		answer = v.is.ReplaceAllString(answer, v.name)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(answer), "\n") {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	if end := slices.Index(lines, ""); strings.HasPrefix(lines[0], "HTTP/") && end > 0 {
+		return lines[:end], lines[end+1:]
+	}
+	return nil, lines
+}
+
+// differ says where an answer is not the page's. It may have more headers.
+func differ(got, page string) (why []string) {
+	headers, lines := constant(got)
+	wantHeaders, want := constant(page)
+	for _, h := range wantHeaders {
+		if !slices.Contains(headers, h) {
+			why = append(why, "lacks "+h)
+		}
+	}
+	if !slices.Equal(lines, want) {
+		why = append(why, strings.Join(lines, "\n"), "is not", strings.Join(want, "\n"))
+	}
+	return why
+}
+
+// TestLegacyPage runs the commands of docs/legacy.md as they are printed, in
+// their order, in one shell, against weir dev with the page's policy, and
+// compares what they print with the page.
+func TestLegacyPage(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatalf("%s is not here", tool)
+			}
+			t.Skipf("NOT TESTED: docs/legacy.md, since %s is not here", tool)
+		}
+	}
+	policy, examples := legacyPage(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "legacy.yaml")
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := startDev(t, filepath.Join(dir, ".weir"), append([]string{"--policy", file}, anyPorts...)...)
+
+	const separator = "\n=== end of an answer ===\n"
+	var script strings.Builder
+	script.WriteString("set -e -o pipefail\n")
+	for _, e := range examples {
+		fmt.Fprintf(&script, "%s\necho\necho '%s'\n", strings.ReplaceAll(e.command, "127.0.0.1:8080", d.HTTP), strings.TrimSpace(separator))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	sh := exec.CommandContext(ctx, "bash", "-c", script.String())
+	sh.Dir = dir
+	var stderr bytes.Buffer
+	sh.Stderr = &stderr
+	out, err := sh.Output()
+	if err != nil {
+		t.Errorf("the shell: %v: %s", err, &stderr)
+	}
+	got := strings.Split(string(out), separator)
+	if len(got) != len(examples)+1 || len(examples) < 9 {
+		t.Fatalf("%d answers to %d commands:\n%s", len(got)-1, len(examples), out)
+	}
+	for i, e := range examples {
+		t.Logf("LEGACY $ %s%s", e.command, got[i])
+		if why := differ(got[i], e.answer); why != nil {
+			t.Errorf("%s\n%s\n%s", e.command, got[i], strings.Join(why, "\n"))
+		}
+	}
+}
