@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -95,6 +96,7 @@ type cycle struct {
 	readmit []e2e.Offset
 	seen    map[string]map[int32]int64 // by the follower: next offsets
 	lives   map[string][]string        // by message, a line for each record of weir.status
+	doors   map[schemas.Source]*came
 }
 
 // Run runs a plan and writes into trace what happens. It must be called in a
@@ -105,6 +107,7 @@ func Run(plan *Plan, trace *Trace) *Result {
 		plan: plan, trace: trace, net: new(kfake.VirtualNetwork), tally: newTally(), stopped: make(chan struct{}),
 		calls: make(map[string]map[string]int), once: make(map[string][]e2e.Offset), decided: make(map[schemas.Source]bool),
 		seen: make(map[string]map[int32]int64), lives: make(map[string][]string),
+		doors: make(map[schemas.Source]*came),
 	}
 	c.trace.start()
 	r := &Result{Plan: plan, Trace: c.trace, Tally: c.tally}
@@ -192,13 +195,16 @@ func (c *cycle) run(r *Result) (err error) {
 	if c.plan.Gate {
 		choice = all[c.plan.Providers+1]
 	}
-	if err := c.setUp(ctx, &choice[0]); err != nil {
+	first := choice[0]
+	first.Inputs = c.plan.inputs(0)
+	if err := c.setUp(ctx, &first); err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
 	c.all.Go(func() { _ = c.pol.Run(ctx) })
 	revisions := map[int64]*schemas.Policy{0: {}}
 	publish := func(i int) error {
 		p := choice[c.plan.Policies[i]]
+		p.Inputs = c.plan.inputs(i)
 		rev, err := c.pol.Publish(ctx, c.cl, c.pol.Latest().Revision, "sim", p)
 		if err != nil {
 			return err
@@ -213,7 +219,7 @@ func (c *cycle) run(r *Result) (err error) {
 	}
 	// The oracle reads the map while revisions are added: both under c.mu.
 	c.oracle = e2e.NewOracle(revisions, c.names.Requests(), c.names.Readmit(), c.plan.Partitions)
-	if c.follow, err = kgo.NewClient(c.own(kgo.ConsumeTopics(c.names.Status(), c.names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	if c.follow, err = kgo.NewClient(c.own(kgo.ConsumeTopics(c.followed()...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords())...); err != nil {
 		return err
 	}
@@ -239,6 +245,9 @@ func (c *cycle) run(r *Result) (err error) {
 	watching.Go(func() { referee.run(refereeing) })
 	var doing sync.WaitGroup
 	doing.Go(func() { c.produce(ctx) })
+	for _, k := range knocks(c.plan) {
+		doing.Go(func() { c.knock(ctx, &k) })
+	}
 	doing.Go(func() {
 		next := 1
 		joined := false
@@ -303,6 +312,14 @@ func (c *cycle) run(r *Result) (err error) {
 // setUp creates the topics and begins to watch the policy.
 func (c *cycle) setUp(ctx context.Context, p *schemas.Policy) error {
 	adm := kadm.NewClient(c.cl)
+	if c.plan.Doors { // as their producers have them
+		stamp := "LogAppendTime"
+		for topic, parts := range doors {
+			if _, err := adm.CreateTopic(ctx, parts, 1, map[string]*string{"message.timestamp.type": &stamp}, topic); err != nil {
+				return err
+			}
+		}
+	}
 	diff, err := topics.Plan(ctx, adm, topics.Catalogue(topics.Config{Partitions: c.plan.Partitions, Replication: 1}, p))
 	if err != nil {
 		return err
@@ -366,6 +383,8 @@ func (c *cycle) read(ctx context.Context) {
 			c.seen[r.Topic][r.Partition] = r.Offset + 1
 			switch {
 			case r.Attrs.IsControl():
+			case r.Topic == c.names.Requests(), r.Topic == c.names.DLQ(), doors[r.Topic] != 0:
+				c.throughDoor(r)
 			case r.Topic == c.names.Readmit():
 				c.readmit = append(c.readmit, e2e.Offset{Partition: r.Partition, Offset: r.Offset})
 			default:
@@ -378,11 +397,32 @@ func (c *cycle) read(ctx context.Context) {
 					c.decided[*e.Decision.Input] = true
 				}
 				c.lives[e.MessageID] = append(c.lives[e.MessageID], line(r, e))
+				if e.Source != nil && doors[e.Source.Topic] != 0 && e.Decision == nil {
+					at := c.of(*e.Source)
+					at.ended = append(at.ended, e)
+					return
+				}
 				c.oracle.Take(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e})
 			}
 		})
 		c.mu.Unlock()
 	}
+}
+
+// followed are the topics that the cycle reads.
+func (c *cycle) followed() []string {
+	out := []string{c.names.Status(), c.names.Readmit()}
+	if c.plan.Doors {
+		out = append(append(out, c.names.Requests(), c.names.DLQ()), slices.Collect(maps.Keys(doors))...)
+	}
+	return out
+}
+
+// pass takes up a message that came through a bound topic. c.mu is held.
+func (c *cycle) pass(r *kgo.Record) {
+	at := e2e.Offset{Partition: r.Partition, Offset: r.Offset}
+	c.acked = append(c.acked, at)
+	c.oracle.Requested(at, nil)
 }
 
 // tell keeps a message's life for the report, once.
@@ -467,6 +507,9 @@ func (c *cycle) open() string {
 			return fmt.Sprintf("the request at %d/%d (message %q) has no end; by last status %v", at.Partition, at.Offset, id, c.oracle.Unended(c.acked))
 		}
 	}
+	if shut := c.shut(); shut != "" {
+		return shut
+	}
 	for _, at := range c.actions {
 		if !c.decided[schemas.Source{Topic: c.names.Requests(), Partition: at.Partition, Offset: at.Offset}] {
 			return fmt.Sprintf("the action at %d/%d was not decided", at.Partition, at.Offset)
@@ -485,7 +528,7 @@ func (c *cycle) caughtUp(ctx context.Context) error {
 	adm := kadm.NewClient(c.cl)
 	deadline := time.Now().Add(time.Minute)
 	for {
-		ends, err := adm.ListEndOffsets(ctx, c.names.Status(), c.names.Readmit())
+		ends, err := adm.ListEndOffsets(ctx, c.followed()...)
 		if err == nil {
 			err = ends.Error()
 		}
@@ -549,6 +592,7 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	if r.Audit.Outcome != audit.Proven {
 		c.fail("the audit: %s %v %v", r.Audit.Outcome, r.Audit.Faults, r.Audit.Untold)
 	}
+	c.judgeDoors(r.Audit)
 	if r.Audit.Clock.Ahead > clockMayBeAhead {
 		c.fail("a decision is stamped %s ahead of the broker's clock", r.Audit.Clock.Ahead)
 	}

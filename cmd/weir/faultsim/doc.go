@@ -12,12 +12,16 @@
 // In half of them messages have two limits or more beyond one recipient, so that
 // they go round the partitions that own those, several tenants and addresses, and
 // cancels, opt-outs and expiries that meet them on their way.
+// In a third of them some requests come through topics that are bound to two
+// tenants, and among them are records that name another tenant, and garbage: each
+// must become one message of that tenant, or one end.
 // The cycle runs in a testing/synctest bubble on kfake's virtual network; a
 // minute takes a fraction of a second.
 //
 //	plan.go        the seed's plan
 //	policies.go    the policies that a plan begins with and changes to
 //	traffic.go     hostile requests: few recipients, bursts at the edges of windows
+//	doors.go       requests that come through topics that are bound to tenants
 //	wire.go        one worker's network: where calls are lost, held and cut
 //	faults.go      which call a fault hits
 //	worker.go      one process with its stages, and who starts it again

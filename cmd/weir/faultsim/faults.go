@@ -32,6 +32,8 @@ type Tally struct {
 	Wide        e2e.Wide
 	Released    int // decisions without sending
 	NotHeld     int // releases that changed nothing
+	Passed      int // through topics that are bound to tenants
+	TurnedAway  int // at them
 }
 
 func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
@@ -59,6 +61,8 @@ func (t *Tally) Add(o *Tally) {
 	t.Wide.Add(o.Wide)
 	t.Released += o.Released
 	t.NotHeld += o.NotHeld
+	t.Passed += o.Passed
+	t.TurnedAway += o.TurnedAway
 }
 
 // Never lists the faults that no cycle had, and what of wide limits never
@@ -81,7 +85,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway} {
 		if n == 0 {
 			out = append(out, what)
 		}

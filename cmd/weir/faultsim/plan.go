@@ -26,6 +26,7 @@ type Plan struct {
 	Clocks     map[int]time.Duration
 	Policies   []int // in order, the first at once
 	Wide       bool  // some have limits beyond one recipient
+	Doors      bool  // some requests come through topics that are bound to tenants
 	Gate       bool  // a provider only decides, and some of its decisions are released
 	Requests   int
 	Span       time.Duration // of requests and of faults by time
@@ -120,6 +121,9 @@ func (p *Plan) String() string {
 	if p.Gate {
 		b.WriteString(", with decisions without sending")
 	}
+	if p.Doors {
+		b.WriteString(", with inputs")
+	}
 	fmt.Fprintf(&b, ", %d providers, %d workers (clocks %v), policies %v, %d requests in %s\n", p.Providers, p.Workers, p.Clocks, p.Policies, p.Requests, p.Span)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  %s\n", f)
@@ -196,6 +200,7 @@ func NewPlan(seed uint64) *Plan {
 		p.standby(r)
 	}
 	p.Gate = rand.New(rand.NewPCG(seed, 0x67617465)).IntN(3) == 0 // by itself, so that the rest of a seed stays
+	p.Doors = rand.New(rand.NewPCG(seed, 0x646f6f72)).IntN(3) == 0
 	return p
 }
 

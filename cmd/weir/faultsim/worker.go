@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/input"
 	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
@@ -24,6 +25,7 @@ import (
 	"github.com/weirhq/weir/processor/status"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 // slot is where one worker runs, one life after another.
@@ -218,6 +220,13 @@ func (s *slot) run(ctx context.Context, l *life) error {
 			Standby: c.plan.Standby,
 		}, watch)
 	})
+	if c.plan.Doors {
+		g.Go(func() error {
+			return input.Run(ctx, input.Config{
+				Stream: streaming("inputs"), Topics: topics.Config{Partitions: n, Replication: 1}, DLQPartitions: n, Policy: watch, Now: s.now, Logger: logger,
+			})
+		})
+	}
 	g.Go(func() error {
 		return lane.Supervise(ctx, lane.Config{
 			Stream: streaming("lane"), Read: read, Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Policy: watch, Logger: logger,
