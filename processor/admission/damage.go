@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
 )
 
 // damages are records of the ledger that could not be read, by partition and
@@ -103,11 +104,11 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 		if m.Seq == 0 {
 			log, decided := stream.Partition{Topic: ledger, Partition: n}, stream.Partition{Topic: status, Partition: n}
 			if extents[log].End == 0 && extents[decided].End > 0 {
-				made, err := stream.Committed(ctx, s.cfg.Read, decided)
+				was, err := stream.Holds(ctx, s.cfg.Read, decided, isDecision)
 				if err != nil {
 					return err
 				}
-				if made {
+				if was {
 					return stream.Fatal(fmt.Errorf("%s/%d: %s/%d has decisions: %w", ledger, n, status, n, ErrLedgerLost))
 				}
 			}
@@ -120,6 +121,13 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 		}
 	}
 	return nil
+}
+
+// isDecision reports whether a record of weir.status says what was decided here:
+// what is turned away at an input ends without, perhaps before anything is decided.
+func isDecision(r *kgo.Record) bool {
+	e, err := schemas.DecodeEvent(r.Value)
+	return err != nil || e.Decision != nil || e.Status != schemas.StatusRejected
 }
 
 // reads reports whether the record at offset at of p, the next to read, is or

@@ -59,9 +59,15 @@ func Extents(ctx context.Context, cfg ReadConfig, of []Partition) (map[Partition
 // errFound ends a reading early.
 var errFound = errors.New("found")
 
-// Committed reports whether a partition holds any committed record.
-func Committed(ctx context.Context, cfg ReadConfig, p Partition) (bool, error) {
-	err := Read(ctx, cfg, []Range{{Partition: p}}, func(*kgo.Record) error { return errFound })
+// Holds reports whether a partition has a committed record of which is holds. It
+// reads up to the first.
+func Holds(ctx context.Context, cfg ReadConfig, p Partition, is func(*kgo.Record) bool) (bool, error) {
+	err := Read(ctx, cfg, []Range{{Partition: p}}, func(r *kgo.Record) error {
+		if is(r) {
+			return errFound
+		}
+		return nil
+	})
 	if errors.Is(err, errFound) {
 		return true, nil
 	}
