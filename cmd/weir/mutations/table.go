@@ -23,6 +23,8 @@ var (
 	roundTests     = check{pkg: "processor/admission", run: "TestRound"}
 	streamTests    = check{pkg: "processor/stream"}
 	laneTests      = check{pkg: "processor/lane"}
+	inputTests     = check{pkg: "processor/input"}
+	inputFaults    = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=60"}}
 	// Three hundred schedules of faults; the first that goes wrong ends it.
 	faults = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=300"}}
 )
@@ -549,5 +551,41 @@ var mutations = []mutation{
 		old:    "\t\tcase !r.kept(charges[i]):\n",
 		new:    "\t\tcase !r.Returnable(charges[i]):\n",
 		checks: []check{roundTests, limitTests},
+	},
+	{
+		name:   "input-offset-early",
+		what:   "an input's position is committed by itself, before the transaction that passes the records on",
+		harm:   "what was read and not yet passed on when a worker dies is lost",
+		file:   "processor/input/stage.go",
+		old:    "	pol := &s.cfg.Policy.Latest().Policy\n",
+		new:    "	pol := &s.cfg.Policy.Latest().Policy\n	early := make(kadm.Offsets)\n	for _, r := range polled {\n		early.Add(kadm.Offset{Topic: r.Topic, Partition: r.Partition, At: r.Offset + 1, LeaderEpoch: -1})\n	}\n	if len(polled) > 0 {\n		_ = s.adm.CommitAllOffsets(context.Background(), Group(s.cfg.Topics.Names()), early)\n	}\n",
+		checks: []check{inputFaults},
+	},
+	{
+		name:   "input-offset-left",
+		what:   "records are passed on in one transaction, and their offsets committed in the next",
+		harm:   "what was passed on when a worker dies is sent again",
+		file:   "processor/input/stage.go",
+		old:    "tx.Stand(tp, stream.Position{Offset: p.next})",
+		new:    "tx.Stand(tp, stream.Position{Offset: p.base})",
+		checks: []check{inputTests, inputFaults},
+	},
+	{
+		name:   "input-body-tenant",
+		what:   "a record of a bound topic is its body's tenant's",
+		harm:   "whoever may write to one tenant's topic sends as any other",
+		file:   "processor/input/pass.go",
+		old:    "if err == nil && q.Tenant != \"\" && q.Tenant != d.tenant {",
+		new:    "if err == nil && q.Tenant != \"\" {\n		own := *d\n		own.tenant = q.Tenant\n		d = &own\n	}\n	if false {",
+		checks: []check{inputTests, inputFaults},
+	},
+	{
+		name:   "input-id-drawn",
+		what:   "a record without an id gets one of the moment at which it is read",
+		harm:   "it cannot be found by where it stands",
+		file:   "processor/input/pass.go",
+		old:    "q.ID = schemas.DerivedID(source(r), appended(r), key)",
+		new:    "q.ID = schemas.DerivedID(source(r), now, key)",
+		checks: []check{inputTests, inputFaults},
 	},
 }
