@@ -310,3 +310,20 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// ends are the ends of topics, to read on from.
+func (w *world) ends(of ...string) map[string]map[int32]kgo.Offset {
+	w.t.Helper()
+	last, err := kadm.NewClient(w.cl).ListEndOffsets(w.t.Context(), of...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := make(map[string]map[int32]kgo.Offset)
+	last.Each(func(o kadm.ListedOffset) {
+		if out[o.Topic] == nil {
+			out[o.Topic] = make(map[int32]kgo.Offset)
+		}
+		out[o.Topic][o.Partition] = kgo.NewOffset().At(o.Offset)
+	})
+	return out
+}
