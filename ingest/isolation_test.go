@@ -75,6 +75,7 @@ func (a *prey) trials() map[string][]trial {
 	ids := func(body string) []trial {
 		return []trial{{id: a.fresh, body: body}, {id: a.failed, body: body}, {id: a.shared, body: body}, {id: a.stored, body: body}, {id: a.fresh, query: "?to=%2B8613811110000", body: body}}
 	}
+	legacySend := `{"messageType":"SMS","templateCode":"a-template","recipient":"13811110000","variables":{}}`
 	legacyLimit := `{"manufacturerId":1,"requestsPerSecond":1,"requestsPerMinute":1,"requestsPerHour":1,"isEnabled":true}`
 	m := map[string][]trial{
 		"POST /v1/messages":       {{body: sms + `,"tenant":"acme"}`}, {body: sms + `}`}},
@@ -97,6 +98,8 @@ func (a *prey) trials() map[string][]trial {
 		"POST /v1/session":   {{body: `{"key":"` + otherKey + `"}`}, {body: `{"key":"acme"}`}},
 		"DELETE /v1/session": {{}},
 
+		"POST /api/messages/send":      {{body: legacySend}, {body: `{"tenant":"acme"}`}},
+		"POST /api/messages/batch":     {{body: `{"messages":[` + legacySend + `]}`}, {body: `[` + legacySend + `]`}},
 		"GET /api/messages":            {{query: "?taskId=" + a.fresh, finds: a.fresh}, {query: "?taskId=" + a.failed, finds: a.failed}, {query: "?taskId=" + a.stored, finds: a.stored}},
 		"GET /api/rate-limits":         {{}},
 		"POST /api/rate-limits":        {{body: legacyLimit}},
