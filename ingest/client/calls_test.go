@@ -40,12 +40,20 @@ var calls = []struct {
 		`{"id":"x","status":"queued","limits":[{"limit":"verify","window":"5/1h","n":5,"remaining":4,"reset":"1970-01-01T00:00:01.000Z"}]}`},
 	{"decide", func(ctx context.Context, c *client.Client) error { _, err := c.Decide(ctx, message); return err },
 		`POST /v1/decisions Content-Type=application/json {"channel":"sms","to":"+8613800000000","body":"code 1","idempotency_key":"KEY"}`, `{}`},
-	{"release", func(ctx context.Context, c *client.Client) error { return c.Release(ctx, "x", "+86138") },
-		`POST /v1/decisions/x/release?to=%2B86138 `, ``},
-	{"cancel", func(ctx context.Context, c *client.Client) error { return c.Cancel(ctx, "x/y", "") },
+	{"release", func(ctx context.Context, c *client.Client) error {
+		d, err := c.Release(ctx, "x", client.Recipient{To: "+86138", Channel: "voice"})
+		if err == nil && d.Outcome != "released" {
+			err = fmt.Errorf("%+v", d)
+		}
+		return err
+	}, `POST /v1/decisions/x/release?channel=voice&to=%2B86138 `, `{"id":"x","status":"accepted","outcome":"released"}`},
+	{"cancel", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Cancel(ctx, "x/y", client.Recipient{})
+		return err
+	},
 		`POST /v1/messages/x%2Fy/cancel `, `{}`},
 	{"retry", func(ctx context.Context, c *client.Client) error {
-		s, err := c.Retry(ctx, "x", "")
+		s, err := c.Retry(ctx, "x")
 		if err == nil && s.ID != "y" {
 			err = fmt.Errorf("%+v", s)
 		}
@@ -54,12 +62,12 @@ var calls = []struct {
 	{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Get(ctx, "x"); return err },
 		`GET /v1/messages/x `, `{}`},
 	{"list", func(ctx context.Context, c *client.Client) error {
-		p, err := c.List(ctx, client.MessageQuery{To: "+86138", Status: "sent", Class: "verify", From: 1000, Until: 2000, Limit: 3, Cursor: "c"})
+		p, err := c.List(ctx, client.MessageQuery{To: "+86138", Status: []schemas.Status{"sent", "failed"}, Class: "verify", From: 1000, Until: 2000, Limit: 3, Cursor: "c"})
 		if err == nil && (len(p.Messages) != 1 || p.NextCursor != "d") {
 			err = fmt.Errorf("%+v", p)
 		}
 		return err
-	}, `GET /v1/messages?class=verify&cursor=c&from=1970-01-01T00%3A00%3A01.000Z&limit=3&status=sent&to=%2B86138&until=1970-01-01T00%3A00%3A02.000Z `,
+	}, `GET /v1/messages?class=verify&cursor=c&from=1970-01-01T00%3A00%3A01.000Z&limit=3&status=sent%2Cfailed&to=%2B86138&until=1970-01-01T00%3A00%3A02.000Z `,
 		`{"messages":[{"id":"x","timeline":[]}],"next_cursor":"d"}`},
 	{"quota", func(ctx context.Context, c *client.Client) error {
 		_, err := c.Quota(ctx, client.QuotaQuery{To: "+86138", Channel: "sms", Class: "verify"})
@@ -87,9 +95,9 @@ var calls = []struct {
 		return err
 	}, `GET /v1/limits/verify `, `{"etag":"\"3\"","revision":3,"value":{"name":"verify","per":["recipient"],"allow":["5/1h"]}}`},
 	{"put a limit", func(ctx context.Context, c *client.Client) error {
-		_, err := c.Limits().Put(ctx, "verify", schemas.Limit{Name: "verify", Per: []string{"recipient"}, Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 5, Length: time.Hour}}}, client.Change{IfMatch: `"3"`, DryRun: true})
+		_, err := c.Limits().Put(ctx, "verify", schemas.Limit{Name: "verify", Per: []string{"recipient"}, Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 5, Length: time.Hour}}}, client.Change{IfMatch: `"3"`, DryRun: true, Before: "notice"})
 		return err
-	}, `PUT /v1/limits/verify?dry_run=true Content-Type=application/json If-Match="3" {"name":"verify","per":["recipient"],"allow":["5/1h"]}`, `{}`},
+	}, `PUT /v1/limits/verify?before=notice&dry_run=true Content-Type=application/json If-Match="3" {"name":"verify","per":["recipient"],"allow":["5/1h"]}`, `{}`},
 	{"put one only where there is none", func(ctx context.Context, c *client.Client) error {
 		_, err := c.Tenants().Put(ctx, "acme", schemas.Tenant{Name: "acme"}, client.Change{IfNone: true})
 		return err
@@ -111,6 +119,22 @@ var calls = []struct {
 		`GET /v1/tenants `, `{"items":[]}`},
 	{"keys", func(ctx context.Context, c *client.Client) error { _, err := c.Keys().List(ctx); return err },
 		`GET /v1/keys `, `{"items":[]}`},
+	{"inputs", func(ctx context.Context, c *client.Client) error { _, err := c.Inputs().List(ctx); return err },
+		`GET /v1/inputs `, `{"items":[]}`},
+	{"make a key", func(ctx context.Context, c *client.Client) error {
+		k, err := c.Keys().Put(ctx, "shop", schemas.Key{Name: "shop", Tenant: "acme", Scopes: []string{"send"}}, client.Change{Force: true})
+		if err == nil && k.Secret != "s" {
+			err = fmt.Errorf("%+v", k)
+		}
+		return err
+	}, `PUT /v1/keys/shop?force=true Content-Type=application/json {"name":"shop","tenant":"acme","scopes":["send"]}`, `{"secret":"s"}`},
+	{"rotate a key", func(ctx context.Context, c *client.Client) error {
+		k, err := c.RotateKey(ctx, "shop", time.Hour)
+		if err == nil && k.Secret != "s" {
+			err = fmt.Errorf("%+v", k)
+		}
+		return err
+	}, `POST /v1/keys/shop/rotate Content-Type=application/json {"overlap":"1h"}`, `{"secret":"s"}`},
 	{"alerts", func(ctx context.Context, c *client.Client) error { _, err := c.Alerts().List(ctx); return err },
 		`GET /v1/alerts `, `{"items":[]}`},
 }
@@ -200,6 +224,10 @@ func TestChangesAreNotRepeatedBlindly(t *testing.T) {
 		{"of one version, that was not looked at", put(client.Change{IfMatch: `"3"`}), 429, 2, true},
 		{"a key, that may have been made", putKey, 503, 1, false},
 		{"a key, that was not", putKey, 408, 2, true},
+		{"a rotation, that may have been made", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RotateKey(ctx, "shop", time.Hour)
+			return err
+		}, 502, 1, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

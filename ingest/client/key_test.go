@@ -92,7 +92,7 @@ func TestSecretsStay(t *testing.T) {
 			"send":   func(ctx context.Context) error { _, err := c.Send(ctx, message); return err },
 			"list":   func(ctx context.Context) error { _, err := c.List(ctx, client.MessageQuery{To: to}); return err },
 			"quota":  func(ctx context.Context) error { _, err := c.Quota(ctx, client.QuotaQuery{To: to}); return err },
-			"cancel": func(ctx context.Context) error { return c.Cancel(ctx, "x", to) },
+			"cancel": func(ctx context.Context) error { _, err := c.Cancel(ctx, "x", client.Recipient{To: to}); return err },
 			"events": func(ctx context.Context) error {
 				for _, err := range c.Events(ctx, client.EventQuery{To: to}) {
 					return err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,11 +38,19 @@ func (c *Client) SendAndWait(ctx context.Context, q *schemas.Request, wait time.
 }
 
 // Decide asks whether a message may be sent, and takes its place, for who sends
-// it without Weir. It is Send otherwise; a limit's refusal is a *Problem with
-// TypeQuotaExceeded. Release gives the place back.
+// it without Weir. The status is sent when it may; deferred and the like when
+// it may later; accepted where that was not decided within seconds. A limit's
+// refusal is a *Problem with TypeQuotaExceeded. Release gives the place back. It
+// is Send otherwise.
 func (c *Client) Decide(ctx context.Context, q *schemas.Request) (*Sent, error) {
-	return c.send(ctx, q, "/v1/decisions", nil, 0)
+	return c.send(ctx, q, "/v1/decisions", nil, decideTime)
 }
+
+// What the server waits for at most in addition to what any call takes.
+const (
+	decideTime  = 10 * time.Second // a decision
+	redriveTime = 20 * time.Second // a walk of a topic
+)
 
 func (c *Client) send(ctx context.Context, q *schemas.Request, path string, header http.Header, wait time.Duration) (*Sent, error) {
 	var a Sent
@@ -70,39 +79,48 @@ func keyed(q *schemas.Request) ([]byte, error) {
 	return schemas.RequestJSON(q), nil
 }
 
-// Release gives back the place of a decision whose message was not sent. to is
-// its recipient.
-func (c *Client) Release(ctx context.Context, id, to string) error {
-	if err := c.act(ctx, "/v1/decisions/", id, "/release", to, nil); err != nil {
-		return fmt.Errorf("release decision: %w", err)
-	}
-	return nil
+// Recipient is who is to get a message, where its id alone does not tell: for ids
+// that the producer made. Channel is sms when empty.
+type Recipient struct {
+	To      string
+	Channel schemas.Channel
 }
 
-// Cancel asks that a message be not sent; its status tells whether that was in
-// time. to is needed for an id that the producer made, else it may be empty.
-func (c *Client) Cancel(ctx context.Context, id, to string) error {
-	if err := c.act(ctx, "/v1/messages/", id, "/cancel", to, nil); err != nil {
-		return fmt.Errorf("cancel message: %w", err)
+// Release gives back the place of a decision whose message was not sent.
+func (c *Client) Release(ctx context.Context, id string, of Recipient) (*Done, error) {
+	var a Done
+	if err := c.act(ctx, "/v1/decisions/", id, "/release", of, &a); err != nil {
+		return nil, fmt.Errorf("release decision: %w", err)
 	}
-	return nil
+	return &a, nil
+}
+
+// Cancel asks that a message be not sent; the answer tells whether that was in
+// time, if it was decided at once.
+func (c *Client) Cancel(ctx context.Context, id string, of Recipient) (*Done, error) {
+	var a Done
+	if err := c.act(ctx, "/v1/messages/", id, "/cancel", of, &a); err != nil {
+		return nil, fmt.Errorf("cancel message: %w", err)
+	}
+	return &a, nil
 }
 
 // Retry sends a message that was limited, failed or expired again, as a new
 // message whose id it returns; a *Problem with status 410 when its request has
-// left Kafka. to is as in Cancel.
-func (c *Client) Retry(ctx context.Context, id, to string) (*Sent, error) {
+// left Kafka. To ask for it again is to get the same new message.
+func (c *Client) Retry(ctx context.Context, id string) (*Sent, error) {
 	var a Sent
-	if err := c.act(ctx, "/v1/messages/", id, "/retry", to, &a); err != nil {
+	if err := c.act(ctx, "/v1/messages/", id, "/retry", Recipient{}, &a); err != nil {
 		return nil, fmt.Errorf("retry message: %w", err)
 	}
 	return &a, nil
 }
 
 // act asks for something that is the same however often it is asked for.
-func (c *Client) act(ctx context.Context, before, id, after, to string, into any) error {
+func (c *Client) act(ctx context.Context, before, id, after string, of Recipient, into any) error {
 	query := make(url.Values)
-	set(query, "to", to)
+	set(query, "to", of.To)
+	set(query, "channel", string(of.Channel))
 	_, err := c.do(ctx, &call{method: http.MethodPost, path: before + url.PathEscape(id) + after, query: query}, into)
 	return err
 }
@@ -120,7 +138,7 @@ func (c *Client) Get(ctx context.Context, id string) (*Message, error) {
 // MessageQuery chooses messages; what is empty chooses all.
 type MessageQuery struct {
 	To     string
-	Status schemas.Status
+	Status []schemas.Status // any of them
 	Class  string
 	From   schemas.Millis // accepted at this time or later
 	Until  schemas.Millis // and before this
@@ -131,13 +149,21 @@ type MessageQuery struct {
 func (q MessageQuery) values() url.Values {
 	v := make(url.Values)
 	set(v, "to", q.To)
-	set(v, "status", string(q.Status))
+	set(v, "status", statuses(q.Status))
 	set(v, "class", q.Class)
 	set(v, "from", q.From.String())
 	set(v, "until", q.Until.String())
 	set(v, "cursor", q.Cursor)
 	setNumber(v, "limit", q.Limit)
 	return v
+}
+
+func statuses(list []schemas.Status) string {
+	names := make([]string, len(list))
+	for i, s := range list {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ",")
 }
 
 func set(v url.Values, name, value string) {

@@ -7,14 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/weirhq/weir/schemas"
 )
-
-// redriveTime is what a call that walks a topic takes beyond an ordinary one.
-const redriveTime = 20 * time.Second
 
 // Resources is one kind of the policy's entries. They need a key of scope
 // admin. A change is in force within a second.
@@ -47,6 +43,10 @@ func (c *Client) Keys() Resources[schemas.Key] {
 }
 func (c *Client) Alerts() Resources[schemas.Alert] {
 	return Resources[schemas.Alert]{c, schemas.ResourceAlert}
+}
+
+func (c *Client) Inputs() Resources[schemas.Input] {
+	return Resources[schemas.Input]{c, schemas.ResourceInput}
 }
 
 func (r Resources[T]) path(name string) string {
@@ -85,6 +85,8 @@ type Change struct {
 	IfMatch string // the ETag that was read: another version is a *Problem with status 412 and Current
 	IfNone  bool   // only where none has the name, else 412
 	DryRun  bool   // say what would change
+	Before  string // of a limit or a route: the one of its kind that it is to stand before; as it stands, or last, when empty
+	Force   bool   // of a key: even where it is the last that may change the policy
 }
 
 func (o Change) header() http.Header {
@@ -101,8 +103,12 @@ func (o Change) header() http.Header {
 func (o Change) query() url.Values {
 	v := make(url.Values)
 	if o.DryRun {
-		v.Set("dry_run", strconv.FormatBool(true))
+		v.Set("dry_run", "true")
 	}
+	if o.Force {
+		v.Set("force", "true")
+	}
+	set(v, "before", o.Before)
 	return v
 }
 
@@ -140,6 +146,21 @@ func (r Resources[T]) Delete(ctx context.Context, name string, o Change) error {
 		return fmt.Errorf("delete %s: %w", r.kind, err)
 	}
 	return nil
+}
+
+// RotateKey gives a key a new secret, which is in the answer and nowhere else;
+// the old one is good for the given time on. It is not repeated where it may
+// have been done: a second rotation ends the first one's secret.
+func (c *Client) RotateKey(ctx context.Context, name string, overlap time.Duration) (*Resource[schemas.Key], error) {
+	body, err := encode(map[string]schemas.Duration{"overlap": schemas.Duration(overlap)})
+	var a Resource[schemas.Key]
+	if err == nil {
+		_, err = c.do(ctx, &call{method: http.MethodPost, path: c.Keys().path(name) + "/rotate", body: body, once: true}, &a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rotate key: %w", err)
+	}
+	return &a, nil
 }
 
 // Revisions returns one page of the policy's history, the newest first; limit 0
