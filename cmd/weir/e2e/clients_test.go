@@ -111,6 +111,7 @@ func TestClientsOfThePage(t *testing.T) {
 	d := startDev(t, filepath.Join(t.TempDir(), ".weir"), anyPorts...)
 	for i, language := range exampleLanguages {
 		t.Run(language.fence, func(t *testing.T) {
+			t.Parallel() // most of the time they wait
 			code, ok := fenced(string(page), language.fence)
 			if !ok {
 				t.Fatalf("the page has no %s", language.fence)
