@@ -33,7 +33,7 @@ type pacer struct {
 const busiestKeys = 10
 
 func newPacer(policy *policy.Watcher, trusted []netip.Prefix) *pacer {
-	return &pacer{
+	p := &pacer{
 		limits:  throttle.New(throttle.Config{}),
 		policy:  policy,
 		trusted: trusted,
@@ -53,6 +53,11 @@ func newPacer(policy *policy.Watcher, trusted []netip.Prefix) *pacer {
 			Buckets: []float64{0, .05, .1, .25, .5, .75, .9, 1},
 		}, []string{"kind"}),
 	}
+	for _, k := range throttle.Kinds { // 0 before the first: else its increase is not seen
+		p.decided.WithLabelValues(string(k))
+		p.refused.WithLabelValues(string(k))
+	}
+	return p
 }
 
 func (p *pacer) register(to *prometheus.Registry) error {

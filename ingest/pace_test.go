@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -132,10 +134,11 @@ func TestPaceComesBeforeTheBody(t *testing.T) {
 func TestPaceIsNotAvailability(t *testing.T) {
 	w := newWorld(t, settings{policy: pacedPolicy, keys: true})
 	w.line.cut()
+	w.post("{}", bear(slowKey)).problem(400, "invalid_request")
 	for _, want := range []struct {
 		status int
 		code   string
-	}{{503, "kafka_unavailable"}, {503, "kafka_unavailable"}, {429, "client_rate"}} {
+	}{{503, "kafka_unavailable"}, {429, "client_rate"}} {
 		w.post(aMessage, bear(slowKey)).problem(want.status, want.code)
 	}
 }
@@ -162,6 +165,36 @@ func TestGuessesAreFew(t *testing.T) {
 		t.Errorf("a good key from there: %d %s", r.code, r.body)
 	}
 	w.post(aMessage, "X-Forwarded-For: 198.51.100.1").problem(http.StatusUnauthorized, "unauthenticated") // no key is no guess
+}
+
+// What a refusal says comes through a proxy, and whose call it is goes through.
+func TestPaceThroughAProxy(t *testing.T) {
+	w := newWorld(t, settings{proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		policy: "providers: [{name: sim, type: simulated, channels: [sms]}]\ntenants: [{name: default, default_region: CN, rates: {write: 1/1h}}]"})
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: w.addr})
+		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+		r.SetXForwarded()
+	}})
+	defer proxy.Close()
+	for _, tt := range []struct {
+		from string
+		code int
+	}{{"198.51.100.1", 202}, {"198.51.100.1", 429}, {"198.51.100.2", 202}} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", proxy.URL+"/v1/messages", strings.NewReader(aMessage))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Forwarded-For", tt.from) // as a proxy before this one has it
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != tt.code || resp.Header.Get("RateLimit-Policy") != `"write";q=1;w=3600` || (resp.Header.Get("Retry-After") == "3600") != (tt.code == 429) {
+			t.Errorf("%s: %d %v", tt.from, resp.StatusCode, resp.Header)
+		}
+	}
 }
 
 func TestPaceWithoutKeys(t *testing.T) {
