@@ -73,6 +73,7 @@ var keyless = &caller{tenant: schemas.DefaultTenant}
 // its address, which may take a few.
 func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, *client.Problem) {
 	token, given := bearer(r.Header)
+	guess := token != ""
 	if !given {
 		var p *client.Problem
 		if token, given, p = s.sessions.token(r); p != nil {
@@ -88,7 +89,11 @@ func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, *cli
 	if c := s.keys.find(s.policy.Latest(), token, schemas.MillisOf(time.Now())); c != nil {
 		return c, nil
 	}
-	return nil, s.pace.guessed(w, r, unauthenticated.problem("The API key or the session is unknown, was revoked, or has expired."))
+	p := unauthenticated.problem("The API key or the session is unknown, was revoked, or has expired.")
+	if !guess { // what stands in a session was a good key: a page that outlives it must not keep its reader from signing in
+		return nil, p
+	}
+	return nil, s.pace.guessed(w, r, p)
 }
 
 // bearer returns the key of the Authorization or the X-API-Key header. Whatever

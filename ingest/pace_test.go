@@ -164,7 +164,13 @@ func TestGuessesAreFew(t *testing.T) {
 	if r := w.post(aMessage, bear(acmeKey), "X-Forwarded-For: 198.51.100.1"); r.code != http.StatusAccepted {
 		t.Errorf("a good key from there: %d %s", r.code, r.body)
 	}
-	w.post(aMessage, "X-Forwarded-For: 198.51.100.1").problem(http.StatusUnauthorized, "unauthenticated") // no key is no guess
+	for range 6 { // no key is no guess, and neither is a session that has ended
+		w.post(aMessage, "X-Forwarded-For: 198.51.100.3").problem(http.StatusUnauthorized, "unauthenticated")
+		w.do("GET", "/v1/session", "", "X-Forwarded-For: 198.51.100.3", "Cookie: "+sessionCookie+"=old").problem(http.StatusUnauthorized, "unauthenticated")
+	}
+	// A sign-in counts with the guesses of its address.
+	w.do("POST", "/v1/session", `{"key":"weir_live_guess"}`, "X-Forwarded-For: 198.51.100.1").problem(http.StatusTooManyRequests, client.CodeClientRate)
+	w.do("POST", "/v1/session", `{"key":"weir_live_guess"}`, "X-Forwarded-For: 198.51.100.3").problem(http.StatusUnauthorized, "unauthenticated")
 }
 
 // What a refusal says comes through a proxy, and whose call it is goes through.
