@@ -97,6 +97,7 @@ type cycle struct {
 	seen    map[string]map[int32]int64 // by the follower: next offsets
 	lives   map[string][]string        // by message, a line for each record of weir.status
 	doors   map[schemas.Source]*came
+	replies *replies
 }
 
 // Run runs a plan and writes into trace what happens. It must be called in a
@@ -107,7 +108,7 @@ func Run(plan *Plan, trace *Trace) *Result {
 		plan: plan, trace: trace, net: new(kfake.VirtualNetwork), tally: newTally(), stopped: make(chan struct{}),
 		calls: make(map[string]map[string]int), once: make(map[string][]e2e.Offset), decided: make(map[schemas.Source]bool),
 		seen: make(map[string]map[int32]int64), lives: make(map[string][]string),
-		doors: make(map[schemas.Source]*came),
+		doors: make(map[schemas.Source]*came), replies: newReplies(),
 	}
 	c.trace.start()
 	r := &Result{Plan: plan, Trace: c.trace, Tally: c.tally}
@@ -320,7 +321,7 @@ func (c *cycle) setUp(ctx context.Context, p *schemas.Policy) error {
 			}
 		}
 	}
-	diff, err := topics.Plan(ctx, adm, topics.Catalogue(topics.Config{Partitions: c.plan.Partitions, Replication: 1}, p))
+	diff, err := topics.Plan(ctx, adm, topics.Catalogue(topics.Config{Partitions: c.plan.Partitions, Replication: 1, Replies: replyPartitions}, p))
 	if err != nil {
 		return err
 	}
@@ -339,6 +340,16 @@ func (c *cycle) produce(ctx context.Context) {
 		if s.key != "" {
 			r.Key = []byte(s.key)
 		}
+		if s.replyTo != "" {
+			r.Headers = []kgo.RecordHeader{{Key: schemas.HeaderReply, Value: []byte(s.replyTo)}}
+		}
+		if s.ask != nil {
+			c.mu.Lock()
+			c.replies.asks[s.replyTo] = s.ask
+			c.mu.Unlock()
+			r.Topic, r.Value = c.names.Readmit(), schemas.EncodeQuotaAsk(s.ask)
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: schemas.HeaderReason, Value: []byte(schemas.ReadmitQuota)})
+		}
 		c.cl.Produce(ctx, r, func(r *kgo.Record, err error) {
 			if err != nil {
 				c.fail("produce a request: %v", err)
@@ -346,7 +357,13 @@ func (c *cycle) produce(ctx context.Context) {
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			if s.ask != nil {
+				return // the follower reads it
+			}
 			c.tally.Requests++
+			if s.replyTo != "" {
+				c.replies.waits[schemas.Source{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}] = s.replyTo
+			}
 			at := e2e.Offset{Partition: r.Partition, Offset: r.Offset}
 			if !s.message {
 				c.actions = append(c.actions, at)
@@ -387,6 +404,19 @@ func (c *cycle) read(ctx context.Context) {
 				c.throughDoor(r)
 			case r.Topic == c.names.Readmit():
 				c.readmit = append(c.readmit, e2e.Offset{Partition: r.Partition, Offset: r.Offset})
+				for _, h := range r.Headers {
+					if h.Key == schemas.HeaderReply {
+						c.replies.waits[schemas.Source{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}] = string(h.Value)
+					}
+				}
+			case r.Topic == c.names.Replies():
+				at := schemas.ReplyTo(r.Partition, string(r.Key))
+				reply, err := schemas.DecodeReply(r.Value)
+				if err != nil {
+					c.failed = append(c.failed, fmt.Sprintf("replies/%d/%d: %v", r.Partition, r.Offset, err))
+					return
+				}
+				c.replies.told[at] = append(c.replies.told[at], reply)
 			default:
 				e, err := schemas.DecodeEvent(r.Value)
 				if err != nil {
@@ -403,6 +433,7 @@ func (c *cycle) read(ctx context.Context) {
 					return
 				}
 				c.oracle.Take(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e})
+				c.tells(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e})
 			}
 		})
 		c.mu.Unlock()
@@ -411,7 +442,7 @@ func (c *cycle) read(ctx context.Context) {
 
 // followed are the topics that the cycle reads.
 func (c *cycle) followed() []string {
-	out := []string{c.names.Status(), c.names.Readmit()}
+	out := []string{c.names.Status(), c.names.Readmit(), c.names.Replies()}
 	if c.plan.Doors {
 		out = append(append(out, c.names.Requests(), c.names.DLQ()), slices.Collect(maps.Keys(doors))...)
 	}
@@ -582,6 +613,7 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	if !r.Oracle.OK() {
 		c.fail("the oracle: %v", r.Oracle.Faults)
 	}
+	c.judgeReplies()
 	var err error
 	if r.Audit, err = audit.Run(ctx, audit.Config{Brokers: c.brokers, Names: c.names, Partitions: c.plan.Partitions, Options: c.own()}); err != nil {
 		return fmt.Errorf("audit: %w", err)

@@ -34,6 +34,8 @@ type Tally struct {
 	NotHeld     int // releases that changed nothing
 	Passed      int // through topics that are bound to tenants
 	TurnedAway  int // at them
+	Told        int // first decisions, to those who waited
+	Asked       int // of them questions for what is left
 }
 
 func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
@@ -63,6 +65,8 @@ func (t *Tally) Add(o *Tally) {
 	t.NotHeld += o.NotHeld
 	t.Passed += o.Passed
 	t.TurnedAway += o.TurnedAway
+	t.Told += o.Told
+	t.Asked += o.Asked
 }
 
 // Never lists the faults that no cycle had, and what of wide limits never
@@ -85,7 +89,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked} {
 		if n == 0 {
 			out = append(out, what)
 		}
@@ -113,6 +117,7 @@ func (t *Tally) String() string {
 	}
 	fmt.Fprintf(&b, "\nwide limits: %s", t.Wide)
 	fmt.Fprintf(&b, "\ndecisions without sending: %d released, %d releases of nothing", t.Released, t.NotHeld)
+	fmt.Fprintf(&b, "\ntold of their decision: %d, of them %d who asked what is left", t.Told, t.Asked)
 	b.WriteString("\nothers:")
 	for _, k := range slices.Sorted(maps.Keys(t.Events)) {
 		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(string(k), " ", "_"), t.Events[k])

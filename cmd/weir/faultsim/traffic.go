@@ -21,7 +21,9 @@ type send struct {
 	value     []byte
 	message   bool // it asks for a message, so it must have an end
 	metadata  map[string]string
-	once      string // of all sends with the same word, one may be taken; "" for most
+	replyTo   string            // the header weir-reply; "" for none
+	ask       *schemas.QuotaAsk // it is a question, on weir.readmit
+	once      string            // of all sends with the same word, one may be taken; "" for most
 }
 
 // spellings are ways to write the mobile number +86 138 0000 000N.
@@ -134,7 +136,9 @@ func traffic(p *Plan) []send {
 	if p.Gate {
 		all = append(all, decisions(p)...)
 	}
+	all = append(all, questions(p, all)...)
 	slices.SortStableFunc(all, func(a, b send) int { return cmp.Compare(a.at, b.at) })
+	addressed(p, all)
 	return all
 }
 

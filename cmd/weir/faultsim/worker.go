@@ -216,7 +216,7 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	g.Go(func() error { return watch.Run(ctx) })
 	g.Go(func() error {
 		return admission.Run(ctx, admission.Config{
-			Stream: streaming("admission"), Read: read, Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Now: s.now, Logger: logger,
+			Stream: streaming("admission"), Read: read, Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, ReplyPartitions: replyPartitions, Now: s.now, Logger: logger,
 			Standby: c.plan.Standby,
 		}, watch)
 	})
