@@ -127,6 +127,7 @@ func (c *cycle) judgeReplies() {
 	}
 	firsts := make(map[string][]first)
 	for in, at := range w.waits {
+		firsts[at] = firsts[at] // nobody is forgotten on the way
 		e := w.events[in]
 		if e == nil {
 			fault("%s waits for a decision on %s, and there is none", at, in)
@@ -146,7 +147,7 @@ func (c *cycle) judgeReplies() {
 		told := w.told[at]
 		delete(w.told, at)
 		if len(fs) != 1 || len(told) != 1 {
-			fault("%s was told %d times, of %d first decisions (%s)", at, len(told), len(fs), fs[0].in)
+			fault("%s was told %d times, of %d first decisions", at, len(told), len(fs))
 			continue
 		}
 		f, r := fs[0], told[0]
