@@ -309,7 +309,8 @@ func (p *partition) forward(m *message, owner int32) outcome {
 	m.event.MessageID, m.event.To = m.env.ID, m.to.Key
 	m.event.Decision = p.stamp(schemas.VerdictForward, &m.source)
 	env := m.env
-	env.Reason, env.Reply = schemas.ReadmitForward, m.input.env.Reply
+	env.Reason = schemas.ReadmitForward
+	env.Reply = m.input.env.Reply
 	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
 }
 

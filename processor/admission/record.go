@@ -37,25 +37,7 @@ func readInput(in *input, r *kgo.Record, readmit bool) {
 		return
 	}
 	in.env.Timestamp = request.Time(r)
-	in.env.Reply = replyTo(r)
-}
-
-// replyTo is who waits for the first decision on a request: the header
-// weir-reply, which anyone may write, so that one that is no address is none.
-func replyTo(r *kgo.Record) string {
-	for _, h := range r.Headers {
-		if len(h.Key) == len(schemas.HeaderReply) && strings.EqualFold(h.Key, schemas.HeaderReply) {
-			if text := string(h.Value); valid(text) {
-				return text
-			}
-		}
-	}
-	return ""
-}
-
-func valid(replyTo string) bool {
-	_, _, ok := schemas.ParseReplyTo(replyTo)
-	return ok
+	in.env.Reply = request.ReplyTo(r)
 }
 
 // record makes the Kafka record of a send: the input's bytes and foreign

@@ -55,7 +55,7 @@ func (d *door) pass(r *kgo.Record, pol *schemas.Policy, now schemas.Millis) (out
 	if key != "" {
 		passed.Key, partition = []byte(key), schemas.PartitionOf(key, d.partitions)
 	}
-	env := schemas.Envelope{Origin: source(r), Timestamp: request.Time(r)}
+	env := schemas.Envelope{Origin: source(r), Timestamp: request.Time(r), Reply: request.ReplyTo(r)}
 	return []*kgo.Record{request.Onward(&passed, d.names.Requests(), partition, &env)}, ""
 }
 

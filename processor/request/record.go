@@ -46,6 +46,21 @@ func Time(r *kgo.Record) schemas.Millis {
 	return 0
 }
 
+// ReplyTo is who waits for the first decision on a request: the header weir-reply,
+// which decides nothing either, so anyone may give it, and one that is no address
+// is none.
+func ReplyTo(r *kgo.Record) string {
+	for _, h := range r.Headers {
+		if len(h.Key) == len(schemas.HeaderReply) && strings.EqualFold(h.Key, schemas.HeaderReply) {
+			text := string(h.Value)
+			if _, _, ok := schemas.ParseReplyTo(text); ok {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
 // Onward makes the record that passes in's request on: its bytes, key and foreign
 // headers, under an envelope whose key, if it has one, is the record's.
 func Onward(in *kgo.Record, topic string, partition int32, env *schemas.Envelope) *kgo.Record {

@@ -21,6 +21,7 @@ var (
 	limitTests     = check{pkg: "processor/limit"}
 	admissionTests = check{pkg: "processor/admission"}
 	roundTests     = check{pkg: "processor/admission", run: "TestRound"}
+	replyTests     = check{pkg: "processor/admission", run: "TestReply|TestQuota"}
 	streamTests    = check{pkg: "processor/stream"}
 	laneTests      = check{pkg: "processor/lane"}
 	inputTests     = check{pkg: "processor/input"}
@@ -587,5 +588,41 @@ var mutations = []mutation{
 		old:    "q.ID = schemas.DerivedID(source(r), appended(r), key)",
 		new:    "q.ID = schemas.DerivedID(source(r), now, key)",
 		checks: []check{inputTests, inputFaults},
+	},
+	{
+		name:   "reply-lost-on-the-way",
+		what:   "a request that is forwarded forgets who waits for its decision",
+		harm:   "a caller whose request came to another partition waits in vain",
+		file:   "processor/admission/life.go",
+		old:    "\tenv.Reply = m.input.env.Reply\n",
+		new:    "",
+		checks: []check{replyTests, faults},
+	},
+	{
+		name:   "reply-again",
+		what:   "who waited is told every later decision on the message, too",
+		harm:   "a caller is told of a retry",
+		file:   "processor/admission/decide.go",
+		old:    "m.env.Round, m.env.Reply = nil, \"\"",
+		new:    "m.env.Round = nil",
+		checks: []check{replyTests, faults},
+	},
+	{
+		name:   "quota-of-others",
+		what:   "a partition answers what is left in scopes that another owns",
+		harm:   "a full limit seems empty",
+		file:   "processor/admission/quota.go",
+		old:    "if schemas.PartitionOf(key, p.env.partitions) == p.num {",
+		new:    "if key != \"\" || p.num >= 0 {",
+		checks: []check{replyTests, faults},
+	},
+	{
+		name:   "reset-too-early",
+		what:   "more is said to be left once the oldest place leaves, though more stand than n",
+		harm:   "after a lowered n a client comes back in vain",
+		file:   "processor/limit/states.go",
+		old:    "t.nth(s, first, max(count-w.n, 0)+1)",
+		new:    "t.nth(s, first, 1)",
+		checks: []check{limitTests},
 	},
 }
