@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -293,7 +294,7 @@ func TestLegacyEditsAtOnce(t *testing.T) {
 
 // Without Kafka an edit is answered, and the answer says what is not known.
 func TestLegacyEditWithoutKafka(t *testing.T) {
-	w := newWorld(t, settings{policy: legacyPolicy, keys: true})
+	w := newWorld(t, settings{policy: legacyPolicy, keys: true, server: func(s *Server) { s.editFor = time.Second }})
 	w.line.cut()
 	r := w.do("POST", "/api/rate-limits", `{"requestsPerHour": 1}`, asAdmin)
 	r.envelope(503, "服务暂不可用：消息队列无响应，请稍后重试")

@@ -1,15 +1,14 @@
 package ingest
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/ingest/legacy"
-	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 )
@@ -74,27 +73,23 @@ func (s *Server) deleteLegacyLimit(w http.ResponseWriter, r *http.Request, c *ca
 // another edit overtakes is made anew, so neither is lost.
 func (s *Server) reviseLegacy(w http.ResponseWriter, r *http.Request, c *caller, done string, edit func(*schemas.Policy) (*schemas.Policy, any, error)) {
 	var made any
-	// A caller who leaves does not leave an edit half made.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.editFor)
-	defer cancel()
-	_, err := s.editor.Revise(ctx, c.by(), revise.Tries, func(have *schemas.Revision) (next *schemas.Policy, err error) {
-		next, made, err = edit(&have.Policy)
-		return next, err
-	}, nil)
-	_, invalid := errors.AsType[schemas.PolicyErrors](err)
+	var wrong error // with what was asked for, where it stood at last
+	_, p := s.edit(r, c, options{kind: schemas.ResourceLimit}, func(have *schemas.Revision) (next *schemas.Policy, err error) {
+		if next, made, wrong = edit(&have.Policy); wrong != nil {
+			return nil, invalidRequest.problem("") // said below
+		}
+		if err := revise.Judge(next); err != nil {
+			return nil, policyConflict.problem("", client.FieldError{Code: schemas.ReasonBadValue, Detail: err.Error()})
+		}
+		return next, nil
+	})
 	switch {
-	case err == nil:
+	case p == nil:
 		legacyAnswer(w, legacy.OK(done, made))
-	case legacyFault(w, err):
-	case errors.Is(err, legacy.ErrNotFound):
+	case legacyFault(w, wrong):
+	case errors.Is(wrong, legacy.ErrNotFound):
 		legacyAnswer(w, legacy.Refused(http.StatusNotFound, legacy.MsgUnknownLimit))
-	case errors.Is(err, policy.ErrConflict):
-		legacyAnswer(w, legacy.Refused(http.StatusConflict, legacy.MsgOtherEdit))
-	case invalid, errors.Is(err, revise.ErrRefused):
-		s.logger.Warn("a rate limit cannot come into force", "error", err)
-		legacyAnswer(w, legacy.Refused(http.StatusConflict, legacy.MsgRefusedByPolicy))
 	default:
-		s.logger.Warn("editing the policy failed", "error", err)
-		refuse(w, r, after(kafkaUnavailable.problem("Whether the change is in force is not known: ask for it."), retryKafka))
+		refuse(w, r, p)
 	}
 }

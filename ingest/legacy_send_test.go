@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,12 +85,6 @@ func TestLegacySendRefused(t *testing.T) {
 	}
 	w.do("POST", "/api/messages/send", legacySMS, "X-API-Key: "+readKey).envelope(403, "权限不足：该API密钥没有所需的权限")
 	w.legacySend(legacySMS, "Idempotency-Key: a", "Idempotency-Key: b").envelope(400, "Idempotency-Key 无效")
-	w.line.cut()
-	if r := w.legacySend(legacySMS); r.again() == 0 {
-		t.Error("no Retry-After")
-	} else {
-		r.envelope(503, "服务暂不可用：消息队列无响应，请稍后重试")
-	}
 }
 
 // TestLegacyLimits: limits that are made and changed over HTTP refuse with the
@@ -228,8 +223,25 @@ limits:
 	if first, again := tasks(), tasks(); fmt.Sprint(first) != fmt.Sprint(again) || first[0] == first[1] || first[0] == "" {
 		t.Errorf("%v, then %v", first, again)
 	}
-	w.line.cut()
-	if r := batch(of(legacyEmail, legacyEmail)); r.code != 503 || r.header.Get("Retry-After") == "" {
-		t.Errorf("%d %s", r.code, r.body)
+}
+
+// Without Kafka a message and a batch are refused alike, and the answer says when
+// to try again.
+func TestLegacySendWithoutKafka(t *testing.T) {
+	w := newWorld(t, settings{policy: legacyPolicy, keys: true, cut: true})
+	var wg sync.WaitGroup
+	for _, path := range []string{"send", "batch"} {
+		wg.Go(func() {
+			body := legacySMS
+			if path == "batch" {
+				body = `{"messages": [` + legacySMS + "," + legacyEmail + `]}`
+			}
+			r := w.do("POST", "/api/messages/"+path, body, asAcme)
+			r.envelope(503, "服务暂不可用：消息队列无响应，请稍后重试")
+			if r.again() < 1 {
+				t.Errorf("%s: Retry-After %q", path, r.header.Get("Retry-After"))
+			}
+		})
 	}
+	wg.Wait()
 }

@@ -28,11 +28,9 @@ const (
 
 // What its callers did wrong.
 const (
-	MsgNoTaskID        = "缺少 taskId 参数"
-	MsgUnknownTask     = "任务不存在"
-	MsgUnknownLimit    = "速率限制不存在"
-	MsgOtherEdit       = "配置正被同时修改，请重试"
-	MsgRefusedByPolicy = "该配置无法生效"
+	MsgNoTaskID     = "缺少 taskId 参数"
+	MsgUnknownTask  = "任务不存在"
+	MsgUnknownLimit = "速率限制不存在"
 )
 
 // Why a message is not sent.
@@ -97,6 +95,8 @@ var problems = map[string]string{
 	"message_cancelled":        msgCancelled,
 	"no_test_provider":         "测试密钥只能使用模拟厂商，而没有可用的模拟厂商",
 	"quota_exceeded":           "超出请求限制",
+	"policy_conflict":          "与现有配置冲突，未作任何修改",
+	"policy_busy":              "配置正被同时修改，请重试",
 	"internal":                 "服务器内部错误",
 	"kafka_unavailable":        "服务暂不可用：消息队列无响应，请稍后重试",
 	"overloaded":               "服务繁忙，请稍后重试",
