@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
 )
 
 // measure counts and times every request under its route's pattern: never
@@ -18,19 +17,52 @@ import (
 func (s *Server) measure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		next.ServeHTTP(ww, r)
+		a := &answering{ResponseWriter: w}
+		next.ServeHTTP(a, r)
+		took := time.Since(began)
 		route := chi.RouteContext(r.Context()).RoutePattern()
 		if route == "" {
 			route = "none"
 		}
-		status := ww.Status()
-		if status == 0 {
-			status = http.StatusOK
+		if a.status == 0 {
+			a.status = http.StatusOK
 		}
-		s.seconds.WithLabelValues(route, strconv.Itoa(status)).Observe(time.Since(began).Seconds())
+		s.seconds.WithLabelValues(route, strconv.Itoa(a.status)).Observe(took.Seconds())
+		s.work.WithLabelValues(route).Observe((took - a.waited).Seconds())
 	})
 }
+
+// answering is every handler's ResponseWriter. It remembers the status, and how
+// long the handler waited for others than its caller.
+type answering struct {
+	http.ResponseWriter
+	status int
+	waited time.Duration
+}
+
+// waited notes that a handler waited since then for Kafka, or for a decision.
+func waited(w http.ResponseWriter, since time.Time) {
+	if a, ok := w.(*answering); ok {
+		a.waited += time.Since(since)
+	}
+}
+
+func (a *answering) WriteHeader(status int) {
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answering) Write(b []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answering) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // recover turns a panic into a problem. Its stack goes to the log, its value
 // does not: it may hold a part of the request.

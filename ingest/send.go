@@ -163,7 +163,9 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, m *message, prefer 
 			rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: schemas.HeaderReply, Value: []byte(ticket.Header())})
 		} // with too many who wait already, this one does not
 	}
-	if p := s.out.produce(r.Context(), rec); p != nil {
+	began := time.Now()
+	p := s.out.produce(r.Context(), rec)
+	if waited(w, began); p != nil {
 		return nil, p
 	}
 	if m.req.Action == schemas.ActionSend {
@@ -183,6 +185,7 @@ func (s *Server) await(w http.ResponseWriter, r *http.Request, ticket *replies.T
 	ctx, cancel := context.WithTimeout(r.Context(), d)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)() // at shutdown what is accepted is answered as that
+	defer waited(w, time.Now())
 	reply, err := ticket.Wait(ctx)
 	if err != nil {
 		return nil

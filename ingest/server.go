@@ -111,6 +111,7 @@ type Server struct {
 	tail     *tail
 	pulse    pulse
 	seconds  *prometheus.HistogramVec
+	work     *prometheus.HistogramVec
 	draining atomic.Bool
 	ending   context.Context // ends when the server's end begins
 	end      context.CancelFunc
@@ -149,8 +150,15 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		Help:    "Time to answer a request, by route pattern and status code.",
 		Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
 	}, []string{"route", "code"})
-	if err := s.registry.Register(s.seconds); err != nil {
-		return nil, fmt.Errorf("ingest: %w", err)
+	s.work = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "weir_http_work_seconds",
+		Help:    "The part of it that is not waiting for Kafka's acknowledgement or for a decision, by route pattern.",
+		Buckets: []float64{.0001, .00025, .0005, .001, .002, .005, .01, .02, .05, .1, .5, 1, 5},
+	}, []string{"route"})
+	for _, c := range []prometheus.Collector{s.seconds, s.work} {
+		if err := s.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("ingest: %w", err)
+		}
 	}
 	err := s.pace.register(s.registry)
 	if err != nil {
