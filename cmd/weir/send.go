@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -67,21 +69,37 @@ var sendCommand = command{
 
 func (c *call) send(ctx context.Context, cl *client.Client, req *schemas.Request, wait bool, timeout time.Duration, asJSON bool) error {
 	began := time.Now()
-	sent, err := cl.Send(ctx, req)
+	m, err := handOver(ctx, cl, req, wait, timeout)
+	if err == nil && wait {
+		m, err = await(ctx, cl, m.ID, began.Add(timeout))
+	}
 	if err != nil {
 		return err
-	}
-	m := &client.Message{ID: sent.ID, Status: sent.Status}
-	if wait {
-		if m, err = await(ctx, cl, sent.ID, began.Add(timeout)); err != nil {
-			return err
-		}
 	}
 	if asJSON {
 		return json.NewEncoder(c.stdout).Encode(m)
 	}
 	_, err = fmt.Fprintln(c.stdout, outcome(m, time.Now(), time.Since(began)))
 	return err
+}
+
+// handOver sends a message, and if it is to wait, until it is decided. What a
+// limit or a rule has ended is no error: it has an id, and its status tells.
+func handOver(ctx context.Context, cl *client.Client, req *schemas.Request, wait bool, timeout time.Duration) (*client.Message, error) {
+	send := cl.Send
+	if wait {
+		send = func(ctx context.Context, q *schemas.Request) (*client.Sent, error) {
+			return cl.SendAndWait(ctx, q, timeout)
+		}
+	}
+	sent, err := send(ctx, req)
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.ID != "" && p.Status != http.StatusConflict { // of a conflict the id is another message's
+		return &client.Message{ID: p.ID}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &client.Message{ID: sent.ID, Status: sent.Status}, nil
 }
 
 // await asks for the message until it has ended or the time is up.
