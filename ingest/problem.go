@@ -48,6 +48,7 @@ var (
 	unsupportedMediaType = newKind(http.StatusUnsupportedMediaType, "unsupported_media_type", "unsupported-media-type", "Not JSON")
 	misdirected          = newKind(http.StatusMisdirectedRequest, "misdirected_host", "misdirected-host", "Not this server's name")
 	clientRate           = newKind(http.StatusTooManyRequests, client.CodeClientRate, "client-rate", "Too many calls")
+	tooManyStreams       = newKind(http.StatusTooManyRequests, "too_many_streams", "client-rate", "Too many streams")
 	messageRejected      = newKind(http.StatusUnprocessableEntity, "message_rejected", "message-rejected", "The message cannot be sent")
 	messageSuppressed    = newKind(http.StatusUnprocessableEntity, "message_suppressed", "message-suppressed", "The recipient opted out")
 	messageExpired       = newKind(http.StatusUnprocessableEntity, "message_expired", "message-expired", "The message expired")

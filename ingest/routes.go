@@ -38,6 +38,8 @@ func (s *Server) table() []route {
 		{post, "/v1/session", scopeNone, paceLogin, s.postSession},
 		{del, "/v1/session", scopeNone, paceNone, s.deleteSession},
 
+		{get, "/v1/events", scopeRead, paceQuery, s.getEvents},
+
 		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},
 		{post, "/v1/dlq/redrive", scopeSend, paceBatch, s.postRedrive},
 

@@ -108,6 +108,8 @@ type Server struct {
 	editor   *revise.Editor
 	editFor  time.Duration // of one edit of the policy with all its tries
 	recent   *recent
+	feed     *feed
+	streams  streams
 	tail     *tail
 	pulse    pulse
 	seconds  *prometheus.HistogramVec
@@ -138,6 +140,8 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
 		legacyWait: waitLegacy,
 		recent:     newRecent(bounds{messages: 100_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
+		feed:       newFeed(cfg.Partitions, feedEvents, feedBytes),
+		streams:    streams{beat: streamBeat, byKey: make(map[string]int)},
 	}
 	if s.registry == nil {
 		s.registry = prometheus.NewRegistry()
@@ -167,7 +171,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 	if s.out, err = newProducer(s.logger, append(clientOptions(cfg), kgo.ProducerBatchMaxBytesFn(cfg.Names.BatchBytes))); err != nil {
 		return nil, fmt.Errorf("ingest: open a producer: %w", err)
 	}
-	if s.tail, err = newTail(cfg.Names.Status(), s.recent, s.logger, clientOptions(cfg)); err != nil {
+	if s.tail, err = newTail(cfg.Names.Status(), s.recent, s.feed, s.logger, clientOptions(cfg)); err != nil {
 		s.out.cl.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
@@ -245,6 +249,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	s.draining.Store(true)
 	close(s.pace.stop)
+	s.feed.close()
 	s.end()
 	graceCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()

@@ -25,12 +25,13 @@ type tail struct {
 	cl     *kgo.Client
 	topic  string
 	recent *recent
+	feed   *feed
 	logger *slog.Logger
 
 	caughtUp atomic.Bool // has been at the end that stood when it began
 }
 
-func newTail(topic string, r *recent, logger *slog.Logger, opts []kgo.Opt) (*tail, error) {
+func newTail(topic string, r *recent, f *feed, logger *slog.Logger, opts []kgo.Opt) (*tail, error) {
 	cl, err := kgo.NewClient(append(opts,
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// A transactional partition ends in a control record: without it the
@@ -42,7 +43,7 @@ func newTail(topic string, r *recent, logger *slog.Logger, opts []kgo.Opt) (*tai
 	if err != nil {
 		return nil, fmt.Errorf("open a client for %s: %w", topic, err)
 	}
-	return &tail{cl: cl, topic: topic, recent: r, logger: logger}, nil
+	return &tail{cl: cl, topic: topic, recent: r, feed: f, logger: logger}, nil
 }
 
 // run follows the topic until ctx ends. Kafka being away is no error: it goes
@@ -66,6 +67,7 @@ func (t *tail) run(ctx context.Context) {
 				delete(ends, r.Partition)
 			}
 		})
+		t.feed.wake()
 		if len(ends) == 0 {
 			t.caughtUp.Store(true)
 		}
@@ -110,6 +112,7 @@ func (t *tail) bounds(ctx context.Context) (from map[int32]kgo.Offset, ends map[
 		start, _ := first.Lookup(t.topic, p)
 		at := max(start.Offset, end.Offset-tailBack)
 		from[p] = kgo.NewOffset().At(at)
+		t.feed.begin(p, at)
 		if at < end.Offset {
 			ends[p] = end.Offset
 		}
@@ -122,17 +125,22 @@ func (t *tail) bounds(ctx context.Context) (from map[int32]kgo.Offset, ends map[
 
 func (t *tail) read(r *kgo.Record, now time.Time) {
 	if r.Attrs.IsControl() {
+		t.feed.add(r.Partition, r.Offset, nil, nil)
 		return
 	}
 	e, err := schemas.DecodeEvent(r.Value)
 	if err != nil {
+		t.feed.add(r.Partition, r.Offset, nil, nil)
 		t.logger.Warn("a record is no status", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
 		return
 	}
-	if e.Kind == schemas.KindStatus && e.MessageID != "" {
-		value := bytes.Clone(r.Value) // it is a part of a whole batch
-		t.recent.add(e, value, now)
+	if e.Kind != schemas.KindStatus || e.MessageID == "" {
+		t.feed.add(r.Partition, r.Offset, nil, nil)
+		return
 	}
+	value := bytes.Clone(r.Value) // it is a part of a whole batch
+	t.recent.add(e, value, now)
+	t.feed.add(r.Partition, r.Offset, e, value)
 }
 
 func wait(ctx context.Context, d time.Duration) {
