@@ -83,7 +83,7 @@ func TestPasses(t *testing.T) {
 		{"its own tenant", []byte(`{"tenant":"acme","channel":"sms","to":"138 0013 8000","body":"hi","metadata":{"a":"b"}}`), nil, derived, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := record(tt.value, append(tt.headers, "traceparent", "00-1", "Weir-Tenant", "globex", "weir-id", own, "weir-timestamp", "2026-11-21T08:59:59.000Z")...)
+			r := record(tt.value, append(tt.headers, "traceparent", "00-1", "Weir-Tenant", "globex", "weir-id", own, "weir-timestamp", "2026-11-21T08:59:59.000Z", "Weir-Reply", "nobody", "weir-reply", "3/abc")...)
 			out, refused := aDoor.pass(r, inForce, schemas.MillisOf(at))
 			if refused != "" || len(out) != 1 {
 				t.Fatalf("refused as %q, %d records", refused, len(out))
@@ -93,7 +93,7 @@ func TestPasses(t *testing.T) {
 				t.Errorf("to %s/%d under %q", got.Topic, got.Partition, got.Key)
 			}
 			h := headers(got)
-			if h["traceparent"] != "00-1" || h["weir-timestamp"] != "2026-11-21T08:59:59.000Z" || h["weir-origin"] != "acme.sends/11/42" || h["Weir-Tenant"] != "" || h["weir-id"] != "" {
+			if h["traceparent"] != "00-1" || h["weir-timestamp"] != "2026-11-21T08:59:59.000Z" || h["weir-origin"] != "acme.sends/11/42" || h["Weir-Tenant"] != "" || h["weir-id"] != "" || h["weir-reply"] != "3/abc" || h["Weir-Reply"] != "" {
 				t.Errorf("headers %v", h)
 			}
 			if h["content-type"]+h["Content-Type"] != tt.says {
