@@ -84,8 +84,9 @@ func (p *partition) left(m *message, d *schemas.Decision) (all []schemas.LimitSt
 			here(c.Limit, c.Scope)
 		}
 	}
+	now := all // what was said on the way of these is of before, and of another revision's windows maybe
 	for _, s := range m.round.States {
-		if !slices.ContainsFunc(all, func(o schemas.LimitState) bool { return o.Limit == s.Limit && o.Window == s.Window }) {
+		if !slices.ContainsFunc(now, of(s.Limit)) {
 			all = append(all, s)
 		}
 	}
@@ -104,6 +105,17 @@ func (p *partition) left(m *message, d *schemas.Decision) (all []schemas.LimitSt
 
 func of(name string) func(schemas.LimitState) bool {
 	return func(s schemas.LimitState) bool { return s.Limit == name }
+}
+
+// planned takes down what a plan asks here and now, and drops what an earlier one
+// had asked and this one does not.
+func (m *message) planned(stops []limit.Stop, own bool, here []schemas.Ask) {
+	m.round.keep(stops)
+	m.asked.here = here
+	if !own {
+		m.asked.own = nil
+	}
+	m.asked.taken = slices.DeleteFunc(m.asked.taken, func(c schemas.Charge) bool { return !planned(stops, &c) || own && !isWide(c) })
 }
 
 // tell adds to a round what its asks' limits have left here, for the reply.

@@ -45,10 +45,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	stops := p.cur.rules.Plan([]limit.Stop{}, s) // none is to cameRound that nothing has changed
 	own, here, rest, last := p.next(m, stops)
 	if m.waited() {
-		m.round.keep(stops)
-		if m.asked.here = here; !own {
-			m.asked.own = nil
-		}
+		m.planned(stops, own, here)
 	}
 	var old []schemas.Charge // what these limits are asked without
 	if own {
