@@ -66,6 +66,7 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, c *caller) {
 		return
 	}
 	defer func() { <-s.batches.any }()
+	connOf(r).working() // there are few, and they are long
 	b := &batch{server: s, caller: c, header: r.Header, keys: keys, path: r.URL.EscapedPath(), room: make(chan struct{}, batchRecords)}
 	b.free.L = &b.mu
 	switch mediaTypeOf(r.Header) {
@@ -115,6 +116,9 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, b *batch) {
 		}
 		if err == nil {
 			continue
+		}
+		if !errors.Is(err, io.EOF) {
+			connOf(r).waiting()
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -170,6 +174,9 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, b *batch) {
 		return
 	}
 	text, err := io.ReadAll(&steady{r: r.Body, rc: rc, until: time.Now().Add(batchWithin), left: maxBatchBytes})
+	if err != nil {
+		connOf(r).waiting()
+	}
 	if errors.Is(err, errEnough) {
 		w.Header().Set("Connection", "close")
 		refuse(w, r, tooBig())

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/recipient"
@@ -69,13 +68,10 @@ func readUpTo(w http.ResponseWriter, r *http.Request, most int64, tooBig func() 
 	body.Grow(int(min(max(r.ContentLength, 0), 4<<10)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
+		connOf(r).working()
 		return body.Bytes(), nil
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		// The server reads on a little before it answers, so that a client
-		// that only writes gets to see the answer. One that pauses does not
-		// hold it up.
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(lastWords))
 		return nil, tooBig()
 	}
 	return nil, broken(w, err)

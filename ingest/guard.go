@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -83,23 +84,29 @@ func (s *Server) recover(next http.Handler) http.Handler {
 	})
 }
 
-// headers are on every answer: none may be kept, taken for another type, shown
-// within another page, or named to whom a link leads. There are no CORS headers:
-// no page of another site may read an answer.
+// headers puts the guards on every answer.
 func headers(next http.Handler) http.Handler {
-	// These lists are shared by all answers: whoever wants another value sets one.
-	var (
-		noStore, nosniff = []string{"no-store"}, []string{"nosniff"}
-		policy           = []string{"default-src 'none'; frame-ancestors 'none'"}
-		referrer, own    = []string{"no-referrer"}, []string{"same-origin"}
-	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h["Cache-Control"], h["X-Content-Type-Options"], h["Content-Security-Policy"] = noStore, nosniff, policy
-		h["Referrer-Policy"], h["Cross-Origin-Resource-Policy"] = referrer, own
+		guards.set(w.Header())
 		next.ServeHTTP(w, r)
 	})
 }
+
+// guards are on every answer: none may be kept, taken for another type, shown
+// within another page, or named to whom a link leads. There are no CORS headers:
+// no page of another site may read an answer. The lists are shared by all answers:
+// whoever wants another value sets one.
+var guards = guardHeaders{
+	"Cache-Control":                {"no-store"},
+	"X-Content-Type-Options":       {"nosniff"},
+	"Content-Security-Policy":      {"default-src 'none'; frame-ancestors 'none'"},
+	"Referrer-Policy":              {"no-referrer"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+}
+
+type guardHeaders map[string][]string
+
+func (g guardHeaders) set(h http.Header) { maps.Copy(h, g) }
 
 // sameOrigin keeps the pages of other sites from writing: on loopback there is
 // no key that they lack.

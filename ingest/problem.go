@@ -25,6 +25,7 @@ type kind struct {
 // and a test holds them to one another.
 var (
 	invalidRequest       = newKind(http.StatusBadRequest, "invalid_request", "invalid-request", "The request is invalid")
+	malformedHTTP        = newKind(http.StatusBadRequest, "malformed_http", "malformed-http", "Not HTTP as it should be")
 	incompleteBody       = newKind(http.StatusBadRequest, "incomplete_body", "incomplete-body", "The body broke off")
 	badIdempotencyKey    = newKind(http.StatusBadRequest, "bad_idempotency_key", "bad-idempotency-key", "The Idempotency-Key header is invalid")
 	idempotencyConflict  = newKind(http.StatusBadRequest, "idempotency_key_conflict", "idempotency-key-conflict", "Two different idempotency keys")
@@ -46,6 +47,8 @@ var (
 	preconditionFailed   = newKind(http.StatusPreconditionFailed, "precondition_failed", "precondition-failed", "Another version is in force")
 	tooLarge             = newKind(http.StatusRequestEntityTooLarge, "too_large", "too-large", "The request is too large")
 	unsupportedMediaType = newKind(http.StatusUnsupportedMediaType, "unsupported_media_type", "unsupported-media-type", "Not JSON")
+	unknownExpectation   = newKind(http.StatusExpectationFailed, "unknown_expectation", "unknown-expectation", "Nothing to expect")
+	headersTooLarge      = newKind(http.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "headers-too-large", "The header is too large")
 	misdirected          = newKind(http.StatusMisdirectedRequest, "misdirected_host", "misdirected-host", "Not this server's name")
 	clientRate           = newKind(http.StatusTooManyRequests, client.CodeClientRate, "client-rate", "Too many calls")
 	tooManyStreams       = newKind(http.StatusTooManyRequests, "too_many_streams", "client-rate", "Too many streams")

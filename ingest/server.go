@@ -61,6 +61,9 @@ type Config struct {
 	// TrustedProxies are the networks whose word counts on where a request comes
 	// from (throttle.ClientAddr).
 	TrustedProxies []netip.Prefix
+	// Conns is how many connections may be open at once. 0 is DefaultConns, or half of the
+	// files that the process may open if that is less.
+	Conns int
 	// Insecure is Keyless on every address and under every name.
 	Insecure bool
 }
@@ -95,6 +98,7 @@ type Server struct {
 	logger     *slog.Logger
 	keys       keyring
 	pace       *pacer
+	conns      *conns
 	sessions   *sessions
 	keyless    bool // who sends no key is served too
 	localOnly  bool // only under names of this machine
@@ -164,7 +168,8 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("ingest: %w", err)
 		}
 	}
-	err := s.pace.register(s.registry)
+	s.conns = newConns(cfg.Conns, cfg.TrustedProxies)
+	err := cmp.Or(s.pace.register(s.registry), s.conns.register(s.registry))
 	if err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
@@ -203,7 +208,8 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    maxHeaderBytes - 4096, // net/http adds as much
+		ConnContext:       withConn,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}
 	return s, nil
@@ -240,8 +246,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer wg.Wait()
 	defer stopTail()
 
+	s.conns.Listener = ln
 	failed := make(chan error, 1)
-	wg.Go(func() { failed <- s.http.Serve(ln) })
+	wg.Go(func() { failed <- s.http.Serve(s.conns) })
 	select {
 	case err := <-failed:
 		return fmt.Errorf("ingest: serve %s: %w", ln.Addr(), err)

@@ -73,6 +73,7 @@ func Problem(status int, code string, faults []Fault) Envelope {
 
 var problems = map[string]string{
 	"invalid_request":          "请求无效",
+	"malformed_http":           "HTTP 请求格式错误",
 	"incomplete_body":          "请求体不完整",
 	"bad_idempotency_key":      "Idempotency-Key 无效",
 	"idempotency_key_conflict": "两个不同的幂等键",
@@ -86,6 +87,8 @@ var problems = map[string]string{
 	"request_timeout":          "请求超时：请求体传输过慢",
 	"too_large":                "请求体过大",
 	"unsupported_media_type":   "不支持的媒体类型，请使用 application/json",
+	"unknown_expectation":      "不支持的请求期望",
+	"headers_too_large":        "请求头过大",
 	"misdirected_host":         "主机名不正确",
 	"client_rate":              "请求过于频繁，请稍后再试",
 	"idempotency_key_reused":   msgKeyReused,
