@@ -26,8 +26,10 @@ func mediaTypeOf(h http.Header) string {
 // encoded refuses a body that is packed: what it would grow to is not known
 // before it is unpacked.
 func encoded(h http.Header) *client.Problem {
-	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return unsupportedMediaType.problem("The body must come without a Content-Encoding.")
+	for _, e := range h["Content-Encoding"] {
+		if e != "" && !strings.EqualFold(e, "identity") {
+			return unsupportedMediaType.problem("The body must come without a Content-Encoding.")
+		}
 	}
 	return nil
 }

@@ -239,6 +239,7 @@ func (l *lineReader) find(p []byte) bool {
 			l.at = 0
 		}
 		if p = p[1:]; l.at == len(lengthLine) {
+			l.at = 0
 			return true
 		}
 	}

@@ -18,39 +18,44 @@ type held struct {
 // keeps them, whatever anyone else opens; and where everyone has one, it is the
 // slowest that goes. It returns their indexes.
 func victims(all []held, n int) []int {
-	groups := make(map[netip.Addr][]int)
+	type one struct {
+		since int64
+		at    int
+	}
+	many := make(map[netip.Addr]int) // of each address, so far
+	waiting := make([]one, 0, len(all))
 	for i, h := range all {
-		groups[h.from] = append(groups[h.from], i)
-	}
-	// A connection's rank is how many its address has with it, counted from the
-	// one that is to be kept longest.
-	rank := make([]int, len(all))
-	waiting := make([]int, 0, len(all))
-	for from, group := range groups {
-		slices.SortFunc(group, func(a, b int) int { return cmp.Or(byAge(all[a], all[b]), cmp.Compare(a, b)) })
-		for r, i := range group {
-			rank[i] = r
-			if !from.IsValid() {
-				rank[i] = 0
-			}
-			if all[i].since != 0 {
-				waiting = append(waiting, i)
-			}
+		if h.since != 0 {
+			waiting = append(waiting, one{h.since, i})
+		} else if h.from.IsValid() {
+			many[h.from]++
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int) int {
-		return cmp.Or(cmp.Compare(rank[b], rank[a]), cmp.Compare(all[a].since, all[b].since), cmp.Compare(a, b))
+	slices.SortFunc(waiting, func(a, b one) int {
+		return cmp.Or(cmp.Compare(b.since, a.since), cmp.Compare(b.at, a.at))
 	})
-	return waiting[:min(n, len(waiting))]
-}
-
-// byAge puts those first that do not wait, then those that have begun to last.
-func byAge(a, b held) int {
-	if (a.since == 0) != (b.since == 0) {
-		if a.since == 0 {
-			return -1
+	// A connection's rank is how many its address has without it that are to be kept
+	// rather than it.
+	var ranks [][]int
+	for _, w := range waiting {
+		rank := 0
+		if from := all[w.at].from; from.IsValid() {
+			rank = many[from]
+			many[from]++
 		}
-		return 1
+		for len(ranks) <= rank {
+			ranks = append(ranks, nil)
+		}
+		ranks[rank] = append(ranks[rank], w.at)
 	}
-	return cmp.Compare(b.since, a.since)
+	out := make([]int, 0, min(n, len(waiting)))
+	for _, rank := range slices.Backward(ranks) {
+		for _, at := range slices.Backward(rank) {
+			if len(out) == cap(out) {
+				return out
+			}
+			out = append(out, at)
+		}
+	}
+	return out
 }
