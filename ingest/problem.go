@@ -60,6 +60,7 @@ var (
 	quotaExceeded        = newKind(http.StatusTooManyRequests, client.CodeQuotaExceeded, "quota-exceeded", "A limit refused the message")
 	internal             = newKind(http.StatusInternalServerError, "internal", "internal", "Weir made a mistake")
 	kafkaUnavailable     = newKind(http.StatusServiceUnavailable, "kafka_unavailable", "kafka-unavailable", "Kafka does not answer")
+	undecided            = newKind(http.StatusServiceUnavailable, "undecided", "undecided", "Admission does not answer")
 	overloaded           = newKind(http.StatusServiceUnavailable, "overloaded", "overloaded", "Too many requests wait for Kafka")
 	historyUnavailable   = newKind(http.StatusServiceUnavailable, "history_unavailable", "history-unavailable", "ClickHouse does not answer")
 	policyBusy           = newKind(http.StatusServiceUnavailable, "policy_busy", "policy-busy", "Others change the policy")

@@ -33,6 +33,7 @@ func (s *Server) table() []route {
 		{post, "/v1/messages/{id}/retry", scopeSend, paceWrite, s.postRetry},
 		{post, "/v1/decisions", scopeSend, paceWrite, s.postDecision},
 		{post, "/v1/decisions/{id}/release", scopeSend, paceWrite, s.postRelease},
+		{get, "/v1/quota", scopeRead, paceQuery, s.getQuota},
 
 		{get, "/v1/session", scopeAny, paceQuery, s.getSession},
 		{post, "/v1/session", scopeNone, paceLogin, s.postSession},

@@ -96,7 +96,9 @@ type Server struct {
 	history    History
 	registry   *prometheus.Registry
 	logger     *slog.Logger
+	readmit    string // topic
 	keys       keyring
+	rules      compiled
 	pace       *pacer
 	conns      *conns
 	sessions   *sessions
@@ -132,6 +134,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		requests:   cfg.Names.Requests(),
+		readmit:    cfg.Names.Readmit(),
 		partitions: cfg.Partitions,
 		policy:     cfg.Policy,
 		history:    cfg.History,

@@ -175,6 +175,52 @@ func TestWaitInVain(t *testing.T) {
 	}
 }
 
+func TestQuota(t *testing.T) {
+	w := decided(t, settings{policy: limited, keys: true})
+	ask := func(query string) client.Quota {
+		t.Helper()
+		return read[client.Quota](w.do("GET", "/v1/quota?"+query, "", auth), 200)
+	}
+	text := func(q client.Quota) (out []string) {
+		for _, l := range q.Limits {
+			out = append(out, fmt.Sprintf("%s %s %d of %d", l.Limit, l.Window, l.Remaining, l.N))
+		}
+		return out
+	}
+	before := []string{"verify 1/60s 1 of 1", "verify 5/1h 5 of 5", "everybody 1000/1h 1000 of 1000"}
+	if got := ask("to=%2B8613800000001&class=verify"); !slices.Equal(text(got), before) || got.To != "+8613800000001" || got.Channel != "sms" || got.Limits[0].Reset != 0 {
+		t.Errorf("%+v", got)
+	}
+	read[client.Sent](w.post(verify("001", ""), auth, "Prefer: wait=5"), 202)
+	after := []string{"verify 1/60s 0 of 1", "verify 5/1h 4 of 5", "everybody 1000/1h 999 of 1000"}
+	for _, to := range []string{"%2B8613800000001", "+8613800000001", "8613800000001", "138%200000%200001"} {
+		got := ask("class=verify&to=" + to)
+		if !slices.Equal(text(got), after) {
+			t.Errorf("%s: %+v", to, got)
+		}
+		if in := time.Until(got.Limits[0].Reset.Time()); in < 50*time.Second || in > time.Minute {
+			t.Errorf("%s: again in %v", to, in)
+		}
+	}
+	if got := ask("to=a@example.com"); len(got.Limits) != 0 || got.Channel != "email" || got.Class != "default" {
+		t.Errorf("%+v", got)
+	}
+	for _, bad := range []string{"", "to=", "to=nobody", "to=%2B8613800000001&to=x", "to=%2B8613800000001&colour=red", "to=%2B8613800000001&channel=fax", "to=%zz"} {
+		w.do("GET", "/v1/quota?"+bad, "", auth).problem(400, "invalid_request")
+	}
+	if n := w.srv.replies.Waiting(); n != 0 {
+		t.Errorf("%d tickets are still out", n)
+	}
+}
+
+// Without admission nobody answers, and the caller is told to come again.
+func TestQuotaInVain(t *testing.T) {
+	w := newWorld(t, settings{policy: limited})
+	if r := w.do("GET", "/v1/quota?to=%2B8613800000001&class=verify", ""); r.problem(503, "undecided").Code == "" || r.header.Get("Retry-After") != "1" {
+		t.Errorf("%v", r.header)
+	}
+}
+
 func TestDecisions(t *testing.T) {
 	w := decided(t, settings{policy: strings.Replace(limited, "providers:\n", "providers:\n  - {name: gate, type: none, channels: [sms]}\n", 1), keys: true})
 	ask := `{"channel":"sms","to":"+8613800000001","class":"verify"}`

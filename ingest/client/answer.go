@@ -97,6 +97,9 @@ type Quota struct {
 	Class   string         `json:"class"`
 	At      schemas.Millis `json:"at"`
 	Limits  []LimitState   `json:"limits"`
+	// Unknown names the limits that may apply, by what was not asked for: such as
+	// the content, the provider, or a field of metadata.
+	Unknown []string `json:"unknown,omitempty"`
 }
 
 // Stats counts what happened to the caller's messages from From up to Until.
