@@ -92,7 +92,7 @@ func (a *prey) trials() map[string][]trial {
 		"POST /v1/messages/{id}/retry":    ids(""),
 		"POST /v1/decisions":              {{body: `{"channel":"sms","to":"+8613811110000","tenant":"acme"}`}, {body: `{"channel":"sms","to":"+8613811110000"}`}},
 		"POST /v1/decisions/{id}/release": ids(""),
-		"GET /v1/quota":                   {{query: "?to=%2B8613811110000&class=verify"}, {query: "?to=%2B8613811110000&tenant=acme"}},
+		"GET /v1/quota":                   {{query: "?to=%2B8613811110000&class=free"}, {query: "?to=%2B8613811110000&tenant=acme"}},
 		"GET /v1/dlq":                     {{finds: a.buried}, {query: "?tenant=acme", finds: a.buried}, {query: "?class=verify", finds: a.buried}},
 		"POST /v1/dlq/redrive":            {{body: `{}`}, {body: `{"tenant":"acme"}`}, {body: `{"ids":["` + a.position + `","` + a.buried + `"]}`}, {body: `{"dry_run":true}`}},
 
