@@ -128,9 +128,6 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request, c *caller) {
 		return
 	}
 	out := &eventWriter{to: w, rc: http.NewResponseController(w)}
-	if err := out.rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return
-	}
 	f, gap := s.feed.follow(r.Header.Get("Last-Event-ID"))
 	out.buf.WriteString("retry: 2000\n")
 	out.beat(f.position())

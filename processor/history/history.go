@@ -8,6 +8,7 @@ package history
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -52,12 +53,60 @@ type Found struct {
 	Reached *Place
 }
 
-// Unit is the span that a count is told apart by.
-type Unit string
+// Dimension is what counts are told apart by, besides their status.
+type Dimension string
 
 const (
-	UnitNone   Unit = ""
-	UnitMinute Unit = "minute"
-	UnitHour   Unit = "hour"
-	UnitDay    Unit = "day" // of UTC
+	ByChannel  Dimension = "channel"
+	ByClass    Dimension = "class"
+	ByProvider Dimension = "provider"
+	ByMinute   Dimension = "minute"
+	ByHour     Dimension = "hour" // of UTC, as days are
+	ByDay      Dimension = "day"
 )
+
+// Tally asks how often what happened to a tenant's messages. Times are whole
+// minutes. A zero field asks for nothing.
+type Tally struct {
+	Tenant   string
+	Channel  string
+	Class    string
+	Provider string // which limits know nothing of
+	From     schemas.Millis
+	Until    schemas.Millis
+	By       []Dimension // at most one of the times
+	Most     int         // rows of each kind; more are an error
+	// Days asks for the same span of so many days before too, by status alone.
+	// From and Until are then a day apart at most.
+	Days int
+}
+
+// Counted is the answer to a Tally, in the order of its fields.
+type Counted struct {
+	Counts []Count
+	Limits []LimitCount
+	Before []Count
+}
+
+// Count is how many events brought messages to a status.
+type Count struct {
+	Day                      int            // 0, or so many days before
+	At                       schemas.Millis // the beginning of its minute, hour or day; 0 where none was asked for
+	Channel, Class, Provider string
+	Status                   schemas.Status
+	Events                   int64
+	// From acceptance to this status in milliseconds; 0 where not known.
+	P50, P95, P99 float64
+}
+
+// LimitCount is how many messages a window refused, and would have if its limit
+// did not only observe.
+type LimitCount struct {
+	At                schemas.Millis
+	Channel, Class    string
+	Limit, Window     string
+	Refused, Observed int64
+}
+
+// ErrTooMany means that an answer has more rows than it may.
+var ErrTooMany = errors.New("more rows than may be")
