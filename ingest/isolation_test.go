@@ -84,6 +84,7 @@ func (a *prey) trials() map[string][]trial {
 			{finds: a.fresh}, {query: "?to=%2B8613811110000", finds: a.failed}, {query: "?status=failed", finds: a.failed}, {query: "?class=secret-class", finds: a.stored},
 			{query: "?tenant=acme"}, {query: "?limit=1"},
 		},
+		"GET /v1/stats":  {{finds: "secret-class"}, {query: "?by=class", finds: "secret-class"}, {query: "?class=secret-class&by=class,provider"}, {query: "?tenant=acme"}, {query: "?days=3"}},
 		"GET /v1/events": {{}}, // and by stream, below
 		"GET /v1/messages/{id}": {
 			{id: a.fresh, finds: a.fresh}, {id: a.failed, finds: a.failed}, {id: a.shared, finds: "secret-class"}, {id: a.stored, finds: a.stored}, {id: a.stored, query: "?to=%2B8613811110000", finds: a.stored},

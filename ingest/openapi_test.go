@@ -268,6 +268,10 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"LimitList":      reflect.TypeFor[client.ResourceList[schemas.Limit]](),
 
 		"MessagePage": reflect.TypeFor[client.MessagePage](),
+		"Stats":       reflect.TypeFor[client.Stats](),
+		"StatsCount":  reflect.TypeFor[client.StatsCount](),
+		"StatsLimit":  reflect.TypeFor[client.StatsLimit](),
+		"StatsDay":    reflect.TypeFor[client.StatsDay](),
 
 		"LegacySubmitted":    reflect.TypeFor[legacy.Submitted](),
 		"LegacyBatchResults": reflect.TypeFor[legacy.BatchResults](),

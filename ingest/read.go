@@ -27,6 +27,8 @@ type History interface {
 	// Latest returns what is known of messages of a tenant, none of which was
 	// accepted before since.
 	Latest(ctx context.Context, tenant string, since schemas.Millis, names []history.Name) (map[history.Name]*schemas.Event, error)
+	// Tally counts what happened to a tenant's messages.
+	Tally(ctx context.Context, q history.Tally) (*history.Counted, error)
 }
 
 // getMessage answers with a message's state and timeline.

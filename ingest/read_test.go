@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/history"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -191,7 +192,8 @@ type store struct {
 	events []*schemas.Event
 	err    error
 	asked  int
-	short  int // events that a search looks at, if not 0
+	short  int           // events that a search looks at, if not 0
+	tally  history.Tally // the last one
 }
 
 func (s *store) Message(ctx context.Context, id string) (out []*schemas.Event, err error) {

@@ -39,6 +39,7 @@ func (s *Server) table() []route {
 		{post, "/v1/session", scopeNone, paceLogin, s.postSession},
 		{del, "/v1/session", scopeNone, paceNone, s.deleteSession},
 
+		{get, "/v1/stats", scopeRead, paceQuery, s.getStats},
 		{get, "/v1/events", scopeRead, paceQuery, s.getEvents},
 
 		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},

@@ -102,23 +102,49 @@ type Quota struct {
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// Stats counts what happened to the caller's messages from From up to Until.
+// Stats counts what happened to the caller's messages from From up to Until,
+// which are whole minutes.
 type Stats struct {
 	From   schemas.Millis `json:"from"`
 	Until  schemas.Millis `json:"until"`
 	Counts []StatsCount   `json:"counts"`
+	Limits []StatsLimit   `json:"limits"`           // what limits refused
+	Before []StatsDay     `json:"before,omitempty"` // the same span of days before, the last one first
 }
 
-// StatsCount counts the messages that came to one status.
+// StatsCount counts how often messages came to one status: a message that is
+// tried again comes to sending and retrying more than once. What was not asked
+// for by is empty.
 type StatsCount struct {
-	Channel  string         `json:"channel"`
-	Class    string         `json:"class"`
+	At       schemas.Millis `json:"at,omitzero"` // the beginning of its minute, hour or day
+	Channel  string         `json:"channel,omitempty"`
+	Class    string         `json:"class,omitempty"`
 	Provider string         `json:"provider,omitempty"` // empty where none was chosen yet
 	Status   schemas.Status `json:"status"`
 	Events   int64          `json:"events"`
 	// From acceptance to this status, in milliseconds; absent where not known.
 	P50 float64 `json:"p50_ms,omitempty"`
+	P95 float64 `json:"p95_ms,omitempty"`
 	P99 float64 `json:"p99_ms,omitempty"`
+}
+
+// StatsLimit counts the messages that a window refused, and those that it would
+// have refused if its limit did not only observe.
+type StatsLimit struct {
+	At       schemas.Millis `json:"at,omitzero"`
+	Channel  string         `json:"channel,omitempty"`
+	Class    string         `json:"class,omitempty"`
+	Limit    string         `json:"limit"`
+	Window   string         `json:"window"` // as printed in the policy: 1/60s
+	Refused  int64          `json:"refused,omitempty"`
+	Observed int64          `json:"observed,omitempty"`
+}
+
+// StatsDay counts the same span of a day before, by status.
+type StatsDay struct {
+	From   schemas.Millis `json:"from"`
+	Until  schemas.Millis `json:"until"`
+	Counts []StatsCount   `json:"counts"`
 }
 
 // Resource is one entry of the policy as the API shows it. T is the entry's

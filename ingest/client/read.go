@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -36,6 +37,9 @@ type StatsQuery struct {
 	Channel     schemas.Channel
 	Class       string
 	Provider    string
+
+	By   []string // channel, class, provider, and one of minute, hour and day; by status it always is
+	Days int      // the same span of so many days before, too
 }
 
 // Stats counts what happened to the caller's messages.
@@ -46,6 +50,8 @@ func (c *Client) Stats(ctx context.Context, q StatsQuery) (*Stats, error) {
 	set(v, "channel", string(q.Channel))
 	set(v, "class", q.Class)
 	set(v, "provider", q.Provider)
+	set(v, "by", strings.Join(q.By, ","))
+	setNumber(v, "days", q.Days)
 	var a Stats
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/stats", query: v}, &a); err != nil {
 		return nil, fmt.Errorf("get stats: %w", err)

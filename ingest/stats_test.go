@@ -1,0 +1,80 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/history"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Tally counts a tenant's statuses by class, whatever is asked, and keeps the
+// question; the store of processor/sink/warehouse does it properly.
+func (s *store) Tally(ctx context.Context, q history.Tally) (*history.Counted, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := ctx.Deadline(); !ok {
+		return nil, errors.New("asked without a deadline")
+	}
+	s.tally = q
+	out := &history.Counted{}
+	for _, e := range ofTenant(q.Tenant, s.events) {
+		out.Counts = append(out.Counts, history.Count{At: e.At, Class: e.Class, Provider: e.Provider, Status: e.Status, Events: 1, P50: 1, P95: 2, P99: 3})
+		out.Before = append(out.Before, history.Count{Day: 2, Status: e.Status, Events: 5})
+		if e.Limit != "" {
+			out.Limits = append(out.Limits, history.LimitCount{Class: e.Class, Limit: e.Limit, Window: e.Window, Refused: 1})
+		}
+	}
+	return out, s.err
+}
+
+func TestStats(t *testing.T) {
+	h := &store{}
+	limited := event(theirs, schemas.StatusLimited, 1)
+	limited.Limit, limited.Window = "verify", "1/60s"
+	h.set(nil, limited)
+	w := newWorld(t, settings{history: h})
+	got := read[client.Stats](w.do("GET", "/v1/stats?from=2026-11-21T08:00:10Z&until=2026-11-21T08:59:30.001Z&by=class,hour,status&class=verify&channel=sms&provider=p&days=2", ""), http.StatusOK)
+	from, until := t0, t0+3_600_000
+	want := client.Stats{
+		From: from, Until: until,
+		Counts: []client.StatsCount{{At: t0 + 1, Class: "verify", Status: schemas.StatusLimited, Events: 1, P50: 1, P95: 2, P99: 3}},
+		Limits: []client.StatsLimit{{Class: "verify", Limit: "verify", Window: "1/60s", Refused: 1}},
+		Before: []client.StatsDay{
+			{From: from - 86_400_000, Until: until - 86_400_000, Counts: []client.StatsCount{}},
+			{From: from - 2*86_400_000, Until: until - 2*86_400_000, Counts: []client.StatsCount{{Status: schemas.StatusLimited, Events: 5}}},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if asked := (history.Tally{Tenant: "default", Channel: "sms", Class: "verify", Provider: "p", From: from, Until: until, By: []history.Dimension{"class", "hour"}, Most: mostCounts, Days: 2}); !reflect.DeepEqual(h.tally, asked) {
+		t.Errorf("asked %+v, want %+v", h.tally, asked)
+	}
+	got = read[client.Stats](w.do("GET", "/v1/stats", ""), http.StatusOK)
+	if late := schemas.MillisOf(time.Now()) - got.Until; got.Until.Sub(got.From) != time.Hour || got.Until%60_000 != 0 || late > 1000 || late < -60_000 {
+		t.Errorf("the last hour is %v to %v", got.From, got.Until)
+	}
+	for query, detail := range map[string]string{
+		"from=x": `"from"`, "by=country": `"by"`, "by=": `"by"`, "by=minute,hour": "one of minute", "days=-1": `"days"`, "days=32": `"days"`, "status=sent": `"status" is unknown`,
+		"from=2026-11-21T09:00:00Z&until=2026-11-21T09:00:00Z": `"until" is not after from`, "until=2126-11-21T09:00:00Z": "out of all time",
+		"by=minute&from=2026-11-19T09:00:00Z&until=2026-11-21T09:00:00Z": `"by"`, "by=hour&from=2026-01-19T09:00:00Z&until=2026-11-21T09:00:00Z": `"by"`,
+		"days=1&from=2026-11-19T09:00:00Z&until=2026-11-21T09:00:00Z": `"days"`, "class=a&class=b": "more than once",
+	} {
+		p := w.do("GET", "/v1/stats?"+query, "").problem(http.StatusBadRequest, "invalid_request")
+		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Detail, detail) {
+			t.Errorf("%s: %+v", query, p.Errors)
+		}
+	}
+	h.set(history.ErrTooMany)
+	w.do("GET", "/v1/stats", "").problem(http.StatusBadRequest, "invalid_request")
+	h.set(errors.New("away"))
+	w.do("GET", "/v1/stats", "").problem(http.StatusServiceUnavailable, "history_unavailable")
+	newWorld(t, settings{}).do("GET", "/v1/stats", "").problem(http.StatusServiceUnavailable, "history_unavailable")
+}
