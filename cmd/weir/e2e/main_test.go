@@ -126,15 +126,22 @@ func (s *site) try(args ...string) (string, error) {
 // apply brings a policy into force, whole.
 func (s *site) apply(policy string) {
 	s.t.Helper()
-	file := filepath.Join(s.dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
-		s.t.Fatal(err)
+	if out, err := s.tryApply(policy); err != nil {
+		s.t.Fatalf("weir apply: %v\n%s", err, out)
 	}
-	s.weir("apply", "-f", file, "--prune")
 	var err error
 	if s.policies, err = Revisions(s.t.Context(), s.brokers, s.names); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+func (s *site) tryApply(policy string) (string, error) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "policy.yaml")
+	if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.try("apply", "-f", file, "--prune")
 }
 
 // run starts a worker. It is killed with the test; on failure its last words

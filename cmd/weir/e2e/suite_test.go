@@ -7,6 +7,7 @@ func suite(t *testing.T, brokers []string, sc scale) {
 	t.Run("lives", func(t *testing.T) { livesOfMessages(t, brokers) })
 	t.Run("dead letters", func(t *testing.T) { deadLetters(t, brokers) })
 	t.Run("bad input", func(t *testing.T) { badInput(t, brokers) })
+	t.Run("inputs", func(t *testing.T) { inputs(t, brokers, sc) })
 	t.Run("bad state", func(t *testing.T) { badState(t, brokers) })
 	t.Run("shutdown", func(t *testing.T) { shutdown(t, brokers, sc) })
 	t.Run("policy", func(t *testing.T) { livePolicy(t, brokers) })
