@@ -21,8 +21,8 @@ func (s *Server) listRevisions(w http.ResponseWriter, r *http.Request, _ *caller
 	limit, next := defaultPage, s.policy.Latest().Revision
 	var err error
 	if query.Has("limit") {
-		if limit, err = strconv.Atoi(query.Get("limit")); err != nil || limit < 1 || limit > largestPage {
-			refuse(w, r, badParameter("limit", "is a whole number from 1 to 500"))
+		if limit, err = readLimit(query.Get("limit")); err != nil {
+			refuse(w, r, badParameter("limit", err.Error()))
 			return
 		}
 	}

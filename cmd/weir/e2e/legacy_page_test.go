@@ -19,10 +19,10 @@ type example struct{ command, answer string }
 
 var fence = regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```")
 
-// legacyPage returns the policy of docs/legacy.md and its commands.
-func legacyPage(t *testing.T) (policy string, examples []example) {
+// readPage returns the policy of a page in docs, if it has one, and its commands.
+func readPage(t *testing.T, name string) (policy string, examples []example) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/legacy.md")
+	page, err := os.ReadFile(filepath.Join("../../../docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +49,8 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z`), "TIME"},
+	{regexp.MustCompile(`weir_(live|test)_[0-9A-Za-z]{43}`), "SECRET"},
+	{regexp.MustCompile(`\\"[0-9a-f]{32}\\"`), "ETAG"},
 	{regexp.MustCompile(`"retryAfterSeconds":[1-9]\d?\b`), `"retryAfterSeconds":SECONDS`},
 	{regexp.MustCompile(`(?m)^(Retry-After): [1-9]\d?$`), "$1: SECONDS"},
 	{regexp.MustCompile(`(?m)^(Date): .*$`), "$1: DATE"},
@@ -86,26 +88,34 @@ func differ(got, page string) (why []string) {
 	return why
 }
 
-// TestLegacyPage runs the commands of docs/legacy.md as they are printed, in
-// their order, in one shell, against weir dev with the page's policy, and
-// compares what they print with the page.
-func TestLegacyPage(t *testing.T) {
+func TestLegacyPage(t *testing.T) { runPage(t, "legacy.md", 9) }
+
+func TestPolicyAPIPage(t *testing.T) { runPage(t, "policy-api.md", 10) }
+
+// runPage runs the commands of a page as they are printed, in their order, in
+// one shell, against weir dev with the page's policy, and compares what they
+// print with the page. atLeast is how many there are.
+func runPage(t *testing.T, name string, atLeast int) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") != "" {
 				t.Fatalf("%s is not here", tool)
 			}
-			t.Skipf("NOT TESTED: docs/legacy.md, since %s is not here", tool)
+			t.Skipf("NOT TESTED: docs/%s, since %s is not here", name, tool)
 		}
 	}
-	policy, examples := legacyPage(t)
+	policy, examples := readPage(t, name)
 	dir := t.TempDir()
-	file := filepath.Join(dir, "legacy.yaml")
-	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
+	args := anyPorts
+	if policy != "" {
+		file := filepath.Join(dir, "page.yaml")
+		if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"--policy", file}, args...)
 	}
-	d := startDev(t, filepath.Join(dir, ".weir"), append([]string{"--policy", file}, anyPorts...)...)
+	d := startDev(t, filepath.Join(dir, ".weir"), args...)
 
 	const separator = "\n=== end of an answer ===\n"
 	var script strings.Builder
@@ -117,6 +127,7 @@ func TestLegacyPage(t *testing.T) {
 	defer cancel()
 	sh := exec.CommandContext(ctx, "bash", "-c", script.String())
 	sh.Dir = dir
+	sh.Env = append(os.Environ(), "PATH="+filepath.Dir(weirBinary(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var stderr bytes.Buffer
 	sh.Stderr = &stderr
 	out, err := sh.Output()
@@ -124,11 +135,11 @@ func TestLegacyPage(t *testing.T) {
 		t.Errorf("the shell: %v: %s", err, &stderr)
 	}
 	got := strings.Split(string(out), separator)
-	if len(got) != len(examples)+1 || len(examples) < 9 {
+	if len(got) != len(examples)+1 || len(examples) < atLeast {
 		t.Fatalf("%d answers to %d commands:\n%s", len(got)-1, len(examples), out)
 	}
 	for i, e := range examples {
-		t.Logf("LEGACY $ %s%s", e.command, got[i])
+		t.Logf("PAGE $ %s%s", e.command, got[i])
 		if why := differ(got[i], e.answer); why != nil {
 			t.Errorf("%s\n%s\n%s", e.command, got[i], strings.Join(why, "\n"))
 		}
