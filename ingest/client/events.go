@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,29 +21,31 @@ import (
 
 // EventQuery chooses events; what is empty chooses all.
 type EventQuery struct {
-	To     string
-	Status schemas.Status
-	Class  string
-	After  string // StreamEvent.ID to go on from; empty begins now
+	To      string
+	Channel schemas.Channel
+	Status  []schemas.Status // any of them
+	Class   string
+	After   string // StreamEvent.ID to go on from; empty begins now
 }
 
-// StreamEvent is one step of a message as it happens. Name is the stream's own
-// name for what it is.
+// StreamEvent is one step of a message as it happens. Where Gap is set, Event is
+// empty, and steps were missed before the next: the server no longer had what
+// followed the last one. List finds their messages.
 type StreamEvent struct {
 	ID    string
-	Name  string
-	Event *schemas.Event
+	Event schemas.Event
+	Gap   bool
 }
 
 // Events yields what happens to the caller's messages until ctx ends. A
-// connection that breaks is made again, from where it broke off, as Retry has
-// it: for as many tries as no event comes. An error is the last thing it
-// yields; the context's own is one.
+// connection that ends is made again, from where it ended, as Retry has it: for
+// as many tries as nothing comes. An error is the last thing it yields; the
+// context's own is one.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[StreamEvent, error] {
 	return func(yield func(StreamEvent, error) bool) {
-		after, fruitless := q.After, 0
-		for {
-			resp, end, err := c.listen(ctx, q, after)
+		at := place{id: q.After}
+		for fruitless := 1; ; fruitless++ {
+			resp, end, err := c.listen(ctx, q, at.id)
 			if err != nil {
 				yield(StreamEvent{}, fmt.Errorf("read events: %w", err))
 				return
@@ -51,12 +54,11 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[StreamEvent
 				return
 			}
 			began := time.Now()
-			fruitless++
-			for e, readErr := range readEvents(resp.Body) {
+			for e, readErr := range at.read(resp.Body) {
 				if err = readErr; err != nil {
 					break
 				}
-				after, fruitless = e.ID, 0
+				fruitless = 1
 				if !yield(e, nil) {
 					end()
 					return
@@ -68,9 +70,9 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[StreamEvent
 				return
 			}
 			if time.Since(began) > c.timeout { // quiet, but it held
-				fruitless = 0
+				fruitless = 1
 			}
-			wait, again := c.retry.wait(max(fruitless, 1), 0, c.retry.Total, rand.Float64())
+			wait, again := c.retry.wait(fruitless, at.retry, c.retry.Total, rand.Float64())
 			if chance, _ := judge(err); !again || chance == final {
 				yield(StreamEvent{}, fmt.Errorf("read events: %w", err))
 				return
@@ -85,12 +87,20 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[StreamEvent
 	}
 }
 
+// place is where a stream stands: after the event with the id. retry is how long
+// the server wants a client to wait before it connects again.
+type place struct {
+	id    string
+	retry time.Duration
+}
+
 // listen begins a stream; end ends it. The answer is nil when the server says
 // that there will be nothing.
 func (c *Client) listen(ctx context.Context, q EventQuery, after string) (stream *http.Response, end func(), err error) {
 	v := make(url.Values)
 	set(v, "to", q.To)
-	set(v, "status", string(q.Status))
+	set(v, "channel", string(q.Channel))
+	set(v, "status", statuses(q.Status))
 	set(v, "class", q.Class)
 	h := http.Header{"Accept": {"text/event-stream, application/problem+json"}}
 	if after != "" {
@@ -129,42 +139,67 @@ func (c *Client) listen(ctx context.Context, q EventQuery, after string) (stream
 	return stream, end, nil
 }
 
-// readEvents reads an event stream (WHATWG HTML, 9.2) to its end, which is
-// always an error.
-func readEvents(r io.Reader) iter.Seq2[StreamEvent, error] {
+// read reads an event stream (WHATWG HTML, 9.2) to its end, which is always an
+// error, and keeps account of where it stands.
+func (at *place) read(r io.Reader) iter.Seq2[StreamEvent, error] {
 	return func(yield func(StreamEvent, error) bool) {
 		lines := bufio.NewScanner(r)
 		lines.Buffer(make([]byte, 0, 4096), maxResultBytes)
-		var e StreamEvent
-		var data []string
+		id, name, data := at.id, "", []byte(nil)
 		for lines.Scan() {
-			name, value, _ := strings.Cut(lines.Text(), ":")
+			field, value, _ := strings.Cut(lines.Text(), ":")
 			value = strings.TrimPrefix(value, " ")
-			switch {
-			case lines.Text() == "" && len(data) > 0:
-				e.Event = new(schemas.Event)
-				if err := json.Unmarshal([]byte(strings.Join(data, "\n")), e.Event); err != nil {
-					yield(e, fmt.Errorf("an event is not what this client reads: %w", err))
+			switch field {
+			case "": // the end of an event, or a comment
+				if lines.Text() != "" {
+					continue
+				}
+				at.id = id // also where nothing was said: the stream has come that far
+				e, is, err := streamEvent(id, name, data)
+				if err != nil || is && !yield(e, nil) {
+					if err != nil {
+						yield(e, err)
+					}
 					return
 				}
-				if !yield(e, nil) {
-					return
+				name, data = "", nil
+			case "data":
+				data = append(append(data, value...), '\n')
+			case "event":
+				name = value
+			case "id":
+				if !strings.ContainsRune(value, 0) {
+					id = value
 				}
-				e, data = StreamEvent{ID: e.ID}, nil // an id stands until the next
-			case lines.Text() == "":
-				e.Name = ""
-			case name == "data":
-				data = append(data, value)
-			case name == "event":
-				e.Name = value
-			case name == "id" && !strings.ContainsRune(value, 0):
-				e.ID = value
+			case "retry":
+				if n, err := strconv.ParseUint(value, 10, 31); err == nil {
+					at.retry = time.Duration(n) * time.Millisecond
+				}
 			}
 		}
 		err := lines.Err()
 		if err == nil {
 			err = io.EOF
 		}
-		yield(e, &lost{unsure, fmt.Errorf("the stream ended: %w", err)})
+		yield(StreamEvent{}, &lost{unsure, fmt.Errorf("the stream ended: %w", err)})
 	}
+}
+
+// streamEvent makes an event of its fields, if it is one to be yielded: what says
+// why the stream ends, and what is new, is not.
+func streamEvent(id, name string, data []byte) (e StreamEvent, is bool, err error) {
+	e.ID = id
+	switch {
+	case len(data) == 0:
+		return e, false, nil
+	case name == "gap":
+		e.Gap = true
+		return e, true, nil
+	case name != "status" && name != "":
+		return e, false, nil
+	}
+	if err := json.Unmarshal(data, &e.Event); err != nil {
+		return e, false, fmt.Errorf("an event is not what this client reads: %w", err)
+	}
+	return e, true, nil
 }

@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/schemas"
 )
 
 // stream answers a connection with text, and holds it open if it says so.
@@ -32,11 +34,14 @@ func TestEvents(t *testing.T) {
 		asked   string // Last-Event-IDs
 		err     string
 	}{
-		{name: "one connection", streams: []stream{{text: ": hello\n\nretry: 5\n\n" + event("1", "a") + event("2", "b"), hold: true}}, want: "1a 2b ", asked: "0"},
+		{name: "one connection", streams: []stream{{text: ": hello\n\nretry: x\n\n" + event("1", "a") + event("2", "b"), hold: true}}, want: "1a 2b ", asked: "0"},
 		{name: "cut between events", streams: []stream{{text: event("1", "a")}, {text: event("2", "b"), hold: true}}, want: "1a 2b ", asked: "0 1"},
 		{name: "cut within one", streams: []stream{{text: event("1", "a") + "id: 2\ndata: {\"kind\":"}, {text: event("2", "b"), hold: true}}, want: "1a 2b ", asked: "0 1"},
-		{name: "without ids it begins where it was", streams: []stream{{text: "data:{\"message_id\":\"a\"}\r\n\r\n"}, {text: event("2", "b"), hold: true}}, want: "a 2b ", asked: "0 "},
+		{name: "without ids it begins where it was", streams: []stream{{text: "data:{\"message_id\":\"a\"}\r\n\r\n"}, {text: event("2", "b"), hold: true}}, want: "0a 2b ", asked: "0 0"},
 		{name: "data of many lines", streams: []stream{{text: "id: 1\ndata: {\"message_id\":\ndata: \"a\"}\n\n", hold: true}}, want: "1a ", asked: "0"},
+		{name: "a beat moves on", streams: []stream{{text: event("1", "a") + ": here\nid: 7\n\n"}, {text: event("8", "b"), hold: true}}, want: "1a 8b ", asked: "0 7"},
+		{name: "a gap", streams: []stream{{text: "event: gap\nid: 5\ndata: {\"reason\":\"forgotten\"}\n\n" + event("6", "b"), hold: true}}, want: "gap 5 6b ", asked: "0"},
+		{name: "the server ends it", streams: []stream{{text: event("1", "a") + "event: end\nid: 2\ndata: {\"reason\":\"shutting_down\"}\n\n"}, {text: event("3", "b"), hold: true}}, want: "1a 3b ", asked: "0 2"},
 		{name: "the end of all", streams: []stream{{text: event("1", "a")}, {}}, want: "1a ", asked: "0 1"},
 		{name: "what is no event", streams: []stream{{text: "data: x\n\n"}}, err: "an event is not what this client reads", asked: "0"},
 		{name: "nothing comes, again and again", streams: []stream{{text: ":"}, {text: ":"}, {text: ":"}, {text: ":"}}, err: "the stream ended", asked: "0 0 0 0"},
@@ -47,7 +52,7 @@ func TestEvents(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n := len(asked)
 				asked = append(asked, r.Header.Get("Last-Event-ID"))
-				if r.URL.RequestURI() != "/v1/events?status=sent" || n == len(tt.streams) {
+				if r.URL.RequestURI() != "/v1/events?channel=sms&status=sent%2Cfailed" || n == len(tt.streams) {
 					t.Errorf("connection %d: %s", n, r.URL)
 					return
 				}
@@ -65,16 +70,19 @@ func TestEvents(t *testing.T) {
 			defer srv.Close()
 			c := client.New(srv.URL, "k", client.WithRetry(quick))
 			defer c.Close()
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			got := ""
-			for e, err := range c.Events(ctx, client.EventQuery{Status: "sent", After: "0"}) {
+			for e, err := range c.Events(ctx, client.EventQuery{Status: []schemas.Status{"sent", "failed"}, Channel: "sms", After: "0"}) {
 				if err != nil {
 					if tt.err == "" && !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tt.err) {
 						t.Error(err)
 					}
 					got += "error "
 					continue
+				}
+				if e.Gap {
+					got += "gap "
 				}
 				got += e.ID + e.Event.MessageID + " "
 				if strings.HasSuffix(tt.want, got) && tt.streams[len(tt.streams)-1].hold && strings.Contains(got, tt.want) {
@@ -90,6 +98,31 @@ func TestEvents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client comes back no sooner than the stream says.
+func TestEventsRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		c := handler(func(w http.ResponseWriter, r *http.Request) {
+			if at = append(at, time.Now()); len(at) == 3 {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, "retry: 2000\ndata: {}\n\n")
+		}).client()
+		for _, err := range c.Events(t.Context(), client.EventQuery{}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for i := range at[1:] {
+			if d := at[i+1].Sub(at[i]); d < 2*time.Second || d > 2100*time.Millisecond {
+				t.Errorf("connection %d after %v", i+1, d)
+			}
+		}
+	})
 }
 
 // A stream is not bounded by the time of a call, its beginning is.
