@@ -225,8 +225,8 @@ var mutations = []mutation{
 		what:   "a forwarded message does not carry its id",
 		harm:   "nobody finds the message that they sent",
 		file:   "processor/admission/life.go",
-		old:    "env.Reason, env.Reply = schemas.ReadmitForward, m.input.env.Reply",
-		new:    "env.Reason, env.Reply, env.ID = schemas.ReadmitForward, m.input.env.Reply, \"\"",
+		old:    "env.Reason = schemas.ReadmitForward",
+		new:    "env.Reason, env.ID = schemas.ReadmitForward, \"\"",
 		checks: []check{admissionTests},
 	},
 	{
