@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -148,15 +149,30 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if r.Topics, err = topics.Plan(ctx, e.admin(), topics.Catalogue(cfg, next)); err != nil {
+	if r.Topics, err = e.plan(ctx, cfg, &have.Policy, next); err != nil {
+		_, bound := errors.AsType[*topics.BoundError](err)
 		_, shrunk := errors.AsType[*topics.LanesShrunkError](err)
 		_, changed := errors.AsType[*topics.PartitionsChangedError](err)
-		if shrunk || changed {
+		if bound || shrunk || changed {
 			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return nil, err
 	}
 	return r, nil
+}
+
+// plan compares the cluster's topics with what next needs. An input that have has
+// already, and whose topic has become unfit since, stands in no edit's way: its
+// stage says so, and reads nothing.
+func (e *Editor) plan(ctx context.Context, cfg topics.Config, have, next *schemas.Policy) (topics.Diff, error) {
+	for {
+		diff, err := topics.Plan(ctx, e.admin(), topics.Catalogue(cfg, next))
+		bound, is := errors.AsType[*topics.BoundError](err)
+		if !is || !slices.Contains(have.Names(schemas.ResourceInput), bound.Topic) {
+			return diff, err
+		}
+		next, _ = next.Without(schemas.ResourceInput, bound.Topic)
+	}
 }
 
 // keepsQueues compares with every revision so far: a provider's topics keep

@@ -281,3 +281,43 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestAnUnfitInput: a topic that cannot be read exactly once is not bound; one that
+// became so since it was bound is in nobody's way.
+func TestAnUnfitInput(t *testing.T) {
+	w := newWorld(t)
+	adm := kadm.NewClient(w.cl)
+	compact := "compact"
+	input := func(topics ...string) revise.Edit {
+		return func(have *schemas.Revision) (*schemas.Policy, error) {
+			p := new(schemas.Policy)
+			for _, topic := range topics {
+				p.Inputs = append(p.Inputs, schemas.Input{Topic: topic, Tenant: "default"})
+			}
+			return have.Policy.Merge(p), nil
+		}
+	}
+	do := func(e revise.Edit) error {
+		_, err := w.editor().Revise(t.Context(), "test", revise.Tries, e, nil)
+		return err
+	}
+	if err := do(input("sends", "more")); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := adm.ListTopics(kadm.WithAuthorizedOps(t.Context()), "sends"); err != nil || !d.Has("sends") {
+		t.Errorf("the topic was not made: %v", err)
+	}
+	for _, topic := range []string{"sends", "more"} {
+		if _, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &compact}}, topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.add(w.editor(), "while-it-is-compacted")
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": &compact}, "another"); err != nil {
+		t.Fatal(err)
+	}
+	err := do(input("another"))
+	if _, is := errors.AsType[*topics.BoundError](err); !is || !errors.Is(err, revise.ErrRefused) {
+		t.Errorf("a compacted topic was bound: %v", err)
+	}
+}
