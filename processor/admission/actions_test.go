@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/processor/limit"
-	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -482,24 +481,6 @@ func TestMisroutedActions(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestRecipientWithoutChannel(t *testing.T) {
-	pol := &schemas.Policy{Tenants: []schemas.Tenant{{Name: "default", DefaultRegion: "CN"}}}
-	for _, c := range []struct{ to, channel, want string }{
-		{"138 0000 0000", "", codeTo},
-		{"+8613800000000", "", codeTo},
-		{"a@Example.COM", "", "a@example.com"},
-		{"HTTPS://Example.com/x", "", "https://example.com/x"},
-		{"token-17", "", "token-17"},
-		{"13800000000", "push", "13800000000"},
-		{"12", "", ""}, // neither a number nor clearly a token
-	} {
-		got, err := request.Addressee(&schemas.Request{To: c.to, Channel: schemas.Channel(c.channel)}, pol)
-		if got.Key != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%q on %q is %q, %v; want %q", c.to, c.channel, got.Key, err, c.want)
-		}
 	}
 }
 

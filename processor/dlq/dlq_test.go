@@ -94,14 +94,15 @@ func TestWhatCannotBeSentAgain(t *testing.T) {
 	w.bury(3, "", func(e *schemas.Envelope) { e.Key = "" })
 	w.bury(4, "", func(e *schemas.Envelope) { e.Reason = dlq.SkipForeign })
 	w.bury(5, `{"channel":"sms","to":"+8613800000000","body":"`+string(make([]byte, 300<<10))+`"}`, nil)
+	w.bury(6, `{"tenant":"globex","channel":"sms","to":"+8613800000000","body":"x"}`, func(e *schemas.Envelope) { e.Tenant = "acme" })
 	if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.n.DLQ(), Headers: []kgo.RecordHeader{{Key: schemas.HeaderAttempt, Value: []byte("many")}}}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	sum, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{})
-	if err != nil || sum.Matched != 7 || sum.Redriven != 1 || w.asked() != 1 {
+	if err != nil || sum.Matched != 8 || sum.Redriven != 1 || w.asked() != 1 {
 		t.Fatalf("%+v, %v", sum, err)
 	}
-	for _, why := range []string{"not_json", dlq.SkipAction, dlq.SkipRecipient, dlq.SkipForeign, "too_large", dlq.SkipHeaders} {
+	for _, why := range []string{"not_json", dlq.SkipAction, dlq.SkipRecipient, dlq.SkipForeign, "too_large", dlq.SkipTenant, dlq.SkipHeaders} {
 		if sum.Skipped[why] != 1 {
 			t.Errorf("%s: %d, want 1", why, sum.Skipped[why])
 		}
