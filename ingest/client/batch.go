@@ -37,6 +37,10 @@ const (
 // again as Retry has it. If that fails too, an error stands beside each result
 // that did not come, and the iteration ends with that batch: those messages may
 // or may not have been accepted.
+//
+// The API's own pace of batches, unless a key has its own, is ten and then one a
+// minute: who sends more than ten gives Retry a Total of over a minute, or the
+// eleventh is given up at once.
 func (c *Client) Batch(ctx context.Context, requests iter.Seq[*schemas.Request]) iter.Seq2[BatchResult, error] {
 	return c.BatchFrom(ctx, func(yield func(*schemas.Request, error) bool) {
 		for q := range requests {

@@ -7,9 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/schemas"
@@ -61,6 +64,10 @@ var calls = []struct {
 	}, `POST /v1/messages/x/retry `, `{"id":"y","status":"accepted"}`},
 	{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Get(ctx, "x"); return err },
 		`GET /v1/messages/x `, `{}`},
+	{"get one of several", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Get(ctx, "x", client.Recipient{To: "+86138"})
+		return err
+	}, `GET /v1/messages/x?to=%2B86138 `, `{}`},
 	{"list", func(ctx context.Context, c *client.Client) error {
 		p, err := c.List(ctx, client.MessageQuery{To: "+86138", Status: []schemas.Status{"sent", "failed"}, Class: "verify", From: 1000, Until: 2000, Limit: 3, Cursor: "c"})
 		if err == nil && (len(p.Messages) != 1 || p.NextCursor != "d") {
@@ -70,13 +77,13 @@ var calls = []struct {
 	}, `GET /v1/messages?class=verify&cursor=c&from=1970-01-01T00%3A00%3A01.000Z&limit=3&status=sent%2Cfailed&to=%2B86138&until=1970-01-01T00%3A00%3A02.000Z `,
 		`{"messages":[{"id":"x","timeline":[]}],"next_cursor":"d"}`},
 	{"quota", func(ctx context.Context, c *client.Client) error {
-		_, err := c.Quota(ctx, client.QuotaQuery{To: "+86138", Channel: "sms", Class: "verify"})
+		_, err := c.Quota(ctx, client.QuotaQuery{To: "+86138", Channel: "sms", Class: "verify", Metadata: map[string]string{"ip": "::1"}})
 		return err
-	}, `GET /v1/quota?channel=sms&class=verify&to=%2B86138 `, `{"limits":[]}`},
+	}, `GET /v1/quota?channel=sms&class=verify&metadata.ip=%3A%3A1&to=%2B86138 `, `{"limits":[]}`},
 	{"stats", func(ctx context.Context, c *client.Client) error {
-		_, err := c.Stats(ctx, client.StatsQuery{From: 1000, Channel: "sms"})
+		_, err := c.Stats(ctx, client.StatsQuery{From: 1000, Channel: "sms", By: []string{"class", "provider"}, Days: 7})
 		return err
-	}, `GET /v1/stats?channel=sms&from=1970-01-01T00%3A00%3A01.000Z `, `{}`},
+	}, `GET /v1/stats?by=class%2Cprovider&channel=sms&days=7&from=1970-01-01T00%3A00%3A01.000Z `, `{}`},
 	{"dead letters", func(ctx context.Context, c *client.Client) error {
 		_, err := c.DeadLetters(ctx, client.DeadLetterQuery{Provider: "aliyun", Oldest: true, Limit: 5})
 		return err
@@ -87,6 +94,13 @@ var calls = []struct {
 	}, `POST /v1/dlq/redrive Content-Type=application/json {"provider":"aliyun","dry_run":true}`, `{}`},
 	{"revisions", func(ctx context.Context, c *client.Client) error { _, err := c.Revisions(ctx, "c", 5); return err },
 		`GET /v1/revisions?cursor=c&limit=5 `, `{"revisions":[]}`},
+	{"revision", func(ctx context.Context, c *client.Client) error {
+		r, err := c.Revision(ctx, 3)
+		if err == nil && (r.Revision != 3 || r.Policy.Limits[0].Name != "verify") {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	}, `GET /v1/revisions/3 `, `{"revision":3,"policy":{"limits":[{"name":"verify","per":[],"allow":["1/60s"]}]}}`},
 	{"get a limit", func(ctx context.Context, c *client.Client) error {
 		l, err := c.Limits().Get(ctx, "verify")
 		if err == nil && (l.ETag != `"3"` || l.Revision != 3 || l.Value.Allow[0].N != 5) {
@@ -135,6 +149,20 @@ var calls = []struct {
 		}
 		return err
 	}, `POST /v1/keys/shop/rotate Content-Type=application/json {"overlap":"1h"}`, `{"secret":"s"}`},
+	{"batch", func(ctx context.Context, c *client.Client) error {
+		for r, err := range c.Batch(ctx, func(yield func(*schemas.Request) bool) { yield(message) }) {
+			if err != nil || r.ID != "x" {
+				return fmt.Errorf("%+v %w", r, err)
+			}
+		}
+		return nil
+	}, `POST /v1/messages/batch Content-Type=application/x-ndjson {"channel":"sms","to":"+8613800000000","body":"code 1","idempotency_key":"KEY"}
+`, "NDJSON" + `{"index":0,"id":"x","status":"accepted"}`},
+	{"events", func(ctx context.Context, c *client.Client) error {
+		for range c.Events(ctx, client.EventQuery{Class: "verify"}) {
+		}
+		return nil
+	}, `GET /v1/events?class=verify `, ``},
 	{"alerts", func(ctx context.Context, c *client.Client) error { _, err := c.Alerts().List(ctx); return err },
 		`GET /v1/alerts `, `{"items":[]}`},
 }
@@ -158,10 +186,14 @@ func TestCalls(t *testing.T) {
 				if r.Header.Get("Authorization") != "Bearer k" || r.Header.Get("User-Agent") != "shop/2" {
 					t.Errorf("%v", r.Header)
 				}
-				if tt.answer == "" {
+				answer, lines := strings.CutPrefix(tt.answer, "NDJSON")
+				if lines {
+					w.Header().Set("Content-Type", "application/x-ndjson")
+				}
+				if answer == "" {
 					w.WriteHeader(http.StatusNoContent)
 				}
-				io.WriteString(w, tt.answer)
+				io.WriteString(w, answer)
 			}))
 			defer srv.Close()
 			c := client.New(srv.URL, "k", once, client.WithUserAgent("shop/2"))
@@ -173,6 +205,60 @@ func TestCalls(t *testing.T) {
 				t.Errorf("sends\n%s\nwant\n%s", got, tt.sends)
 			}
 		})
+	}
+}
+
+// notCalled are routes that programs have no use for.
+var notCalled = map[string]string{
+	"GET /v1/session":    "for the console's pages",
+	"POST /v1/session":   "likewise",
+	"DELETE /v1/session": "likewise",
+}
+
+// Every route under /v1 has a call, and every call a route.
+func TestEveryRouteHasACall(t *testing.T) {
+	var document struct {
+		Paths map[string]map[string]any
+	}
+	if err := yaml.Unmarshal(schemas.OpenAPI, &document); err != nil {
+		t.Fatal(err)
+	}
+	called := make(map[string]bool) // requests
+	for _, tt := range calls {
+		method, rest, _ := strings.Cut(tt.sends, " ")
+		path, _, _ := strings.Cut(rest, " ")
+		path, _, _ = strings.Cut(path, "?")
+		called[method+" "+path] = true
+		// Resources are alike.
+		for _, k := range schemas.ResourceKinds {
+			called[method+" "+strings.Replace(path, "/v1/limits", "/v1/"+k.Plural(), 1)] = true
+		}
+	}
+	known := make(map[string]bool)
+	for path, operations := range document.Paths {
+		for method := range operations {
+			route := strings.ToUpper(method) + " " + path
+			if !strings.HasPrefix(path, "/v1/") || notCalled[route] != "" {
+				continue
+			}
+			form := regexp.MustCompile("^" + regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(route, "[^/]+") + "$")
+			for c := range called {
+				if form.MatchString(c) {
+					known[c], known[route] = true, true
+				}
+			}
+			if !known[route] {
+				t.Errorf("no call makes %s", route)
+			}
+		}
+	}
+	if len(known) < 40 {
+		t.Errorf("only %d routes and calls: the search is broken", len(known))
+	}
+	for c := range called {
+		if !known[c] {
+			t.Errorf("%s is no route", c)
+		}
 	}
 }
 

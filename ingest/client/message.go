@@ -80,14 +80,15 @@ func keyed(q *schemas.Request) ([]byte, error) {
 }
 
 // Recipient is who is to get a message, where its id alone does not tell: for ids
-// that the producer made. Channel is sms when empty.
+// that the producer made, and may have used for several. Channel is sms when
+// empty. Calls take at most one.
 type Recipient struct {
 	To      string
 	Channel schemas.Channel
 }
 
 // Release gives back the place of a decision whose message was not sent.
-func (c *Client) Release(ctx context.Context, id string, of Recipient) (*Done, error) {
+func (c *Client) Release(ctx context.Context, id string, of ...Recipient) (*Done, error) {
 	var a Done
 	if err := c.act(ctx, "/v1/decisions/", id, "/release", of, &a); err != nil {
 		return nil, fmt.Errorf("release decision: %w", err)
@@ -97,7 +98,7 @@ func (c *Client) Release(ctx context.Context, id string, of Recipient) (*Done, e
 
 // Cancel asks that a message be not sent; the answer tells whether that was in
 // time, if it was decided at once.
-func (c *Client) Cancel(ctx context.Context, id string, of Recipient) (*Done, error) {
+func (c *Client) Cancel(ctx context.Context, id string, of ...Recipient) (*Done, error) {
 	var a Done
 	if err := c.act(ctx, "/v1/messages/", id, "/cancel", of, &a); err != nil {
 		return nil, fmt.Errorf("cancel message: %w", err)
@@ -108,28 +109,34 @@ func (c *Client) Cancel(ctx context.Context, id string, of Recipient) (*Done, er
 // Retry sends a message that was limited, failed or expired again, as a new
 // message whose id it returns; a *Problem with status 410 when its request has
 // left Kafka. To ask for it again is to get the same new message.
-func (c *Client) Retry(ctx context.Context, id string) (*Sent, error) {
+func (c *Client) Retry(ctx context.Context, id string, of ...Recipient) (*Sent, error) {
 	var a Sent
-	if err := c.act(ctx, "/v1/messages/", id, "/retry", Recipient{}, &a); err != nil {
+	if err := c.act(ctx, "/v1/messages/", id, "/retry", of, &a); err != nil {
 		return nil, fmt.Errorf("retry message: %w", err)
 	}
 	return &a, nil
 }
 
 // act asks for something that is the same however often it is asked for.
-func (c *Client) act(ctx context.Context, before, id, after string, of Recipient, into any) error {
-	query := make(url.Values)
-	set(query, "to", of.To)
-	set(query, "channel", string(of.Channel))
-	_, err := c.do(ctx, &call{method: http.MethodPost, path: before + url.PathEscape(id) + after, query: query}, into)
+func (c *Client) act(ctx context.Context, before, id, after string, of []Recipient, into any) error {
+	_, err := c.do(ctx, &call{method: http.MethodPost, path: before + url.PathEscape(id) + after, query: recipient(of)}, into)
 	return err
+}
+
+func recipient(of []Recipient) url.Values {
+	v := make(url.Values)
+	for _, r := range of {
+		set(v, "to", r.To)
+		set(v, "channel", string(r.Channel))
+	}
+	return v
 }
 
 // Get returns what is known of a message; a *Problem with status 404 when
 // nothing is.
-func (c *Client) Get(ctx context.Context, id string) (*Message, error) {
+func (c *Client) Get(ctx context.Context, id string, of ...Recipient) (*Message, error) {
 	var m Message
-	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/messages/" + url.PathEscape(id)}, &m); err != nil {
+	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/messages/" + url.PathEscape(id), query: recipient(of)}, &m); err != nil {
 		return nil, fmt.Errorf("get message: %w", err)
 	}
 	return &m, nil
@@ -137,18 +144,20 @@ func (c *Client) Get(ctx context.Context, id string) (*Message, error) {
 
 // MessageQuery chooses messages; what is empty chooses all.
 type MessageQuery struct {
-	To     string
-	Status []schemas.Status // any of them
-	Class  string
-	From   schemas.Millis // accepted at this time or later
-	Until  schemas.Millis // and before this
-	Limit  int            // of one page; 0 is the server's default
-	Cursor string         // of the page before, with the same query
+	To      string
+	Channel schemas.Channel
+	Status  []schemas.Status // any of them
+	Class   string
+	From    schemas.Millis // accepted at this time or later
+	Until   schemas.Millis // and before this
+	Limit   int            // of one page; 0 is the server's default
+	Cursor  string         // of the page before, with the same query
 }
 
 func (q MessageQuery) values() url.Values {
 	v := make(url.Values)
 	set(v, "to", q.To)
+	set(v, "channel", string(q.Channel))
 	set(v, "status", statuses(q.Status))
 	set(v, "class", q.Class)
 	set(v, "from", q.From.String())

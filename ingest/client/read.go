@@ -12,9 +12,12 @@ import (
 
 // QuotaQuery says whose quota: what a message with these fields would meet.
 type QuotaQuery struct {
-	To      string
-	Channel schemas.Channel
-	Class   string // the default class when empty
+	To       string
+	Channel  schemas.Channel // email where To has an @, else sms, when empty
+	Class    string          // the default class when empty
+	Template string
+	Provider string
+	Metadata map[string]string
 }
 
 // Quota returns what the limits leave to a recipient.
@@ -23,6 +26,11 @@ func (c *Client) Quota(ctx context.Context, q QuotaQuery) (*Quota, error) {
 	set(v, "to", q.To)
 	set(v, "channel", string(q.Channel))
 	set(v, "class", q.Class)
+	set(v, "template", q.Template)
+	set(v, "provider", q.Provider)
+	for name, value := range q.Metadata {
+		v.Set("metadata."+name, value)
+	}
 	var a Quota
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/quota", query: v}, &a); err != nil {
 		return nil, fmt.Errorf("get quota: %w", err)

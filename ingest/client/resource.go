@@ -116,11 +116,11 @@ func (o Change) query() url.Values {
 // again.
 func (o Change) conditional() bool { return (o.IfMatch != "" || o.IfNone) && !o.DryRun }
 
-// Put makes or replaces the one with the name, whole. With a condition it is not
+// Put makes or replaces the one with the name, whole; the value may lack it. With a condition it is not
 // repeated where it may have been made; nor is it for keys, whose secret is
 // shown once.
 func (r Resources[T]) Put(ctx context.Context, name string, value T, o Change) (*Resource[T], error) {
-	body, err := encode(value)
+	body, err := unnamed(value)
 	var a Resource[T]
 	if err == nil {
 		_, err = r.c.do(ctx, &call{
@@ -132,6 +132,26 @@ func (r Resources[T]) Put(ctx context.Context, name string, value T, o Change) (
 		return nil, fmt.Errorf("put %s: %w", r.kind, err)
 	}
 	return &a, nil
+}
+
+// unnamed writes a resource, without its name where that is empty: the path has
+// it.
+func unnamed(value any) ([]byte, error) {
+	body, err := encode(value)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("write the body: %w", err)
+	}
+	for _, name := range []string{"name", "topic"} { // an input's name is its topic
+		if string(fields[name]) == `""` {
+			delete(fields, name)
+			return encode(fields)
+		}
+	}
+	return body, nil
 }
 
 // Delete removes the one with the name; a *Problem with status 404 when there
@@ -172,6 +192,15 @@ func (c *Client) Revisions(ctx context.Context, cursor string, limit int) (*Revi
 	var a RevisionPage
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/revisions", query: v}, &a); err != nil {
 		return nil, fmt.Errorf("list revisions: %w", err)
+	}
+	return &a, nil
+}
+
+// Revision returns the whole policy as it was in one revision.
+func (c *Client) Revision(ctx context.Context, number int64) (*PolicyRevision, error) {
+	var a PolicyRevision
+	if _, err := c.do(ctx, &call{method: http.MethodGet, path: fmt.Sprint("/v1/revisions/", number)}, &a); err != nil {
+		return nil, fmt.Errorf("get revision: %w", err)
 	}
 	return &a, nil
 }
