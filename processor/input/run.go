@@ -51,13 +51,15 @@ func Run(ctx context.Context, cfg Config) error {
 		m       = newMetrics(cfg.Metrics)
 		running = make(map[string]*member) // by topic
 		next    = make(chan struct{}, 1)
-		failed  = make(chan error)
+		failed  = make(chan error, 1)
 		err     error
 	)
 	wg.Go(func() { // follows the policy
 		for at := cfg.Policy.Latest().Revision; ; at++ {
 			if _, err := cfg.Policy.Get(ctx, at+1); err != nil {
-				report(ctx, failed, err)
+				if ctx.Err() == nil {
+					report(failed, err)
+				}
 				return
 			}
 			select {
@@ -93,7 +95,7 @@ func Run(ctx context.Context, cfg Config) error {
 			wg.Go(func() {
 				defer close(is.done)
 				if err := is.keep(memberCtx); err != nil {
-					report(ctx, failed, err)
+					report(failed, err)
 				}
 			})
 		}
@@ -111,11 +113,12 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// report hands an error over, unless all is ending anyway.
-func report(ctx context.Context, to chan<- error, err error) {
+// report hands an error over without waiting, since who takes it may wait for the
+// one that reports. The first ends all.
+func report(to chan<- error, err error) {
 	select {
 	case to <- err:
-	case <-ctx.Done():
+	default:
 	}
 }
 

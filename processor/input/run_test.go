@@ -2,6 +2,7 @@ package input_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -364,4 +365,40 @@ func TestALostPositionIsNoStart(t *testing.T) {
 	w.run("0", nil, later(48*time.Hour))
 	w.until("told where", w.has("acme", in.Topic, 10, 20))
 	w.eachOnce(20)
+}
+
+// TestTwoProcessesInOneSlot: the one that is fenced says so and ends, whatever it
+// waits for.
+func TestTwoProcessesInOneSlot(t *testing.T) {
+	w := newWorld(t)
+	in := schemas.Input{Topic: "acme.sends", Tenant: "acme"}
+	w.create(&schemas.Policy{Inputs: []schemas.Input{in}})
+	w.bind(in)
+	ends := make(chan error, 2)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for range 2 {
+		go func() {
+			ends <- input.Run(ctx, input.Config{
+				Stream: stream.Config{Brokers: w.seeds, TransactionalID: "inputs.0", SessionTimeout: 6 * time.Second},
+				Topics: w.cfg, DLQPartitions: partitions, Policy: w.pol, Logger: slog.New(slog.NewTextHandler(logTo{w}, nil)),
+			})
+		}()
+	}
+	deadline := time.After(15 * time.Second)
+	for i := 0; ; i++ {
+		w.write(in.Topic, partitions, i*8, i*8+8)
+		select {
+		case err := <-ends:
+			if !errors.Is(err, stream.ErrFenced) {
+				t.Fatalf("ended with %v", err)
+			}
+			stop()
+			<-ends
+			return
+		case <-deadline:
+			t.Fatal("neither was fenced")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
