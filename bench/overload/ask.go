@@ -40,7 +40,7 @@ const (
 	askEnv  = "WEIR_BENCH_OVERLOAD_ASK"
 	niceEnv = "WEIR_BENCH_OVERLOAD_NICE"
 
-	loadCapacity = 5 // of a key's bucket, which refills 1/s
+	loadCapacity = 2 // of a key's bucket, which refills 1/s
 )
 
 // ask starts the process and waits for what it tells.

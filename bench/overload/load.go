@@ -17,14 +17,16 @@ import (
 const (
 	calmConns = 8
 	calmEvery = 20 * time.Millisecond
-	settle    = 6 * time.Second // in which a bucket of 5 at 1/s fills
+	slow      = 20 * time.Millisecond
+	settle    = 4 * time.Second // in which the keys' buckets fill
 )
 
 // outcome is what came of a phase.
 type outcome struct {
 	told
 	calm                    latencies
-	calmRefused             int // or anything else that is not 202
+	slowAt                  []time.Duration // when calls were due that took longer than slow
+	calmRefused             int             // or anything else that is not 202
 	cores                   float64
 	memoryFirst, memoryLast int64
 }
@@ -41,7 +43,16 @@ func (o *outcome) share() string {
 }
 
 func (o *outcome) String() string {
-	return fmt.Sprintf("%d calls, %d passed (%s), %d refused, %d others; calm p50 %v p99 %v", o.Calls, o.Passed, o.share(), o.Refused, o.Others, o.calm.at(.5), o.calm.at(.99))
+	return fmt.Sprintf("%d calls, %d passed (%s), %d refused, %d others; calm p50 %v p99 %v; over %v in the seconds %s", o.Calls, o.Passed, o.share(), o.Refused, o.Others, o.calm.at(.5), o.calm.at(.99), slow, o.slowSeconds())
+}
+
+// slowSeconds says in which seconds how many calls were slow.
+func (o *outcome) slowSeconds() string {
+	counts := make(map[int]int)
+	for _, at := range o.slowAt {
+		counts[int(at/time.Second)]++
+	}
+	return fmt.Sprint(counts)
 }
 
 // latencies are sorted.
@@ -107,7 +118,7 @@ func (w *world) phase(ctx context.Context, p phase) (*outcome, error) {
 			}
 			defer conn.Close()
 			body := request(calmName, 1_000_000)
-			var took []time.Duration
+			var took, at []time.Duration
 			refused := 0
 			for due := began.Add(time.Duration(c) * calmEvery); due.Before(until); due = due.Add(calmConns * calmEvery) {
 				time.Sleep(time.Until(due))
@@ -119,10 +130,14 @@ func (w *world) phase(ctx context.Context, p phase) (*outcome, error) {
 					refused++
 				}
 				took = append(took, time.Since(due))
+				if took[len(took)-1] > slow {
+					at = append(at, due.Sub(began))
+				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			out.calm = append(out.calm, took...)
+			out.slowAt = append(out.slowAt, at...)
 			out.calmRefused += refused
 			return nil
 		})

@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	b := &bench{log: stderr}
 	fs := flag.NewFlagSet("overload", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.IntVar(&b.keys, "keys", 1000, "keys that ask too often; each may 1/s, and 5 at once")
+	fs.IntVar(&b.keys, "keys", 1000, "keys that ask too often; each may 1/s, and 2 at once")
 	fs.IntVar(&b.seconds, "seconds", 60, "length of the phase of ten times the rate; the others take half of it")
 	fs.IntVar(&b.conns, "connections", 50, "connections over which they ask")
 	fs.IntVar(&b.filling, "fill", 110_000, "messages sent before the phases: more than ingest keeps for reads, 100,000")
@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func (b *bench) table(ctx context.Context) (string, error) {
 	var t strings.Builder
 	fmt.Fprintf(&t, `One process serves the HTTP API from it; all that follows shares the machine.
-%d keys have the rate "bucket 5 refill 1/s" for writes, and ask POST /v1/messages evenly, over %d connections that are kept, from a process of their own that gives way (nice 10). The well-behaved key may
+%d keys have the rate "bucket 2 refill 1/s" for writes, and ask POST /v1/messages evenly, over %d connections that are kept, from a process of their own that gives way (nice 10). The well-behaved key may
 100/s and asks 50 times a second, over %d connections of its own, at even times; its latency is from the time at which a call was due, until
 its answer has been read. Ten times the rate takes %d s and the other phases half of it, each after a pause in which the buckets fill. In brackets: over
 the p99 of both phases alone together. What a key may have is what a plain
