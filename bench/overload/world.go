@@ -34,6 +34,10 @@ const (
 
 var discard = slog.New(slog.DiscardHandler)
 
+func topicsUnder(prefix string) topics.Config {
+	return topics.Config{Prefix: prefix, Partitions: partitions, Replication: 1}
+}
+
 func keyName(i int) string       { return fmt.Sprintf("load-%d", i) }
 func secretOf(key string) string { return "weir_live_" + key }
 
@@ -63,7 +67,7 @@ func (b *bench) newWorld(ctx context.Context) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := topics.Config{Prefix: fmt.Sprintf("overload-%d.", time.Now().UnixMilli()), Partitions: partitions, Replication: 1}
+	cfg := topicsUnder(fmt.Sprintf("overload-%d.", time.Now().UnixMilli()))
 	w := &world{bench: b, names: cfg.Names(), specs: topics.Catalogue(cfg, &doc.Policy)}
 	diff, err := topics.Plan(ctx, b.adm, w.specs)
 	if err != nil {
@@ -127,13 +131,20 @@ func (w *world) close() error {
 
 // serve is the process that serves.
 func serve(ctx context.Context, prefix string, brokers []string, stderr io.Writer) error {
-	names := topics.Names{Prefix: prefix}
+	cfg := topicsUnder(prefix)
+	names := cfg.Names()
 	watch, err := policy.Watch(ctx, names.Config(), discard, kgo.SeedBrokers(brokers...))
 	if err != nil {
 		return err
 	}
 	go watch.Run(ctx) //nolint:errcheck // the policy does not change
-	srv, err := ingest.New(ctx, ingest.Config{Brokers: brokers, Names: names, Partitions: partitions, Policy: watch, Registry: prometheus.NewRegistry(), Logger: discard})
+	var replies int32
+	for _, spec := range topics.Catalogue(cfg, &watch.Latest().Policy) {
+		if spec.Name == names.Replies() {
+			replies = spec.Partitions
+		}
+	}
+	srv, err := ingest.New(ctx, ingest.Config{Brokers: brokers, Names: names, Partitions: partitions, Replies: replies, Policy: watch, Registry: prometheus.NewRegistry(), Logger: discard})
 	if err != nil {
 		return err
 	}
