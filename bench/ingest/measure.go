@@ -37,25 +37,37 @@ func (b *bench) rates(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer stop()
-	type pair struct{ weir, bare *taken }
+	type pair struct {
+		weir, bare *taken
+		cpu        float64 // of the server, in µs a request
+	}
 	var runs []pair
 	for i := range b.runs + 1 { // the first one warms up
+		before, err := rig.CPU(s.worker.PID())
+		if err != nil {
+			return "", err
+		}
 		one, err := b.load(s).run(ctx)
 		if err != nil {
 			return "", err
 		}
+		after, err := rig.CPU(s.worker.PID())
+		if err != nil {
+			return "", err
+		}
+		cpu := float64((after - before).Microseconds()) / float64(max(len(one.took), 1))
 		l := b.load(s)
 		l.addr = bare
 		other, err := l.run(ctx)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(b.log, "run %d: weir %.0f/s %v p99 %.1f ms, bare %.0f/s\n", i, one.rate(), one.codes, ms(one.at(.99)), other.rate())
+		fmt.Fprintf(b.log, "run %d: weir %.0f/s %v p99 %.1f ms, %.0f µs of processor a request, bare %.0f/s\n", i, one.rate(), one.codes, ms(one.at(.99)), cpu, other.rate())
 		if n := len(one.took); n == 0 || one.codes[http.StatusAccepted] != n || one.broken > 0 {
 			return "", fmt.Errorf("not all were accepted: %v, %d broken", one.codes, one.broken)
 		}
 		if i > 0 {
-			runs = append(runs, pair{one, other})
+			runs = append(runs, pair{one, other, cpu})
 		}
 	}
 	memory, err := rig.PeakMemory(s.worker.PID())
@@ -65,14 +77,14 @@ func (b *bench) rates(ctx context.Context) (string, error) {
 	var t strings.Builder
 	fmt.Fprintf(&t, "# POST /v1/messages, as fast as it answers\n`weir run --roles ingest` and its %d clients on the same machine; each run is %d s, in turns with the bare handler: net/http\n", b.conns, b.seconds)
 	t.WriteString("that reads the body and answers 202 with the same length, in the clients' process. Each answer of Weir's follows the acknowledgement (acks=all).\n\n")
-	t.WriteString("| | requests/s | p50 ms | p99 ms | bare handler/s | of it |\n|---|---|---|---|---|---|\n")
+	t.WriteString("| | requests/s | p50 ms | p99 ms | server's processor, µs a request | bare handler/s | of it |\n|---|---|---|---|---|---|---|\n")
 	for i, r := range runs {
-		fmt.Fprintf(&t, "| %d | %.0f | %.1f | %.1f | %.0f | %.0f %% |\n", i+1, r.weir.rate(), ms(r.weir.at(.5)), ms(r.weir.at(.99)), r.bare.rate(), 100*r.weir.rate()/r.bare.rate())
+		fmt.Fprintf(&t, "| %d | %.0f | %.1f | %.1f | %.0f | %.0f | %.0f %% |\n", i+1, r.weir.rate(), ms(r.weir.at(.5)), ms(r.weir.at(.99)), r.cpu, r.bare.rate(), 100*r.weir.rate()/r.bare.rate())
 	}
 	for _, st := range rig.Stats {
-		fmt.Fprintf(&t, "| **%s** | %.0f | %.1f | %.1f | %.0f | %.0f %% |\n", st.Name,
+		fmt.Fprintf(&t, "| **%s** | %.0f | %.1f | %.1f | %.0f | %.0f | %.0f %% |\n", st.Name,
 			rig.Of(st, runs, func(r pair) float64 { return r.weir.rate() }), rig.Of(st, runs, func(r pair) float64 { return ms(r.weir.at(.5)) }),
-			rig.Of(st, runs, func(r pair) float64 { return ms(r.weir.at(.99)) }), rig.Of(st, runs, func(r pair) float64 { return r.bare.rate() }),
+			rig.Of(st, runs, func(r pair) float64 { return ms(r.weir.at(.99)) }), rig.Of(st, runs, func(r pair) float64 { return r.cpu }), rig.Of(st, runs, func(r pair) float64 { return r.bare.rate() }),
 			rig.Of(st, runs, func(r pair) float64 { return 100 * r.weir.rate() / r.bare.rate() }))
 	}
 	fmt.Fprintf(&t, "\nThe server's peak memory: %d MB.\n", memory>>20)

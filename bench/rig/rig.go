@@ -119,3 +119,27 @@ func PeakMemory(pid int) (int64, error) {
 	}
 	return 0, fmt.Errorf("no VmHWM of process %d", pid)
 }
+
+// CPU is what a process has used of the processors so far (utime and stime of
+// Linux, in hundredths of a second).
+func CPU(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// Behind the command's name, which may hold anything.
+	_, after, _ := strings.Cut(string(b), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("%q is no stat of a process", b)
+	}
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
