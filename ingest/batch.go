@@ -270,8 +270,7 @@ func (b *batch) add(ctx context.Context, text []byte) {
 	b.server.out.send(ctx, m.record(b.server.requests, b.server.partitions, b.header), func(p *client.Problem) {
 		defer b.wg.Done()
 		if p == nil {
-			now := time.Now()
-			b.server.recent.accept(m.accepted(now), m.req.IdempotencyKey == "", now)
+			b.server.accept(m)
 		}
 		b.settle(i, m.req.ID, p)
 		b.mu.Lock()

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -121,12 +120,26 @@ func (p *pacer) tell(w http.ResponseWriter, v throttle.Verdict) {
 	}
 	p.left.WithLabelValues(kind).Observe(float64(v.Remaining) / float64(v.Rate.Limit()))
 
+	// Every call has these: their values are cut from one text and one list.
+	var room [128]byte
+	b := append(append(append(room[:0], '"'), kind...), `";r=`...)
+	b = strconv.AppendInt(b, v.Remaining, 10)
+	b = append(b, ";t="...)
+	b = strconv.AppendInt(b, seconds(v.Reset), 10)
+	state := len(b)
+	b = strconv.AppendInt(b, v.Rate.Limit(), 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, v.Remaining, 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, time.Now().Add(v.Reset+time.Second-1).Unix(), 10)
+	text := string(b)
+	values := []string{v.Rate.Policy(), text[:state], text[state:limit], text[limit:remaining], text[remaining:]}
 	h := w.Header()
-	h.Set("RateLimit-Policy", v.Rate.Policy())
-	h.Set("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, kind, v.Remaining, seconds(v.Reset)))
-	h.Set("X-RateLimit-Limit", strconv.FormatInt(v.Rate.Limit(), 10))
-	h.Set("X-RateLimit-Remaining", strconv.FormatInt(v.Remaining, 10))
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Add(v.Reset+time.Second-1).Unix(), 10))
+	h["Ratelimit-Policy"] = values[0:1:1]
+	h["Ratelimit"] = values[1:2:2]
+	h["X-Ratelimit-Limit"] = values[2:3:3]
+	h["X-Ratelimit-Remaining"] = values[3:4:4]
+	h["X-Ratelimit-Reset"] = values[4:5:5]
 }
 
 // tooFast is the problem of a call that comes too soon. It was not looked at,

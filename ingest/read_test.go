@@ -334,7 +334,7 @@ func TestRecentIsBounded(t *testing.T) {
 	if known("big") || r.bytes != 0 || r.order.Len() != 0 || len(r.byID) != 0 {
 		t.Errorf("by age: %d bytes, %d messages", r.bytes, r.order.Len())
 	}
-	r.accept(&schemas.Event{MessageID: "m"}, true, now)
+	r.accept("m", &answered{}, true, now)
 	var held [][]byte
 	for i := range 6 {
 		add("m", fmt.Append(nil, i))

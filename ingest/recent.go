@@ -40,9 +40,9 @@ type recent struct {
 // entry is one message. events are never written to once they are in it.
 type entry struct {
 	id       string
-	accepted *schemas.Event // what this instance answered; nil when it did not take the message in
-	whole    bool           // nothing came before events
-	cut      bool           // events lack some of the middle
+	answered *answered // what this instance took in; nil when another did
+	whole    bool      // nothing came before events
+	cut      bool      // events lack some of the middle
 	events   [][]byte
 	bytes    int
 	touched  time.Time
@@ -61,21 +61,42 @@ type gist struct {
 	whole                      bool           // nothing else is known anywhere
 }
 
+// answered is what is known of a message when it is in Kafka.
+type answered struct {
+	tenant, channel, class, template, to string
+	at                                   schemas.Millis
+}
+
+// event is what is told of the message until its first status is there.
+func (a *answered) event(id string) *schemas.Event {
+	return &schemas.Event{
+		Kind: schemas.KindStatus, MessageID: id, Tenant: a.tenant, Channel: a.channel, Class: a.class, Template: a.template, To: a.to,
+		Status: schemas.StatusAccepted, At: a.at, AcceptedAt: a.at,
+	}
+}
+
 func newRecent(b bounds) *recent {
 	return &recent{bounds: b, byID: make(map[string]*entry)}
 }
 
 // accept notes that this instance has answered accepted. fresh says that the
 // id was made for this request, so that nothing can have come before it.
-func (t *recent) accept(e *schemas.Event, fresh bool, now time.Time) {
+func (t *recent) accept(id string, a *answered, fresh bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	en := t.touch(e.MessageID, now)
-	if en.accepted == nil {
-		en.accepted = e
+	en := t.touch(id, now)
+	if en.answered == nil {
+		en.answered = a
 	}
 	en.whole = en.whole || fresh
-	en.note(e)
+	if en.gists.Load() == nil { // as with almost every message
+		en.gists.Store(&[]gist{{
+			tenant: shared(a.tenant), to: a.to, channel: shared(a.channel), class: shared(a.class),
+			accepted: a.at, status: schemas.StatusAccepted, whole: en.whole && !en.cut,
+		}})
+	} else {
+		en.note(a.event(id))
+	}
 	t.evict(now)
 }
 
@@ -174,7 +195,10 @@ func (t *recent) find(id string, now time.Time) (accepted *schemas.Event, events
 	if en == nil {
 		return nil, nil, false
 	}
-	return en.accepted, en.events[:len(en.events):len(en.events)], en.whole && !en.cut
+	if en.answered != nil {
+		accepted = en.answered.event(id)
+	}
+	return accepted, en.events[:len(en.events):len(en.events)], en.whole && !en.cut
 }
 
 // each calls fn with every gist of every message, in no order that means

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -112,17 +113,13 @@ func newID(q *schemas.Request, to string, at schemas.Millis) (string, error) {
 	return schemas.NewID(to)
 }
 
-// accepted is what is known of the message until its first status is there.
-func (m *message) accepted(now time.Time) *schemas.Event {
-	at := schemas.MillisOf(now)
-	class := m.req.Class
-	if class == "" {
-		class = schemas.DefaultClass
-	}
-	return &schemas.Event{
-		Kind: schemas.KindStatus, MessageID: m.req.ID, Tenant: m.req.Tenant, Channel: string(m.req.Channel),
-		Class: class, Template: m.req.Template, To: m.to.Key, Status: schemas.StatusAccepted, At: at, AcceptedAt: at,
-	}
+// accept notes that the brokers hold the message.
+func (s *Server) accept(m *message) {
+	now := time.Now()
+	s.recent.accept(m.req.ID, &answered{
+		tenant: m.req.Tenant, channel: string(m.req.Channel), class: cmp.Or(m.req.Class, schemas.DefaultClass), template: m.req.Template,
+		to: m.to.Key, at: schemas.MillisOf(now),
+	}, m.req.IdempotencyKey == "", now)
 }
 
 // take writes a message, and waits for its decision as the caller prefers. What
@@ -169,8 +166,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, m *message, prefer 
 		return nil, p
 	}
 	if m.req.Action == schemas.ActionSend {
-		now := time.Now()
-		s.recent.accept(m.accepted(now), m.req.IdempotencyKey == "", now)
+		s.accept(m)
 	}
 	if ticket == nil {
 		return nil, nil
