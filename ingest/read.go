@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,11 @@ type History interface {
 
 // getMessage answers with a message's state and timeline.
 func (s *Server) getMessage(w http.ResponseWriter, r *http.Request, c *caller) {
-	m, p := s.find(r.Context(), c.tenant, chi.URLParam(r, "id"))
+	to, p := s.whose(r, c)
+	var m *client.Message
+	if p == nil {
+		m, p = s.find(r.Context(), c.tenant, chi.URLParam(r, "id"), to...)
+	}
 	if p != nil {
 		refuse(w, r, p)
 		return
@@ -41,9 +46,38 @@ func (s *Server) getMessage(w http.ResponseWriter, r *http.Request, c *caller) {
 	answer(w, http.StatusOK, "application/json", m)
 }
 
+// whose reads the recipients that a query's to may mean; none where there is no
+// to. An id that a producer made may name messages to several.
+func (s *Server) whose(r *http.Request, c *caller) (keys []string, p *client.Problem) {
+	var to *string
+	var channel schemas.Channel
+	wrong, p := readQuery(r, func(name, v string) (err error) {
+		switch name {
+		case "to":
+			to = &v
+		case "channel":
+			channel, err = readChannel(v)
+		default:
+			err = errUnknownField
+		}
+		return err
+	})
+	if p == nil && to != nil && len(wrong) == 0 {
+		var err error
+		if keys, err = recipients(channel, *to, s.regionOf(c.tenant)); err != nil {
+			wrong = append(wrong, wrongParameter("to", err))
+		}
+	}
+	if p == nil {
+		p = invalidParameters(wrong)
+	}
+	return keys, p
+}
+
 // find reads a tenant's message from the tail if that has it whole; else
-// History's events come before the tail's.
-func (s *Server) find(ctx context.Context, tenant, text string) (*client.Message, *client.Problem) {
+// History's events come before the tail's. Where recipients are named it is the
+// message to one of them.
+func (s *Server) find(ctx context.Context, tenant, text string, to ...string) (*client.Message, *client.Problem) {
 	id, ok := messageID(text)
 	if !ok {
 		return nil, unknownMessage.problem("An id is a UUID.")
@@ -60,6 +94,12 @@ func (s *Server) find(ctx context.Context, tenant, text string) (*client.Message
 			return nil, after(historyUnavailable.problem("What became of older messages cannot be read now."), time.Second)
 		default: // what is known is worth more than an error
 			s.logger.Warn("reading a message's history failed", "error", err)
+		}
+	}
+	if len(to) > 0 {
+		events = slices.DeleteFunc(events, func(e *schemas.Event) bool { return !slices.Contains(to, e.To) })
+		if accepted != nil && !slices.Contains(to, accepted.To) {
+			accepted = nil
 		}
 	}
 	if accepted == nil && len(events) == 0 {

@@ -177,6 +177,27 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// A producer may use one id for several recipients, and two tenants the same.
+func TestMessageOfARecipient(t *testing.T) {
+	second, foreign := event(theirs, schemas.StatusFailed, 2), event(theirs, schemas.StatusLimited, 3)
+	second.To, foreign.To, foreign.Tenant = "+8613800000001", "+8613800000002", "acme"
+	h := &store{}
+	h.set(nil, event(theirs, schemas.StatusQueued, 1), second)
+	w := newWorld(t, settings{history: h, status: []*schemas.Event{event(theirs, schemas.StatusSent, 4), foreign}})
+	for to, want := range map[string]string{
+		"%2B8613800000000": "queued sent", "+8613800000000": "queued sent", "8613800000001": "failed", "138 0000 0001&channel=sms": "failed",
+	} {
+		if m := read[client.Message](w.get(theirs+"?to="+strings.ReplaceAll(to, " ", "%20")), http.StatusOK); steps(&m) != want {
+			t.Errorf("%s: %+v", to, m)
+		}
+	}
+	w.get(theirs+"?to=8613800000002").problem(http.StatusNotFound, "message_not_found")
+	w.get(theirs+"?to=&x=1").problem(http.StatusBadRequest, "invalid_request")
+	id := read[client.Sent](w.post(hello), http.StatusAccepted).ID
+	read[client.Message](w.get(id+"?to=+8613800000000"), http.StatusOK)
+	w.get(id+"?to=8613800000001").problem(http.StatusNotFound, "message_not_found")
+}
+
 func TestUnknownMessages(t *testing.T) {
 	other := event(theirs, schemas.StatusSent, 1)
 	other.Tenant = "acme"
