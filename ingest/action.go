@@ -55,7 +55,11 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, c *caller, a schema
 // subject is the caller's message that the path names. Of an id that nobody here
 // knows, the recipient in the query is enough to ask.
 func (s *Server) subject(r *http.Request, c *caller) (*client.Message, *client.Problem) {
-	is, p := s.find(r.Context(), c.tenant, chi.URLParam(r, "id"))
+	named, p := s.whose(r, c)
+	if p != nil {
+		return nil, p
+	}
+	is, p := s.find(r.Context(), c.tenant, chi.URLParam(r, "id"), named...)
 	if p == nil || p.Code != unknownMessage.code {
 		return is, p
 	}
@@ -78,7 +82,11 @@ func (s *Server) subject(r *http.Request, c *caller) (*client.Message, *client.P
 
 // postRetry sends a message again that ended unsent, as a new one.
 func (s *Server) postRetry(w http.ResponseWriter, r *http.Request, c *caller) {
-	is, p := s.find(r.Context(), c.tenant, chi.URLParam(r, "id"))
+	named, p := s.whose(r, c)
+	var is *client.Message
+	if p == nil {
+		is, p = s.find(r.Context(), c.tenant, chi.URLParam(r, "id"), named...)
+	}
 	if p != nil {
 		refuse(w, r, p)
 		return

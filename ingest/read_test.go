@@ -193,6 +193,16 @@ func TestMessageOfARecipient(t *testing.T) {
 	}
 	w.get(theirs+"?to=8613800000002").problem(http.StatusNotFound, "message_not_found")
 	w.get(theirs+"?to=&x=1").problem(http.StatusBadRequest, "invalid_request")
+	// What is done to it is done to that one.
+	if r := w.do("POST", "/v1/messages/"+theirs+"/cancel?to=8613800000000", "", "Prefer: respond-async"); r.code != http.StatusAccepted || string(w.requests(1)[0].Key) != "+8613800000000" {
+		t.Errorf("cancel: %d %s", r.code, r.body)
+	}
+	if r := w.do("POST", "/v1/messages/"+theirs+"/cancel?to=8613800000001", "", "Prefer: respond-async"); r.code != http.StatusAccepted || string(w.requests(1)[0].Key) != "+8613800000001" {
+		t.Errorf("cancel: %d %s", r.code, r.body)
+	}
+	w.do("POST", "/v1/messages/"+theirs+"/retry?to=8613800000000", "").problem(http.StatusConflict, "not_to_retry")
+	w.do("POST", "/v1/messages/"+theirs+"/retry?to=8613800000001", "").problem(http.StatusGone, "request_gone")
+
 	id := read[client.Sent](w.post(hello), http.StatusAccepted).ID
 	read[client.Message](w.get(id+"?to=+8613800000000"), http.StatusOK)
 	w.get(id+"?to=8613800000001").problem(http.StatusNotFound, "message_not_found")
