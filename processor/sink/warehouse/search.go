@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
+
 	"github.com/weirhq/weir/processor/history"
 	"github.com/weirhq/weir/schemas"
 )
@@ -97,6 +99,9 @@ func (h History) candidates(ctx context.Context, q history.Search, n int) ([]can
 	if s := rough(q.Statuses); len(s) > 0 {
 		and("status IN (?)", s)
 	}
+	// Buffered, each part is read far ahead before the first row comes out: a
+	// tenth of a second among ten million rows. The setting is of 24.7.
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"read_in_order_use_buffering": 0}))
 	rows, err := h.Conn.Query(ctx, `
 SELECT accepted_at, message_id, `+"`to`"+`
 FROM `+table+`

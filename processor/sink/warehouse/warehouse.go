@@ -152,6 +152,10 @@ func migrate(ctx context.Context, rawURL string, step func(context.Context, *goo
 	return nil
 }
 
+// stepWithin is for one statement of a migration: one that fills a table from
+// another takes a while.
+const stepWithin = 6 * time.Hour
+
 func provider(o *clickhouse.Options) (*goose.Provider, error) {
 	dir, err := fs.Sub(schema.Migrations(), "migrations")
 	if err != nil {
@@ -159,7 +163,7 @@ func provider(o *clickhouse.Options) (*goose.Provider, error) {
 	}
 	p, err := goose.NewProvider(goose.DialectClickHouse, clickhouse.OpenDB(&clickhouse.Options{
 		Protocol: o.Protocol, Addr: o.Addr, Auth: o.Auth, TLS: o.TLS, Settings: o.Settings, Compression: o.Compression,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout,
+		DialTimeout: o.DialTimeout, ReadTimeout: stepWithin,
 	}), dir)
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
