@@ -252,7 +252,7 @@ func TestGuards(t *testing.T) {
 	guarded(t, w.post(hello, "Host: evil.example").header)
 
 	// A mistake of ours is a problem too, and the log has it without the request.
-	r := w.do("GET", "/v1/messages/0192f0c1-2a3b-7c4d-8e5f-60718293a4b5?x=hush", "", "X-Secret: hush")
+	r := w.do("GET", "/v1/messages/0192f0c1-2a3b-7c4d-8e5f-60718293a4b5?to=hush", "", "X-Secret: hush")
 	r.problem(http.StatusInternalServerError, "internal")
 	guarded(t, r.header)
 	if log := w.log.String(); !strings.Contains(log, "a handler panicked") || strings.Contains(log, "hush") || strings.Contains(log, "138000") {
