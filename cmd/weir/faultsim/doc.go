@@ -28,12 +28,14 @@
 //	groups.go      what keeps kfake's consumer groups to what a broker does
 //	compaction.go  when kfake may compact: at other times that loses what was committed
 //	cycle.go       a whole cycle, from an empty broker to the judges' word
+//	replies.go     who waits for a decision, and who asks what is left
 //	trace.go       what happened
 //
 // When the traffic has ended and nothing is broken any more, every message must
 // come to its end within simulated minutes. Then processor/audit must prove the
 // logs, and cmd/weir/e2e's oracle, which shares no code with the limiter or the
-// audit, must find nothing over, wrongly refused, lost, or ended twice.
+// audit, must find nothing over, wrongly refused, lost, or ended twice. Whoever
+// waited for a decision must have been told it once, as the log has it.
 //
 // What a seed does not fix: Go's scheduler and select are not seeded. A seed
 // replays the plan and not the interleaving, so a failure may need several runs

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/e2e"
@@ -186,9 +185,7 @@ func (c *cycle) judgeReplies() {
 // oracle counts. Who was admitted was put to all of them.
 func sameLeft(told, counted []schemas.LimitState, e *schemas.Event) error {
 	d := e.Decision
-	own := make(map[string]bool)
 	for _, s := range counted {
-		own[s.Limit] = true
 		i := slices.IndexFunc(told, func(o schemas.LimitState) bool { return o.Limit == s.Limit && o.Window == s.Window })
 		if i < 0 {
 			if d.Verdict == schemas.VerdictAdmit {
@@ -208,14 +205,8 @@ func sameLeft(told, counted []schemas.LimitState, e *schemas.Event) error {
 	if d.Verdict != schemas.VerdictAdmit {
 		return nil
 	}
-	for _, ch := range slices.Concat(d.Charges, d.Carried) {
-		if own[ch.Limit] || strings.Contains(ch.Scope, "recipient=") || !slices.ContainsFunc(told, func(s schemas.LimitState) bool { return s.Limit == ch.Limit }) {
-			continue
-		}
-		own[ch.Limit] = true
-	}
 	for _, s := range told {
-		if !own[s.Limit] {
+		if !slices.ContainsFunc(slices.Concat(d.Charges, d.Carried), func(c schemas.Charge) bool { return c.Limit == s.Limit }) {
 			return fmt.Errorf("%+v, in which it has no place", s)
 		}
 	}
