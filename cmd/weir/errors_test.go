@@ -21,10 +21,11 @@ var unlisted = map[string]string{
 	"child.ErrSignal":     "likewise",
 	"schemas.RequestError": "the answer to one request, and the error of a rejected message; " +
 		"the HTTP API describes it",
-	"client.FieldError": "likewise",
-	"route.Error":       "the reason of a rejected or deferred message",
-	"recipient.Error":   "likewise",
-	"content.Error":     "likewise",
+	"client.FieldError":  "likewise",
+	"history.ErrTooMany": "likewise: to one question for stats",
+	"route.Error":        "the reason of a rejected or deferred message",
+	"recipient.Error":    "likewise",
+	"content.Error":      "likewise",
 }
 
 // namedErrors returns every exported error of the product as package.Name, with
