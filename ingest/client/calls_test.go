@@ -136,12 +136,12 @@ var calls = []struct {
 	{"inputs", func(ctx context.Context, c *client.Client) error { _, err := c.Inputs().List(ctx); return err },
 		`GET /v1/inputs `, `{"items":[]}`},
 	{"make a key", func(ctx context.Context, c *client.Client) error {
-		k, err := c.Keys().Put(ctx, "shop", schemas.Key{Name: "shop", Tenant: "acme", Scopes: []string{"send"}}, client.Change{Force: true})
+		k, err := c.Keys().Put(ctx, "shop", schemas.Key{Tenant: "acme", Scopes: []string{"send"}}, client.Change{Force: true})
 		if err == nil && k.Secret != "s" {
 			err = fmt.Errorf("%+v", k)
 		}
 		return err
-	}, `PUT /v1/keys/shop?force=true Content-Type=application/json {"name":"shop","tenant":"acme","scopes":["send"]}`, `{"secret":"s"}`},
+	}, `PUT /v1/keys/shop?force=true Content-Type=application/json {"scopes":["send"],"tenant":"acme"}`, `{"secret":"s"}`},
 	{"rotate a key", func(ctx context.Context, c *client.Client) error {
 		k, err := c.RotateKey(ctx, "shop", time.Hour)
 		if err == nil && k.Secret != "s" {

@@ -339,6 +339,20 @@ func TestLeavingWhileWaiting(t *testing.T) {
 	})
 }
 
+// One who leaves within a try gets to know why.
+func TestLeavingWithinATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		enough := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(5*time.Second, func() { cancel(enough) })
+		c := handler(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).client()
+		began := time.Now()
+		if _, err := c.Send(ctx, message); !errors.Is(err, enough) || time.Since(began) != 5*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
 // A thousand clients that fail at once do not come back at once.
 func TestJitterSpreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
