@@ -129,8 +129,11 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		if err := Judge(next); err != nil {
 			return nil, fmt.Errorf("the policy would not be valid, nothing was changed:\n%w", err)
 		}
-		if err := keepsQueues(ctx, w, have.Revision, next); err != nil {
-			return nil, err
+		// What is in force was compared when it came; who only stays needs it no more.
+		if !sameReaders(&have.Policy, next) {
+			if err := keepsQueues(ctx, w, have.Revision, next); err != nil {
+				return nil, err
+			}
 		}
 		text, err := json.Marshal(next)
 		if err != nil {
@@ -173,6 +176,21 @@ func (e *Editor) plan(ctx context.Context, cfg topics.Config, have, next *schema
 		}
 		next, _ = next.Without(schemas.ResourceInput, bound.Topic)
 	}
+}
+
+// sameReaders reports whether next has no provider but such as have has, each of
+// the type that it has there.
+func sameReaders(have, next *schemas.Policy) bool {
+	types := make(map[string]string, len(have.Providers))
+	for i := range have.Providers {
+		types[have.Providers[i].Name] = have.Providers[i].Type
+	}
+	for i := range next.Providers {
+		if t, ok := types[next.Providers[i].Name]; !ok || t != next.Providers[i].Type {
+			return false
+		}
+	}
+	return true
 }
 
 // keepsQueues compares with every revision so far: a provider's topics keep
