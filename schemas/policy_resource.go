@@ -76,7 +76,7 @@ func (k Key) WithoutHashes() Key {
 // WithResource returns p with one resource read from JSON, under the name, in
 // place of the one that has it, or else behind all others of its kind; before,
 // if it is not empty, names the one that it is to stand before. The body may
-// leave the name out. What it is to the rest is not checked: see Check.
+// leave the name out, or empty. What it is to the rest is not checked: see Check.
 //
 // What cannot be read at all is an error here, a PolicyErrors; all else, such as
 // an unknown field, is Check's, so that all mistakes are told together.
@@ -113,11 +113,12 @@ func (p *Policy) WithResource(k ResourceKind, name string, body []byte, before s
 	case root.Kind != yaml.MappingNode:
 		return e, PolicyErrors{{Path: path, Message: "is no JSON object: write the fields of one " + string(k)}}
 	}
+	field, _, _ := strings.Cut(item.Type().Field(0).Tag.Get("json"), ",")
+	leaveOut(root, field)
 	d.value(root, item, path)
 	e.given = d.given
 	switch has := item.Field(0).String(); {
 	case has != "" && has != name:
-		field, _, _ := strings.Cut(item.Type().Field(0).Tag.Get("json"), ",")
 		d.fail(Position{}, childPath(path, field), "is another name than the address has: leave it out, or write "+name)
 	default:
 		item.Field(0).SetString(name)
@@ -206,6 +207,17 @@ func pathPointer(path string) string {
 		out.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(word))
 	}
 	return out.String()
+}
+
+// leaveOut drops a field that is an empty text: typed clients write the name of
+// an entry also where they have not set it.
+func leaveOut(mapping *yaml.Node, field string) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if v := mapping.Content[i+1]; mapping.Content[i].Value == field && v.ShortTag() == "!!str" && v.Value == "" {
+			mapping.Content = slices.Delete(mapping.Content, i, i+2)
+			return
+		}
+	}
 }
 
 // jsonNode reads exactly one JSON value.

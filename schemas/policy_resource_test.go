@@ -68,6 +68,7 @@ func TestWithResourcePointers(t *testing.T) {
 		{"good", ResourceLimit, `{` + limit + `}`, nil},
 		{"tabs and other white space", ResourceLimit, "{\n\t" + limit + "\r\n}\n", nil},
 		{"with its name", ResourceLimit, `{"name": "b", ` + limit + `}`, nil},
+		{"with an empty name", ResourceLimit, `{"name": "", ` + limit + `}`, nil},
 		{"another's name", ResourceLimit, `{"name": "x", ` + limit + `}`, []string{"/name bad_value"}},
 		{"unknown field", ResourceLimit, `{"alow": 1, ` + limit + `}`, []string{"/alow unknown_field"}},
 		{"what a pointer escapes", ResourceLimit, `{"a/b~c.d": 1, ` + limit + `}`, []string{"/a~1b~0c.d unknown_field"}},
