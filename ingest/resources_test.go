@@ -3,12 +3,10 @@ package ingest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -485,67 +483,4 @@ func TestPolicyWithoutKafka(t *testing.T) {
 	}
 	w.line.mend()
 	w.until("written again", func() bool { return w.do("PUT", "/v1/classes/c", `{}`).code < 300 })
-}
-
-// The Go client and the server agree: entries by their types, conditions, keys,
-// and the history.
-func TestClientChangesThePolicy(t *testing.T) {
-	w := newWorld(t, settings{})
-	ctx := t.Context()
-	c := client.New("http://"+w.addr, "")
-	defer c.Close()
-	window := func(n int64) []schemas.Window {
-		return []schemas.Window{{Kind: schemas.WindowRolling, N: n, Length: time.Hour}}
-	}
-	limit := schemas.Limit{Per: []string{"recipient"}, Allow: window(5), Match: schemas.Match{Class: []string{"x"}, Metadata: map[string][]string{"ip": {"a"}}}}
-	made, err := c.Limits().Put(ctx, "mine", limit, client.Change{IfNone: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := c.Limits().Get(ctx, "mine")
-	if limit.Name = "mine"; err != nil || got.ETag != made.ETag || !reflect.DeepEqual(got.Value, limit) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	limit.Allow = window(6)
-	if _, err := c.Limits().Put(ctx, "mine", limit, client.Change{IfMatch: made.ETag}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.Limits().Put(ctx, "mine", limit, client.Change{IfMatch: made.ETag})
-	if p, ok := errors.AsType[*client.Problem](err); !ok || p.Status != 412 || p.Current == nil || !strings.Contains(string(p.Current.Value), "6/1h") {
-		t.Errorf("%v", err)
-	}
-	if _, err := c.Limits().Put(ctx, "first", limit, client.Change{}); err == nil {
-		t.Error("an entry went under another's name")
-	}
-	limit.Name = ""
-	if _, err := c.Limits().Put(ctx, "first", limit, client.Change{Before: "mine"}); err != nil {
-		t.Fatal(err)
-	}
-	all, err := c.Limits().List(ctx)
-	if n := len(all.Items); err != nil || n < 2 || all.Items[n-2].Value.Name != "first" || all.Items[n-1].Value.Name != "mine" {
-		t.Errorf("%+v, %v", all, err)
-	}
-	if err := c.Limits().Delete(ctx, "first", client.Change{DryRun: true}); err != nil {
-		t.Error(err)
-	}
-	if err := c.Limits().Delete(ctx, "first", client.Change{}); err != nil {
-		t.Error(err)
-	}
-	key, err := c.Keys().Put(ctx, "shop", schemas.Key{Tenant: "default", Scopes: []string{"read"}}, client.Change{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rotated, err := c.RotateKey(ctx, "shop", time.Hour)
-	if err != nil || rotated.Secret == key.Secret || rotated.Value.Previous == nil {
-		t.Errorf("%v", err)
-	}
-	for _, secret := range []string{key.Secret, rotated.Secret} {
-		if _, err := client.New("http://"+w.addr, secret).Get(ctx, "018f0000-0000-7000-8000-000000000000"); !strings.Contains(err.Error(), "404") {
-			t.Errorf("%v", err)
-		}
-	}
-	page, err := c.Revisions(ctx, "", 2)
-	if err != nil || len(page.Revisions) != 2 || page.Revisions[0].Changes[0].Name != "shop" || page.NextCursor == "" {
-		t.Errorf("%+v, %v", page, err)
-	}
 }
