@@ -20,7 +20,7 @@ const (
 	streamsOfKey = 16               // at once
 	streamsOfAll = 256              // of one server
 	streamBeat   = 15 * time.Second // of silence, then it says that it is there
-	streamWrite  = 10 * time.Second // for a client to take what is written
+	streamWrite  = 5 * time.Second  // for a client to take what is written; less than a shutdown's grace
 	streamBatch  = 256              // events a write
 )
 

@@ -24,6 +24,7 @@ type feed struct {
 	from    []int64 // by partition: all statuses from this offset on are in items
 	changed chan struct{}
 	closed  bool
+	last    int64 // the item at which a closed feed ends
 }
 
 // item is a status, and where it stands.
@@ -91,7 +92,7 @@ func (f *feed) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.closed {
-		f.closed = true
+		f.closed, f.last = true, f.first+int64(len(f.items))
 		close(f.changed)
 	}
 }
@@ -149,7 +150,7 @@ func (r *follower) read(most int) (items []item, how reading, changed <-chan str
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.closed:
+	case f.closed && r.next >= f.last:
 		return nil, readEnd, nil
 	case r.next < f.first:
 		return nil, readCut, nil
