@@ -344,6 +344,24 @@ limits:
 
 // TestRoundOrder: a limit before the recipient's is asked first, and one that
 // refuses leaves the recipient's places alone.
+// TestRoundKeepsWhatItIs: who comes home has not been read again, and its status
+// says all the same of what class and template it is.
+func TestRoundKeepsWhatItIs(t *testing.T) {
+	r := newRing(t, 4, `
+limits:
+  - {name: all, per: [], allow: [9/1h]}
+templates:
+  - {name: login, channel: sms, body: "x"}
+`+roundRest)
+	for i := range 8 { // of any home
+		r.put(`{"tenant":"shop","channel":"sms","to":%q,"class":"code","template":"login"}`, fmt.Sprintf("+861380000000%d", i))
+		r.settle()
+		if e := r.events[len(r.events)-1]; e.Status != schemas.StatusQueued || e.Class != "code" || e.Template != "login" || e.Tenant != "shop" || e.Channel != "sms" {
+			t.Fatalf("%+v", e)
+		}
+	}
+}
+
 func TestRoundOrder(t *testing.T) {
 	const to = "+8613800000000"
 	ip := ownerOf("metadata.ip=192.0.2.1")
