@@ -14,10 +14,15 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
+// apiKeyEnv has the API key of commands that speak HTTP: no flag, since others
+// may read a command line.
+const apiKeyEnv = "WEIR_API_KEY"
+
 var sendCommand = command{
 	name:    "send",
 	args:    "--to RECIPIENT [--channel sms] [--class CLASS] [--body TEXT | --template NAME --var k=v] [--wait]",
 	summary: "Send one message over HTTP; with --wait, tell what became of it.",
+	details: "An API key stands in " + apiKeyEnv + "; weir dev needs none.",
 	example: `weir send --to +8613800000000 --class verify --body "code 1" --wait`,
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("send", flag.ContinueOnError)
@@ -63,7 +68,7 @@ var sendCommand = command{
 		if len(vars) > 0 {
 			req.Vars = vars
 		}
-		return c.send(ctx, client.New("http://"+s.HTTP, ""), req, *wait, *timeout, *asJSON)
+		return c.send(ctx, client.New("http://"+s.HTTP, c.getenv(apiKeyEnv)), req, *wait, *timeout, *asJSON)
 	},
 }
 
