@@ -13,10 +13,10 @@ EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.17.1
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit e2e e2e-here race chaos fuzz lint fmt bench clean
+.PHONY: help run build test unit e2e e2e-here race chaos schemathesis fuzz lint fmt bench clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/weir
 	@command -v $(GO) >/dev/null || { echo "go is missing: install Go 1.26 or later"; exit 1; }
@@ -67,7 +67,12 @@ chaos: ## long runs: the code broken on purpose, thousands of fault schedules, a
 	$(GO) test -tags e2e -timeout 90m -count 1 -v -run TestChaos ./cmd/weir/e2e 2>&1 | tee bin/chaos.log | grep --line-buffered -E 'CHAOS|WEIR_SEED|^panic|^FAIL|--- FAIL'
 	$(GO) test -tags e2e -timeout 20m -count 1 -p 1 ./deploy/local/...
 	$(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags chaos -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
+	$(GO) test -timeout 20m -count 1 -v ./ingest -run 'MillionBodies$$|CrowdOf' -bodies 1000000 -crowd 8000
 	$(GO) test -timeout 20m -count 1 -v ./processor/recipient -run 'Spellings|KeysAreStable|FastPath' -spellings=1000000 -beginnings=4
+
+# From PyPI, into bin/: so it is no part of make test.
+schemathesis: build ## schemathesis against the running HTTP API, as openapi.yaml describes it
+	ingest/schemathesis.sh --max-time 180
 
 fuzz: ## fuzz each target for FUZZTIME (30s)
 	@$(GO) list ./... | while read -r pkg; do \

@@ -72,7 +72,7 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 	o := dlq.RedriveOptions{Within: redriveFor}
 	fields := make(map[string]json.RawMessage)
 	if len(bytes.TrimSpace(body)) > 0 {
-		if err := json.Unmarshal(body, &fields); err != nil {
+		if err := json.Unmarshal(body, &fields); err != nil || fields == nil { // null would be all there is
 			refuse(w, r, invalidRequest.problem("The body is one JSON object.", client.FieldError{Code: "not_object", Detail: "is no JSON object"}))
 			return
 		}
@@ -98,8 +98,8 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 				err = errors.New("is a text")
 			}
 		case "ids":
-			if json.Unmarshal(raw, &q.filter.IDs) != nil || len(q.filter.IDs) > mostRedriven {
-				err = errors.New("is a list of at most 60 ids")
+			if json.Unmarshal(raw, &q.filter.IDs) != nil || len(q.filter.IDs) == 0 || len(q.filter.IDs) > mostRedriven || slices.Contains(q.filter.IDs, "") {
+				err = errors.New("is a list of 1 to 60 ids") // none is not all
 			}
 		default:
 			var v string

@@ -81,14 +81,14 @@ func TestDLQOverHTTP(t *testing.T) {
 
 	first := read[dlq.Page](w.do("GET", "/v1/dlq?limit=1", ""), http.StatusOK)
 	for path, code := range map[string]string{
-		"/v1/dlq?limit=0": "invalid_request", "/v1/dlq?limit=501": "invalid_request", "/v1/dlq?since=yesterday": "invalid_request",
+		"/v1/dlq?limit=0": "invalid_request", "/v1/dlq?limit=501": "invalid_request", "/v1/dlq?since=yesterday": "invalid_request", "/v1/dlq?until=": "invalid_request",
 		"/v1/dlq?classs=verify": "invalid_request", "/v1/dlq?order=best": "invalid_request", "/v1/dlq?limit=1&limit=2": "invalid_request",
 		"/v1/dlq?cursor=x": "invalid_request", "/v1/dlq?class=verify&cursor=" + first.Cursor: "invalid_request", "/v1/dlq?%zz": "invalid_request",
 	} {
 		w.do("GET", path, "").problem(http.StatusBadRequest, code)
 	}
 	w.do("GET", "/v1/dlq?tenant=other", "").problem(http.StatusForbidden, "forbidden_tenant")
-	for _, body := range []string{`[]`, `{"limit":3}`, `{"rate":0}`, `{"rate":"fast"}`, `{"dry_run":1}`, `{"since":"x"}`, `{"ids":"x"}`, `{"cursor":"x"}`} {
+	for _, body := range []string{`[]`, `null`, `{"ids":[]}`, `{"ids":[null]}`, `{"since":""}`, `{"limit":3}`, `{"rate":0}`, `{"rate":"fast"}`, `{"dry_run":1}`, `{"since":"x"}`, `{"ids":"x"}`, `{"cursor":"x"}`} {
 		w.do("POST", "/v1/dlq/redrive", body).problem(http.StatusBadRequest, "invalid_request")
 	}
 	w.do("POST", "/v1/dlq/redrive", `{"tenant":"other"}`).problem(http.StatusForbidden, "forbidden_tenant")

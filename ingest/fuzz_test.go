@@ -189,7 +189,7 @@ func FuzzSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cookie string) {
 		r := &http.Request{Method: "GET", Header: http.Header{"Cookie": {cookie}}}
 		token, _, p := s.token(r)
-		if p != nil || token != "" && !strings.Contains(cookie, good) {
+		if p != nil || token != "" && token != "weir_live_x" { // the only one that was ever sealed
 			t.Fatalf("%q opens %q: %v", cookie, token, p)
 		}
 	})
@@ -236,17 +236,18 @@ func FuzzOwnName(f *testing.F) {
 		if !ownName(host) {
 			return
 		}
-		name := strings.TrimSuffix(strings.ToLower(host), ".")
-		if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {
-			if _, err := netip.ParseAddr(name); err != nil {
-				name = name[:i]
+		// With its port or without, it is nothing that could be asked of DNS.
+		bare := host
+		if i := strings.LastIndexByte(host, ':'); i >= 0 {
+			bare = host[:i]
+		}
+		for _, name := range []string{host, bare} {
+			name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+			if _, err := netip.ParseAddr(name); err == nil || name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+				return
 			}
 		}
-		name = strings.TrimSuffix(strings.Trim(name, "[]"), ".")
-		_, err := netip.ParseAddr(name)
-		if name != "" && name != "localhost" && !strings.HasSuffix(name, ".localhost") && err != nil {
-			t.Fatalf("%q", host)
-		}
+		t.Fatalf("%q", host)
 	})
 }
 

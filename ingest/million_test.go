@@ -43,7 +43,7 @@ func TestMillionBodies(t *testing.T) {
 		heaps      []uint64
 	)
 	adm := kadm.NewClient(w.cl)
-	const workers, steps = 4, 10
+	const workers, steps = maxJSONBatches, 10 // more batches at once than that are 503
 	step := int64(max(1, *bodies/steps))
 	for ; next.Load() < int64(*bodies) && !t.Failed(); next.Add(step) {
 		var wg sync.WaitGroup
@@ -97,7 +97,7 @@ func TestMillionBodies(t *testing.T) {
 		t.Error("a kind of answer is missing: nothing was tested")
 	}
 	// What is remembered of messages takes its room first (recent: 64 MB of events).
-	if first, last := slices.Max(heaps[:3]), heaps[len(heaps)-1]; last > first+100 {
+	if first, last := slices.Max(heaps[:min(3, len(heaps))]), heaps[len(heaps)-1]; last > first+100 {
 		t.Errorf("the heap grew from %d to %d MB", first, last)
 	}
 	if log := w.log.String(); strings.Contains(log, "panicked") {

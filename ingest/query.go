@@ -74,7 +74,7 @@ func readLimit(v string) (int, error) {
 
 func readTime(v string) (schemas.Millis, error) {
 	t, err := schemas.ParseMillis(v)
-	if err != nil {
+	if err != nil || v == "" {
 		return 0, errors.New("is no time of RFC 3339")
 	}
 	return t, nil
