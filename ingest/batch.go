@@ -200,7 +200,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, b *batch) {
 		return
 	}
 	rc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	answer(w, http.StatusAccepted, "application/json", client.BatchResults{Results: b.results})
+	answer(w, http.StatusAccepted, "application/json", client.BatchResults{Results: append([]client.BatchResult{}, b.results...)}) // [] and not null
 }
 
 // batchItems takes {"messages": […]} apart, and does not look into the messages.

@@ -88,6 +88,9 @@ func TestBatch(t *testing.T) {
 		if got := lines(w.do("POST", "/v1/messages/batch", "\n\n", ndjson)); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
+		if r := w.do("POST", "/v1/messages/batch", `{"messages":[]}`); string(r.body) != `{"results":[]}`+"\n" {
+			t.Errorf("%s", r.body)
+		}
 	})
 	t.Run("too large a line between others", func(t *testing.T) {
 		got := lines(w.do("POST", "/v1/messages/batch", one("5")+"\n"+pad(300<<10)+"\n"+one("6"), ndjson))

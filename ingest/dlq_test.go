@@ -75,8 +75,13 @@ func TestDLQOverHTTP(t *testing.T) {
 	if len(half.Entries) != n/2 {
 		t.Fatalf("%d were given up on for good, want %d", len(half.Entries), n/2)
 	}
-	if none := read[dlq.Page](w.do("GET", "/v1/dlq?until=2020-01-01T00:00:00Z", ""), http.StatusOK); len(none.Entries) != 0 {
-		t.Fatalf("before there was anything: %+v", none)
+	for _, at := range []string{"2020-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "0220-03-05T21:24:10Z"} {
+		if none := read[dlq.Page](w.do("GET", "/v1/dlq?until="+at, ""), http.StatusOK); len(none.Entries) != 0 {
+			t.Fatalf("before there was anything: %+v", none)
+		}
+		if all := read[dlq.Page](w.do("GET", "/v1/dlq?limit=500&since="+at, ""), http.StatusOK); len(all.Entries) != n {
+			t.Fatalf("since before there was anything: %d", len(all.Entries))
+		}
 	}
 
 	first := read[dlq.Page](w.do("GET", "/v1/dlq?limit=1", ""), http.StatusOK)

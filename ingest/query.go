@@ -72,12 +72,14 @@ func readLimit(v string) (int, error) {
 	return n, nil
 }
 
+// readTime reads a bound in time. Nothing is older than 1970, so what lies before is
+// all the same; it is no 0, which is no bound.
 func readTime(v string) (schemas.Millis, error) {
 	t, err := schemas.ParseMillis(v)
 	if err != nil || v == "" {
 		return 0, errors.New("is no time of RFC 3339")
 	}
-	return t, nil
+	return max(t, 1), nil
 }
 
 // readStatuses reads one status, or several with commas between them.

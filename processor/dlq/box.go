@@ -95,7 +95,7 @@ func (b *Box) spans(ctx context.Context, f *Filter) ([]span, error) {
 		if at == 0 {
 			return nil
 		}
-		found, err := b.offsets(b.adm.ListOffsetsAfterMilli(ctx, int64(at), topic))
+		found, err := b.offsets(b.adm.ListOffsetsAfterMilli(ctx, int64(max(at, 0)), topic)) // to Kafka -1 and below are no times
 		if err != nil {
 			return fmt.Errorf("find %s in %s: %w", at, topic, err)
 		}
