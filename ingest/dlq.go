@@ -80,24 +80,26 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 	var wrong []client.FieldError
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		raw := fields[name]
-		if string(raw) == "null" {
-			continue
-		}
 		var err error
-		switch name {
-		case "dry_run":
+		switch {
+		case string(raw) == "null":
+			// It is absent, if there is such a field at all.
+			if !slices.Contains(redriveFields, name) {
+				err = errUnknownField
+			}
+		case name == "dry_run":
 			if json.Unmarshal(raw, &o.DryRun) != nil {
 				err = errors.New("is true or false")
 			}
-		case "rate":
+		case name == "rate":
 			if json.Unmarshal(raw, &o.Rate) != nil || !(o.Rate > 0 && o.Rate <= dlq.MaxRate) {
 				err = errors.New("is a number of messages a second, above 0 and at most 10000")
 			}
-		case "cursor":
+		case name == "cursor":
 			if json.Unmarshal(raw, &o.Cursor) != nil {
 				err = errors.New("is a text")
 			}
-		case "ids":
+		case name == "ids":
 			if json.Unmarshal(raw, &q.filter.IDs) != nil || len(q.filter.IDs) == 0 || len(q.filter.IDs) > mostRedriven || slices.Contains(q.filter.IDs, "") {
 				err = errors.New("is a list of 1 to 60 ids") // none is not all
 			}
@@ -134,6 +136,8 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 	}
 	answer(w, status, "application/json", sum)
 }
+
+var redriveFields = []string{"since", "until", "class", "provider", "reason", "tenant", "ids", "dry_run", "rate", "cursor"}
 
 // dlqQuery is a filter as it is read.
 type dlqQuery struct {

@@ -93,7 +93,7 @@ func TestDLQOverHTTP(t *testing.T) {
 		w.do("GET", path, "").problem(http.StatusBadRequest, code)
 	}
 	w.do("GET", "/v1/dlq?tenant=other", "").problem(http.StatusForbidden, "forbidden_tenant")
-	for _, body := range []string{`[]`, `null`, `{"ids":[]}`, `{"ids":[null]}`, `{"since":""}`, `{"limit":3}`, `{"rate":0}`, `{"rate":"fast"}`, `{"dry_run":1}`, `{"since":"x"}`, `{"ids":"x"}`, `{"cursor":"x"}`} {
+	for _, body := range []string{`[]`, `null`, `{"ids":[]}`, `{"ids":[null]}`, `{"limit":null}`, `{"since":""}`, `{"limit":3}`, `{"rate":0}`, `{"rate":"fast"}`, `{"dry_run":1}`, `{"since":"x"}`, `{"ids":"x"}`, `{"cursor":"x"}`} {
 		w.do("POST", "/v1/dlq/redrive", body).problem(http.StatusBadRequest, "invalid_request")
 	}
 	w.do("POST", "/v1/dlq/redrive", `{"tenant":"other"}`).problem(http.StatusForbidden, "forbidden_tenant")

@@ -178,6 +178,11 @@ func (d *document) check(t testing.TB, method, path string, resp *http.Response,
 		t.Errorf("%s: %v: %s", where, err, body)
 		return
 	}
+	if code, ok := v.(map[string]any); ok && resp.StatusCode >= 400 {
+		if text, ok := code["code"].(string); ok {
+			seenCodes.Store(text, true)
+		}
+	}
 	if err := d.compile(t, content["schema"].(map[string]any)).Validate(v); err != nil {
 		t.Errorf("%s: %v\n%s", where, err, body)
 	}
@@ -464,6 +469,9 @@ func overHTTP(n *yaml.Node) *yaml.Node {
 }
 
 func get(n *yaml.Node, key string) *yaml.Node {
+	if n == nil {
+		return nil
+	}
 	for i := 0; i < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
 			return n.Content[i+1]

@@ -45,6 +45,10 @@ func (w *world) raw(text string) (answers []reply) {
 		if err != nil {
 			w.t.Fatalf("%q: answer %d: %v", text, len(answers), err)
 		}
+		var p client.Problem
+		if json.Unmarshal(body, &p) == nil && p.Code != "" {
+			seenCodes.Store(p.Code, true)
+		}
 		answers = append(answers, reply{w.t, resp.StatusCode, resp.Header, body})
 		if resp.Close && len(answers) > 5 {
 			w.t.Fatal("no end")
