@@ -182,6 +182,7 @@ func (t *recent) evict(now time.Time) {
 		delete(t.byID, en.id)
 		en.gists.Store(nil)
 		t.bytes -= en.bytes
+		en.answered, en.events, en.place = nil, nil, nil // seen has it for a while yet
 	}
 }
 
