@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"github.com/google/uuid"
+
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -252,17 +254,17 @@ func (s *Server) remembered(q history.Search, from bookmark) (fresh, placed []*l
 		}
 	}
 	before := from.place()
-	s.recent.each(time.Now(), func(id string, g *gist) {
+	s.recent.each(time.Now(), func(id uuid.UUID, g *gist) {
 		if g.tenant != q.Tenant || g.accepted == 0 ||
 			len(q.To) > 0 && !slices.Contains(q.To, g.to) || q.Channel != "" && g.channel != q.Channel || q.Class != "" && g.class != q.Class ||
 			g.accepted < q.From || q.Until > 0 && g.accepted >= q.Until ||
 			len(q.Statuses) > 0 && !slices.Contains(q.Statuses, g.status) {
 			return
 		}
-		l := &listed{Name: history.Name{ID: id, To: g.to}, at: g.accepted, placed: g.decided, unsure: !g.whole}
+		l := &listed{Name: history.Name{ID: id.String(), To: g.to}, at: g.accepted, placed: g.decided, unsure: !g.whole}
 		switch {
 		case !l.placed && before == (history.Place{}):
-			if !slices.Contains(from.Seen, hashOfID(id)) {
+			if !slices.Contains(from.Seen, hashOfID(l.ID)) {
 				fresh = append(fresh, l)
 			}
 		case l.placed && (before == (history.Place{}) || l.place().Compare(before) < 0):

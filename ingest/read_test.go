@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"github.com/google/uuid"
+
 	"bytes"
 	"context"
 	"errors"
@@ -346,10 +348,11 @@ func TestOwnName(t *testing.T) {
 func TestRecentIsBounded(t *testing.T) {
 	now := time.Now()
 	r := newRecent(bounds{messages: 10, bytes: 1000, events: 4, age: time.Minute})
-	add := func(id string, value []byte) {
-		r.add(&schemas.Event{MessageID: id, Status: schemas.StatusQueued}, value, now)
+	named := func(name string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String() }
+	add := func(name string, value []byte) {
+		r.add(&schemas.Event{MessageID: named(name), Status: schemas.StatusQueued}, value, now)
 	}
-	known := func(id string) bool { a, e, _ := r.find(id, now); return a != nil || len(e) > 0 }
+	known := func(name string) bool { a, e, _ := r.find(named(name), now); return a != nil || len(e) > 0 }
 	for i := range 11 {
 		add(fmt.Sprint(i), []byte("x"))
 	}
@@ -362,18 +365,18 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Errorf("by bytes: %d", r.bytes)
 	}
 	now = now.Add(time.Minute)
-	if known("big") || r.bytes != 0 || r.order.Len() != 0 || len(r.byID) != 0 {
-		t.Errorf("by age: %d bytes, %d messages", r.bytes, r.order.Len())
+	if known("big") || r.bytes != 0 || r.order.next != &r.order || r.order.prev != &r.order || len(r.byID) != 0 {
+		t.Errorf("by age: %d bytes, %d messages", r.bytes, len(r.byID))
 	}
-	r.accept("m", &answered{}, true, now)
+	r.accept(named("m"), answered{at: 1}, true, now)
 	var held [][]byte
 	for i := range 6 {
 		add("m", fmt.Append(nil, i))
 		if i == 3 {
-			_, held, _ = r.find("m", now)
+			_, held, _ = r.find(named("m"), now)
 		}
 	}
-	_, events, whole := r.find("m", now)
+	_, events, whole := r.find(named("m"), now)
 	if got := string(bytes.Join(events, nil)); got != "0145" || whole || r.bytes != 4 {
 		t.Errorf("by events: %s, whole %v, %d bytes", got, whole, r.bytes)
 	}

@@ -116,7 +116,7 @@ func newID(q *schemas.Request, to string, at schemas.Millis) (string, error) {
 // accept notes that the brokers hold the message.
 func (s *Server) accept(m *message) {
 	now := time.Now()
-	s.recent.accept(m.req.ID, &answered{
+	s.recent.accept(m.req.ID, answered{
 		tenant: m.req.Tenant, channel: string(m.req.Channel), class: cmp.Or(m.req.Class, schemas.DefaultClass), template: m.req.Template,
 		to: m.to.Key, at: schemas.MillisOf(now),
 	}, m.req.IdempotencyKey == "", now)
@@ -148,9 +148,6 @@ func (s *Server) takeOne(w http.ResponseWriter, r *http.Request, m *message, pre
 // ask writes a request, and returns what is decided about it, or nil if the
 // caller does not prefer to wait, or nothing was in that time.
 func (s *Server) ask(w http.ResponseWriter, r *http.Request, m *message, prefer preference) (*schemas.Reply, *client.Problem) {
-	if prefer.applied != "" {
-		w.Header().Set("Preference-Applied", prefer.applied)
-	}
 	rec := m.record(s.requests, s.partitions, r.Header)
 	var ticket *replies.Ticket
 	if prefer.wait > 0 {
@@ -159,6 +156,9 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, m *message, prefer 
 			defer ticket.Done()
 			rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: schemas.HeaderReply, Value: []byte(ticket.Header())})
 		} // with too many who wait already, this one does not
+	}
+	if prefer.applied != "" && (ticket != nil || prefer.wait == 0) {
+		w.Header().Set("Preference-Applied", prefer.applied)
 	}
 	began := time.Now()
 	p := s.out.produce(r.Context(), rec)
