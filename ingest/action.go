@@ -53,14 +53,14 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, c *caller, a schema
 }
 
 // subject is the caller's message that the path names. Of an id that nobody here
-// knows, the recipient in the query is enough to ask.
+// knows, or that cannot be looked up now, the recipient in the query is enough to ask.
 func (s *Server) subject(r *http.Request, c *caller) (*client.Message, *client.Problem) {
 	named, p := s.whose(r, c)
 	if p != nil {
 		return nil, p
 	}
 	is, p := s.find(r.Context(), c.tenant, chi.URLParam(r, "id"), named...)
-	if p == nil || p.Code != unknownMessage.code {
+	if p == nil || p.Code != unknownMessage.code && p.Code != historyUnavailable.code {
 		return is, p
 	}
 	id, ok := messageID(chi.URLParam(r, "id"))

@@ -478,3 +478,15 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// A message is taken back while ClickHouse is away, if the caller says whose it is.
+func TestCancelWithoutHistory(t *testing.T) {
+	w := newWorld(t, settings{history: failingHistory{}})
+	w.srv.end() // nobody decides
+	const path = "/v1/messages/0192f0c1-2a3b-7c4d-8e5f-60718293a4b5/cancel"
+	w.do("POST", path, "").problem(http.StatusServiceUnavailable, "history_unavailable")
+	w.do("POST", path+"?to=%2B8613800000000", "").is(http.StatusAccepted)
+	if q, err := schemas.DecodeRequest(w.requests(1)[0].Value, nil); err != nil || q.Action != schemas.ActionCancel || q.Tenant != schemas.DefaultTenant {
+		t.Errorf("%+v %v", q, err)
+	}
+}
