@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -149,6 +150,9 @@ func (b *bench) half(ctx context.Context) (string, error) {
 	}
 	slices.Sort(bounds)
 	for _, bound := range bounds {
+		if math.IsInf(bound, 1) {
+			continue
+		}
 		fmt.Fprintf(&t, "| %v | %.3f %% |\n", time.Duration(bound*1e9), 100*float64(buckets[bound])/float64(n))
 	}
 	return t.String(), nil
