@@ -206,6 +206,16 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// CloseWrite is what net/http looks for: after a refusal it says that no more comes and
+// lingers a little, so that the client gets to read it before it learns that nobody
+// reads what it sends.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // Close is net.Conn.
 func (c *conn) Close() error {
 	c.of.mu.Lock()

@@ -192,6 +192,21 @@ func TestRoomIsMade(t *testing.T) {
 	}
 }
 
+// net/http says that no more comes before it closes, where a client may still write.
+func TestNoMoreComes(t *testing.T) {
+	w := newWorld(t, settings{})
+	before := w.srv.conns.count()
+	c := w.dial("127.0.0.1", "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n{")
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	got, err := io.ReadAll(c) // to the end that is said, while the connection lingers
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 413") {
+		t.Fatalf("%.40q %v", got, err)
+	}
+	if n := w.srv.conns.count(); n <= before {
+		t.Error("it was closed at once")
+	}
+}
+
 // Where every connection is worked for, a new one is not taken, and none is lost.
 func TestNoRoom(t *testing.T) {
 	l := newConns(2, nil)
