@@ -50,7 +50,6 @@ type bench struct {
 	runs    int
 	items   int
 	program string
-	profile string
 	dir     string
 	brokers []string
 	log     io.Writer

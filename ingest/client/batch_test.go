@@ -278,7 +278,12 @@ func TestBatchSource(t *testing.T) {
 	s, c := newBatchServer(t, nil)
 	var got []string
 	for r, err := range c.BatchFrom(t.Context(), func(yield func(*schemas.Request, error) bool) {
-		_ = yield(message, nil) && yield(message, nil) && yield(nil, broken)
+		for range 2 {
+			if !yield(message, nil) {
+				return
+			}
+		}
+		yield(nil, broken)
 	}) {
 		got = append(got, fmt.Sprint(r.Index, " ", r.Status, " ", err))
 	}

@@ -131,7 +131,7 @@ func TestFaults(t *testing.T) {
 		{"408", problem(408, "", ""), 3},
 		{"429 of our pace, without a time", problem(429, "", `{"type":"`+client.TypeClientRate+`"}`), 3},
 		{"429 of our pace, by a date that has passed", problem(429, "Retry-After: "+past, `{"type":"`+client.TypeClientRate+`"}`), 3},
-		{"502 and a page", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 502) }, 3},
+		{"502 and a page", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }, 3},
 		{"503, at once", problem(503, "Retry-After: 0", `{"code":"overloaded"}`), 3},
 		{"503 and nonsense for a time", problem(503, "Retry-After: soon", ""), 3},
 		{"504", problem(504, "", ""), 3},

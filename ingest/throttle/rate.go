@@ -39,6 +39,7 @@ func (k Kind) index() int {
 		return 3
 	case Import:
 		return 4
+	case None:
 	}
 	return -1
 }

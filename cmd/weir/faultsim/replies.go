@@ -126,7 +126,9 @@ func (c *cycle) judgeReplies() {
 	}
 	firsts := make(map[string][]first)
 	for in, at := range w.waits {
-		firsts[at] = firsts[at] // nobody is forgotten on the way
+		if _, ok := firsts[at]; !ok {
+			firsts[at] = nil // nobody is forgotten on the way
+		}
 		e := w.events[in]
 		if e == nil {
 			fault("%s waits for a decision on %s, and there is none", at, in)
