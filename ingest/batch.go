@@ -30,23 +30,47 @@ const (
 )
 
 // batches bounds what is under way.
-type batches struct{ any, whole chan struct{} }
+type batches struct{ any, whole *room }
 
 func newBatches() batches {
-	return batches{any: make(chan struct{}, maxBatches), whole: make(chan struct{}, maxJSONBatches)}
+	return batches{any: newRoom(maxBatches, maxBatches/4), whole: newRoom(maxJSONBatches, maxJSONBatches/2)}
 }
 
-func enter(room chan struct{}) bool {
-	select {
-	case room <- struct{}{}:
-		return true
-	default:
+// room has places, of which one tenant takes no more than its share: a slow batch
+// may hold its place for minutes, and keeps nobody else out.
+type room struct {
+	most, share int
+
+	mu sync.Mutex
+	in int
+	by map[string]int // tenants
+}
+
+func newRoom(most, share int) *room { return &room{most: most, share: share, by: make(map[string]int)} }
+
+// enter takes a place, if there is one.
+func (r *room) enter(tenant string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.in >= r.most || r.by[tenant] >= r.share {
 		return false
+	}
+	r.in++
+	r.by[tenant]++
+	return true
+}
+
+func (r *room) leave(tenant string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.in--
+	if r.by[tenant]--; r.by[tenant] == 0 {
+		delete(r.by, tenant)
 	}
 }
 
 var tooManyBatches = func() *client.Problem {
-	return after(overloaded.problem("As many batches are under way as may."), time.Second)
+	return after(overloaded.problem("As many batches are under way as may, of yours or of all."), time.Second)
 }
 
 // postBatch takes many messages in. Each has a result of its own, in their
@@ -61,11 +85,11 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, c *caller) {
 		refuse(w, r, p)
 		return
 	}
-	if !enter(s.batches.any) {
+	if !s.batches.any.enter(c.tenant) {
 		refuse(w, r, tooManyBatches())
 		return
 	}
-	defer func() { <-s.batches.any }()
+	defer s.batches.any.leave(c.tenant)
 	connOf(r).working() // there are few, and they are long
 	b := &batch{server: s, caller: c, header: r.Header, keys: keys, path: r.URL.EscapedPath(), room: make(chan struct{}, batchRecords)}
 	b.free.L = &b.mu
@@ -161,11 +185,11 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, b *batch) {
 		refuse(w, r, p)
 		return
 	}
-	if !enter(s.batches.whole) {
+	if !s.batches.whole.enter(b.caller.tenant) {
 		refuse(w, r, tooManyBatches())
 		return
 	}
-	defer func() { <-s.batches.whole }()
+	defer s.batches.whole.leave(b.caller.tenant)
 	rc := http.NewResponseController(w)
 	tooBig := func() *client.Problem { return tooLarge.problem("A batch has at most 16 MiB.") }
 	if r.ContentLength > maxBatchBytes {

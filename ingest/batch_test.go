@@ -184,3 +184,35 @@ func TestBatchBrokerAway(t *testing.T) {
 		t.Errorf("after %v: %v", time.Since(began), r.header)
 	}
 }
+
+// A tenant whose batches do not come to their end keeps no other tenant out.
+func TestBatchShare(t *testing.T) {
+	w := newWorld(t, settings{policy: strings.NewReplacer("scopes: [send, read],", "scopes: [send, read], rates: {batch: bucket 100 refill 100/s},").Replace(keyedPolicy), keys: true})
+	slow := func(contentType string) {
+		conn, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprintf(conn, "POST /v1/messages/batch HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", acmeKey, contentType)
+	}
+	under := func(r *room) int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.by["acme"]
+	}
+	const other = "Authorization: Bearer " + otherKey
+	object := `{"messages":[` + one("1") + `]}`
+	slow("application/json")
+	w.until("a JSON batch under way", func() bool { return under(w.srv.batches.whole) == maxJSONBatches/2 })
+	if r := w.do("POST", "/v1/messages/batch", object, auth); r.problem(503, "overloaded").Code == "" || r.header.Get("Retry-After") == "" {
+		t.Errorf("%v", r.header)
+	}
+	read[client.BatchResults](w.do("POST", "/v1/messages/batch", object, other), 202)
+	for range maxBatches/4 - 1 {
+		slow("application/x-ndjson")
+	}
+	w.until("batches under way", func() bool { return under(w.srv.batches.any) == maxBatches/4 })
+	w.do("POST", "/v1/messages/batch", one("1"), ndjson, auth).problem(503, "overloaded")
+	lines(w.do("POST", "/v1/messages/batch", one("1"), ndjson, other))
+}

@@ -43,7 +43,7 @@ func TestMillionBodies(t *testing.T) {
 		heaps      []uint64
 	)
 	adm := kadm.NewClient(w.cl)
-	const workers, steps = maxJSONBatches, 10 // more batches at once than that are 503
+	const workers, steps = maxJSONBatches / 2, 10 // more batches at once than that are 503
 	step := int64(max(1, *bodies/steps))
 	for ; next.Load() < int64(*bodies) && !t.Failed(); next.Add(step) {
 		var wg sync.WaitGroup
