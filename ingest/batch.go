@@ -89,9 +89,10 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, c *caller) {
 		refuse(w, r, tooManyBatches())
 		return
 	}
-	defer s.batches.any.leave(c.tenant)
+	leave := sync.OnceFunc(func() { s.batches.any.leave(c.tenant) })
+	defer leave()
 	connOf(r).working() // there are few, and they are long
-	b := &batch{server: s, caller: c, header: r.Header, keys: keys, path: r.URL.EscapedPath(), room: make(chan struct{}, batchRecords)}
+	b := &batch{server: s, caller: c, header: r.Header, keys: keys, path: r.URL.EscapedPath(), done: leave, room: make(chan struct{}, batchRecords)}
 	b.free.L = &b.mu
 	switch mediaTypeOf(r.Header) {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines":
@@ -189,7 +190,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, b *batch) {
 		refuse(w, r, tooManyBatches())
 		return
 	}
-	defer s.batches.whole.leave(b.caller.tenant)
+	leave := sync.OnceFunc(func() { s.batches.whole.leave(b.caller.tenant) })
+	defer leave()
 	rc := http.NewResponseController(w)
 	tooBig := func() *client.Problem { return tooLarge.problem("A batch has at most 16 MiB.") }
 	if r.ContentLength > maxBatchBytes {
@@ -219,6 +221,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, b *batch) {
 		b.add(r.Context(), item)
 	}
 	b.wait()
+	leave()
 	if p := b.away(); p != nil {
 		refuse(w, r, p)
 		return
@@ -265,6 +268,7 @@ type batch struct {
 	header http.Header
 	keys   func(i int) string
 	path   string
+	done   func() // gives the place back
 
 	wg   sync.WaitGroup
 	room chan struct{} // a place for each record that waits for its acknowledgement
@@ -355,8 +359,12 @@ func (b *batch) full() bool {
 	return len(b.results) >= maxBatchItems
 }
 
-// wait returns when every record has been acknowledged or given up.
-func (b *batch) wait() { b.wg.Wait() }
+// wait returns when every record has been acknowledged or given up. The batch's
+// place is free then, before its answer: whoever reads that may send the next.
+func (b *batch) wait() {
+	b.wg.Wait()
+	b.done()
+}
 
 // away is the answer to a batch of which Kafka took nothing: the same as to a
 // single message.

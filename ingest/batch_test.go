@@ -216,3 +216,17 @@ func TestBatchShare(t *testing.T) {
 	w.do("POST", "/v1/messages/batch", one("1"), ndjson, auth).problem(503, "overloaded")
 	lines(w.do("POST", "/v1/messages/batch", one("1"), ndjson, other))
 }
+
+// What a body's piece begins with is no refusal of net/http's, whatever it looks like.
+func TestBodiesAreNoRefusals(t *testing.T) {
+	for _, piece := range []string{
+		"{\"index\":417,\"id\":\"x\"}\n\r\n", "{\"index\":431,\"id\":\"x\"}\n\r\n0\r\n\r\n", "123456789417\r\n" + plainText[2:], "HTTP/1.1 200 OK" + plainText, "",
+	} {
+		if got := ownRefusal([]byte(piece)); got != nil {
+			t.Errorf("%q is taken for one: %s", piece, got)
+		}
+	}
+	if ownRefusal([]byte("HTTP/1.1 400 Bad Request"+plainText+"400 Bad Request")) == nil {
+		t.Error("net/http's own is not known")
+	}
+}

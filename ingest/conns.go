@@ -296,7 +296,8 @@ const plainText = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: cl
 // where it is none. All come of bad requests: none is answered 5xx, which says
 // that the server is in the wrong.
 func ownRefusal(p []byte) []byte {
-	if len(p) < len("HTTP/1.1 400") || p[9] != '4' && p[9] != '5' {
+	// A piece of an answer's body comes here too, and may begin with anything.
+	if len(p) < len("HTTP/1.1 400") || string(p[:7]) != "HTTP/1." || p[9] != '4' && p[9] != '5' {
 		return nil
 	}
 	head, rest, found := bytes.Cut(p, []byte("\r\n"))
