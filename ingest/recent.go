@@ -25,7 +25,7 @@ type bounds struct {
 // several times the room, and few are asked for. Its methods may be called
 // from many goroutines, and hold the lock for no longer than a copy of slices.
 //
-// It holds a hundred thousand messages, and the collector of garbage walks all of
+// It holds fifty thousand messages, and the collector of garbage walks all of
 // them each time: so an entry is few objects, and its links are in it.
 type recent struct {
 	bounds bounds

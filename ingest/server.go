@@ -146,7 +146,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		editFor:    editTimeout,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
 		legacyWait: waitLegacy,
-		recent:     newRecent(bounds{messages: 100_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
+		recent:     newRecent(bounds{messages: 50_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
 		feed:       newFeed(cfg.Partitions, feedEvents, feedBytes),
 		streams:    streams{beat: streamBeat, byKey: make(map[string]int)},
 	}

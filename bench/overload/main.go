@@ -22,6 +22,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,6 +39,9 @@ func main() {
 	defer stop()
 	run := run
 	if spec := os.Getenv(serverEnv); spec != "" {
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(200) // as cmd/weir does
+		}
 		run = func(ctx context.Context, _ []string, getenv func(string) string, _, stderr io.Writer) error {
 			return serve(ctx, spec, strings.Split(getenv("KAFKA_BROKERS"), ","), stderr)
 		}
@@ -75,7 +79,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	fs.IntVar(&b.keys, "keys", 1000, "keys that ask too often; each may 1/s, and 2 at once")
 	fs.IntVar(&b.seconds, "seconds", 60, "length of the phase of ten times the rate; the others take half of it")
 	fs.IntVar(&b.conns, "connections", 50, "connections over which they ask")
-	fs.IntVar(&b.filling, "fill", 110_000, "messages sent before the phases: more than ingest keeps for reads, 100,000")
+	fs.IntVar(&b.filling, "fill", 110_000, "messages sent before the phases: more than ingest keeps for reads, 50,000")
 	fs.IntVar(&b.runs, "runs", 1, "runs of the phases")
 	out := fs.String("out", "", "also write the table to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {
