@@ -28,9 +28,13 @@ run: build ## start all of Weir here, with an embedded broker and engine, and sh
 test: unit e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
 
 # A skip is not seen where its package passes: this says what is not run.
-unit: ## tests that need nothing but Go (and npm for the engine)
+unit: ## tests that need nothing but Go (npm for the engine; python3, java, node, bash and curl for the pages' examples)
 	@command -v npm >/dev/null || { \
 		echo "NOT RUN: the tests on the ClickHouse engine. Missing: npm, which comes with Node.js and fetches it."; \
+		[ -z "$${CI:-}" ]; }
+	@missing=""; for tool in python3 java node npm bash curl; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	[ -z "$$missing" ] || { \
+		echo "NOT RUN: examples of docs/clients.md, docs/legacy.md and docs/policy-api.md that need what is missing:$$missing."; \
 		[ -z "$${CI:-}" ]; }
 	$(GO) vet ./... && $(GO) vet -tags e2e,chaos,mutations ./...
 	$(GO) test -timeout 15m ./...

@@ -230,3 +230,23 @@ func TestBodiesAreNoRefusals(t *testing.T) {
 		t.Error("net/http's own is not known")
 	}
 }
+
+// A line that is too long is read to its end, and takes no room.
+func TestLongLines(t *testing.T) {
+	long := strings.Repeat("x", 3*schemas.MaxRequestBytes)
+	in := bufio.NewReaderSize(strings.NewReader("a\r\n"+long+"\nb"), 4096)
+	var buf []byte
+	for i, want := range []struct {
+		line string
+		long bool
+		err  error
+	}{{"a", false, nil}, {"", true, nil}, {"b", false, io.EOF}} {
+		line, isLong, err := readLine(in, buf[:0])
+		if buf = line; string(line) != want.line || isLong != want.long || err != want.err {
+			t.Errorf("line %d: %.20q, long %v, %v", i, line, isLong, err)
+		}
+		if cap(line) > 2*schemas.MaxRequestBytes {
+			t.Errorf("line %d takes %d bytes", i, cap(line))
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 func hashOf(token string) string {
@@ -87,5 +89,23 @@ func TestKeys(t *testing.T) {
 	}
 	if log := w.log.String(); strings.Contains(log, acmeKey) || strings.Contains(log, "weir_live") {
 		t.Errorf("the log has a key:\n%s", log)
+	}
+}
+
+// A token is known by its whole hash, not by where the ring looks for it.
+func TestTheWholeHashCounts(t *testing.T) {
+	sum := sha256.Sum256([]byte(acmeKey))
+	near := sum
+	near[len(near)-1] ^= 1
+	key := func(name string, sum [sha256.Size]byte) schemas.Key {
+		return schemas.Key{Name: name, Tenant: name, Hash: "sha256:" + hex.EncodeToString(sum[:])}
+	}
+	var ring keyring
+	if c := ring.find(&schemas.Revision{Policy: schemas.Policy{Keys: []schemas.Key{key("near", near)}}}, acmeKey, 1); c != nil {
+		t.Errorf("a hash that differs in its last bit is taken for %s's", c.tenant)
+	}
+	both := &schemas.Revision{Policy: schemas.Policy{Keys: []schemas.Key{key("near", near), key("own", sum), key("far", sha256.Sum256(nil))}}}
+	if c := ring.find(both, acmeKey, 1); c == nil || c.tenant != "own" {
+		t.Errorf("%+v", c)
 	}
 }

@@ -37,9 +37,10 @@ func (k *keyring) find(in *schemas.Revision, token string, now schemas.Millis) *
 		k.made.Store(r)
 	}
 	sum := sha256.Sum256([]byte(token))
+	slots := r.slots[[4]byte(sum[:4])]
 	var found *caller
-	for i := range r.slots[[4]byte(sum[:4])] {
-		s := &r.slots[[4]byte(sum[:4])][i]
+	for i := range slots {
+		s := &slots[i]
 		if subtle.ConstantTimeCompare(s.hash[:], sum[:]) == 1 && (s.until == 0 || now < s.until) {
 			found = s.live
 			if strings.HasPrefix(token, schemas.TestPrefix) || found.key.Test {

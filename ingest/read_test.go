@@ -368,6 +368,11 @@ func TestRecentIsBounded(t *testing.T) {
 	if known("big") || r.bytes != 0 || r.order.next != &r.order || r.order.prev != &r.order || len(r.byID) != 0 {
 		t.Errorf("by age: %d bytes, %d messages", r.bytes, len(r.byID))
 	}
+	for _, en := range r.seen {
+		if en.events != nil {
+			t.Errorf("what left is held on to: %q", en.events)
+		}
+	}
 	r.accept(named("m"), answered{at: 1}, true, now)
 	var held [][]byte
 	for i := range 6 {

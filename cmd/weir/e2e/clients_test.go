@@ -82,7 +82,7 @@ func fetchTypeScript(ctx context.Context, dir string) (string, error) {
 	pack := exec.CommandContext(ctx, "npm", "pack", "--ignore-scripts", "--loglevel=error", typescript)
 	pack.Dir = dir
 	if out, err := pack.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s from npm: %w: %s", errNoRuntime, typescript, err, out)
+		return "", fmt.Errorf("npm cannot fetch %s: %w: %s", typescript, err, out)
 	}
 	file := filepath.Join(dir, strings.Replace(typescript, "@", "-", 1)+".tgz")
 	ball, err := os.ReadFile(file)
