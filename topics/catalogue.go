@@ -161,6 +161,7 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 	add(n.Config(), 1, PartitionsFixed, "the policy's revisions, whole", forever(), map[string]string{"max.message.bytes": strconv.Itoa(MaxConfigMessageBytes)})
 	add(n.Health(), 1, PartitionsFloor, "breakers and success rates of providers", compact())
 	add(n.Replies(), cmp.Or(cfg.Replies, defaultReplies), PartitionsFloor, "decisions that waiting HTTP requests asked for", keep(ReplyRetention))
+	add(n.Reports(), 1, PartitionsFloor, "what sinks and audits say of their own work", compact())
 	for _, pr := range p.Providers {
 		if pr.Type == schemas.ProviderNone {
 			continue // nothing is dispatched

@@ -62,6 +62,7 @@ func TestCatalogue(t *testing.T) {
 		{"weir.config", 1, PartitionsFixed, "delete", -1},
 		{"weir.health", 1, PartitionsFloor, "compact", 0},
 		{"weir.replies", 8, PartitionsFloor, "delete", time.Hour},
+		{"weir.reports", 1, PartitionsFloor, "compact", 0},
 		{"weir.dispatch.aliyun.urgent", 2, PartitionsLanes, "delete", waiting},
 		{"weir.dispatch.aliyun.again", 2, PartitionsLanes, "delete", waiting},
 		{"weir.dispatch.aliyun.normal", 2, PartitionsLanes, "delete", waiting},

@@ -125,6 +125,9 @@ func (n Names) Health() string { return n.of("health") }
 // Replies holds the decisions that waiting HTTP requests asked for.
 func (n Names) Replies() string { return n.of("replies") }
 
+// Reports is the compacted topic of what processes say of their own work.
+func (n Names) Reports() string { return n.of("reports") }
+
 // TierOf returns the tier whose delay topic this is.
 func (n Names) TierOf(topic string) (Tier, bool) {
 	name, ok := strings.CutPrefix(topic, n.of("delay."))

@@ -1,0 +1,74 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Report is a record of weir.reports: what a process says of its own work, for
+// the console, alerts and weir status. The latest of a ReportKey counts. It is
+// advice: no decision and no proof rests on it.
+type Report struct {
+	At    Millis       `json:"at"`
+	By    string       `json:"by"` // which process: its slot, or the host and user of a command
+	Sink  *SinkReport  `json:"sink,omitempty"`
+	Audit *AuditReport `json:"audit,omitempty"`
+}
+
+// SinkReport is what a sink says about once a minute, and when it begins to
+// fail or is well again.
+type SinkReport struct {
+	Partitions []int32 `json:"partitions"`          // of weir.status, that it loads
+	Rows       int64   `json:"rows"`                // loaded since it started
+	LagMillis  int64   `json:"lag_ms"`              // age of the oldest record that is not loaded; 0 when there is none
+	Difference int64   `json:"difference"`          // records without a row, and rows too many, at CheckedAt: must be 0
+	CheckedAt  Millis  `json:"checked_at,omitzero"` // 0: not compared yet
+	Failing    string  `json:"failing,omitempty"`   // why inserts fail now; empty: they do not
+}
+
+// AuditOutcome is what an audit came to.
+type AuditOutcome string
+
+const (
+	AuditProven   AuditOutcome = "proven"
+	AuditViolated AuditOutcome = "violated"
+	AuditUnsure   AuditOutcome = "could_not_tell"
+)
+
+// AuditReport is the result of the last weir audit, whoever ran it.
+type AuditReport struct {
+	Outcome    AuditOutcome `json:"outcome"`
+	From       Millis       `json:"from"`
+	Until      Millis       `json:"until"`
+	Partitions int32        `json:"partitions"`
+	Decisions  int64        `json:"decisions"`
+	Messages   int64        `json:"messages"`
+	Open       int64        `json:"open"` // of them, not ended yet
+	Violations int64        `json:"violations"`
+	First      string       `json:"first,omitempty"` // the first violation or doubt, in one line without recipients
+	TookMillis int64        `json:"took_ms"`
+}
+
+// ReportKeyAudit is the key of the last audit's report.
+const ReportKeyAudit = "audit"
+
+// ReportKeySink is the key of a sink's reports.
+func ReportKeySink(slot string) string { return "sink/" + slot }
+
+// Encode returns the record's value.
+func (r *Report) Encode() []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("report cannot be encoded: %v", err)) // strings and numbers only
+	}
+	return b
+}
+
+// DecodeReport reads a record's value. Fields of a newer version are ignored.
+func DecodeReport(b []byte) (Report, error) {
+	var r Report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return Report{}, fmt.Errorf("report is torn or foreign: %w", err)
+	}
+	return r, nil
+}
