@@ -34,7 +34,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		specs[s.Name] = s
 	}
-	if want := 5 + 7 + 4 + 2*5; len(specs) != want {
+	if want := 5 + 7 + 5 + 2*5; len(specs) != want {
 		t.Errorf("%d topics, want %d", len(specs), want)
 	}
 	day := 24 * time.Hour
