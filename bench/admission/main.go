@@ -19,8 +19,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
@@ -30,14 +28,7 @@ import (
 	"github.com/weirhq/weir/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "bench/admission:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("admission", run) }
 
 // load is what is measured.
 type load struct {

@@ -21,7 +21,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -30,14 +29,7 @@ import (
 	"github.com/weirhq/weir/processor/audit"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "bench/audit:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("audit", run) }
 
 var discard = slog.New(slog.DiscardHandler)
 

@@ -22,11 +22,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -35,14 +32,7 @@ import (
 	"github.com/weirhq/weir/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "bench/delay:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("delay", run) }
 
 // load is what is measured.
 type load struct {

@@ -16,32 +16,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/cmd/weir/e2e"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/ingest:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("ingest", run) }
 
 type bench struct {
 	conns   int

@@ -21,11 +21,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -35,8 +33,6 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	run := run
 	if spec := os.Getenv(serverEnv); spec != "" {
 		if os.Getenv("GOGC") == "" {
@@ -51,14 +47,7 @@ func main() {
 			return askAway(ctx, spec, stderr)
 		}
 	}
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/overload:", err)
-		os.Exit(1)
-	}
+	rig.Main("overload", run)
 }
 
 type bench struct {

@@ -42,14 +42,7 @@ import (
 	"github.com/weirhq/weir/topics"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "bench/restore:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("restore", run) }
 
 // load is what is measured.
 type load struct {

@@ -1,23 +1,40 @@
-// Package rig is what the benchmarks stand on: a cluster to measure, how a table
-// names the machine, the rows that sum up its runs, and worker processes. It measures nothing.
+// Package rig is what the benchmarks stand on: how they begin and end, a cluster to
+// measure, how a table names the machine, the rows that sum up its runs, and worker
+// processes. It measures nothing.
 package rig
 
 import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirhq/weir/deploy/local"
 )
+
+// Main runs a benchmark until it ends or the process is told to stop, and exits
+// with 1 if it failed.
+func Main(name string, run func(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "bench/%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
 
 // Kafka returns the brokers that KAFKA_BROKERS names, or starts Apache Kafka; what
 // begins a sentence that says which, by KAFKA_NAME if that is set. The caller
