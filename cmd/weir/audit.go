@@ -4,23 +4,28 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/processor/report"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
 
 var auditCommand = command{
 	name:    "audit",
-	args:    "[--since 7d|TIME] [--json] [--memory 1GiB] [flags]",
+	args:    "[--since 7d|TIME] [--json] [--memory 1GiB] [--no-report] [flags]",
 	summary: "Prove from the logs that every decision was right: exit 0 proven, 1 violated, 3 could not tell.",
 	details: `Reads the decision log (weir.status) beside what it answers and what it caused, and judges again, in code of
 its own: that every record of requests was decided once, every verdict in both directions, every place taken,
-moved and given back, every dispatch, permit and end. It changes nothing and may run beside a working Weir.
+moved and given back, every dispatch, permit and end. It changes nothing of that and may run beside a working Weir. At its end it writes
+what it came to, in a few figures, to weir.reports; where it cannot, it warns and the exit code is the same.
 
 Exit codes: 0 proven; 1 violated, and each violation says where it stands, with its times; 3 could not tell: what
 lies beyond retention, before --since or beyond --memory is named and counted, never guessed. 2 is wrong usage.
@@ -43,6 +48,7 @@ partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3
 			memory, err = size(v)
 			return err
 		})
+		silent := fs.Bool("no-report", false, "do not write the result to weir.reports, where the console and alerts read it")
 		load := clientFlags(fs, c.getenv)
 		if err := c.parse(fs); err != nil {
 			return err
@@ -63,6 +69,11 @@ partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3
 			}
 			fmt.Fprintf(c.stderr, "weir audit: %v; this was found until then:\n", err)
 		}
+		if !*silent {
+			if err := tellOfAudit(ctx, s, r); err != nil {
+				fmt.Fprintf(c.stderr, "warning: the console and alerts will not know of this audit: %v\n", err)
+			}
+		}
 		if *asJSON {
 			err = c.printJSON(r)
 		} else {
@@ -78,6 +89,23 @@ partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3
 		}
 		return nil
 	},
+}
+
+// tellOfAudit writes to weir.reports what an audit came to.
+func tellOfAudit(ctx context.Context, s *Settings, r *audit.Report) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers...), kgo.ClientID("weir-audit"), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(1))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	by := author()
+	if host, err := os.Hostname(); err == nil {
+		by += "@" + host
+	}
+	return report.Write(ctx, cl, topics.Names{Prefix: s.Prefix}.Reports(), schemas.ReportKeyAudit,
+		schemas.Report{At: schemas.MillisOf(time.Now()), By: by, Audit: new(r.Brief())})
 }
 
 // size reads an amount of memory: a number with KiB, MiB or GiB.

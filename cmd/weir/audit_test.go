@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/processor/report"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -48,7 +50,7 @@ func handmade(t *testing.T, at time.Time, change func(*schemas.Event)) string {
 	}
 	defer cl.Close()
 	names := topics.Names{}
-	made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 1, 1, nil, names.Requests(), names.Readmit(), names.Status(), names.Config())
+	made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 1, 1, nil, names.Requests(), names.Readmit(), names.Status(), names.Config(), names.Reports())
 	if err != nil || made.Error() != nil {
 		t.Fatal(err, made.Error())
 	}
@@ -119,6 +121,49 @@ func TestAuditExitCodes(t *testing.T) {
 				t.Errorf("--json: %v: %s", err, out.String())
 			}
 		})
+	}
+}
+
+// TestAuditIsTold: what an audit came to stands in weir.reports, unless it is
+// not to; and where it cannot be written the exit code is the same.
+func TestAuditIsTold(t *testing.T) {
+	broker := handmade(t, time.Now().Add(-time.Hour), func(e *schemas.Event) { e.Decision.Seq = 7 })
+	names := topics.Names{}
+	audited := func(args ...string) (code int, said string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		code = run(t.Context(), append([]string{"audit", "--kafka-brokers", broker, "--dir", t.TempDir()}, args...), func(string) string { return "" }, &out, &errs)
+		return code, errs.String()
+	}
+	told := func() map[string]schemas.Report {
+		t.Helper()
+		w, err := report.Watch(t.Context(), names.Reports(), slog.New(slog.DiscardHandler), kgo.SeedBrokers(broker))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		return w.Now()
+	}
+	if code, said := audited("--no-report"); code != exitError || said != "" || len(told()) != 0 {
+		t.Errorf("--no-report: exit %d, %q: %+v", code, said, told())
+	}
+	if code, said := audited(); code != exitError || said != "" {
+		t.Fatalf("exit %d, %q", code, said)
+	}
+	r := told()[schemas.ReportKeyAudit]
+	if r.By == "" || time.Since(r.At.Time()) > time.Minute || r.Audit == nil || r.Audit.Outcome != schemas.AuditViolated || r.Audit.Violations == 0 || r.Audit.Decisions != 2 || !strings.HasPrefix(r.Audit.First, "sequence: weir.status/0/1 seq 7") {
+		t.Errorf("%+v %+v", r, r.Audit)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(broker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if _, err := kadm.NewClient(cl).DeleteTopics(t.Context(), names.Reports()); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := audited(); code != exitError || !strings.Contains(said, "warning: the console and alerts will not know of this audit") {
+		t.Errorf("without the topic: exit %d, %q", code, said)
 	}
 }
 

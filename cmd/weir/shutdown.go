@@ -70,6 +70,7 @@ var stopSteps = []stopStep{
 	{"sink", "sink drained", 2, 20},
 	{"policy", "policy log closed", 2, 20},
 	{"health", "health log closed", 2, 20},
+	{"reports", "reports closed", 2, 20},
 }
 
 // Shares of the grace within the lanes' step, in percent: for calls under way,

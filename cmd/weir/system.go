@@ -27,6 +27,7 @@ import (
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/simulated"
+	"github.com/weirhq/weir/processor/report"
 	"github.com/weirhq/weir/processor/sink"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/processor/status"
@@ -193,6 +194,13 @@ func (s *system) run(ctx context.Context) (err error) {
 		err = errors.Join(err, rs.stop(grace, why))
 	}()
 	rs.start(ctx, "policy", watch.Run)
+	if has("ingest") { // who shows what sinks and audits said
+		said, err := report.Watch(ctx, names.Reports(), s.logger, brokers)
+		if err != nil {
+			return err
+		}
+		rs.start(ctx, "reports", said.Run)
+	}
 	if has("inputs") {
 		rs.start(ctx, "inputs", func(ctx context.Context) error {
 			return input.Run(ctx, input.Config{Stream: streaming("inputs"), Topics: tcfg, DLQPartitions: dlq, Policy: watch, Now: machineClock(), Logger: s.logger, Metrics: registry})
