@@ -13,14 +13,33 @@ EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.17.1
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit e2e e2e-here race chaos schemathesis fuzz lint fmt bench clean
+.PHONY: help run build console test unit e2e e2e-here race chaos schemathesis fuzz lint fmt bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/weir
+build: console ## build bin/weir
 	@command -v $(GO) >/dev/null || { echo "go is missing: install Go 1.26 or later"; exit 1; }
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/weir
+
+# The pages are built into the binary. Without npm it is built without them, and
+# /console/ says so; in CI that fails. Nothing is built whose sources are older.
+CONSOLE     := ingest/console
+CONSOLE_SRC := $(shell find $(CONSOLE)/src $(CONSOLE)/public -type f 2>/dev/null) $(addprefix $(CONSOLE)/,index.html vite.config.ts compress.ts tsconfig.json)
+
+console: ## build the console's pages (npm comes with Node.js, 20.19 or later)
+	@if command -v npm >/dev/null; then $(MAKE) -s --no-print-directory $(CONSOLE)/dist/index.html; else \
+		echo "NOT BUILT: the console's pages. Missing: npm, which comes with Node.js."; \
+		[ -z "$${CI:-}" ]; \
+	fi
+
+$(CONSOLE)/dist/index.html: $(CONSOLE)/node_modules/.package-lock.json $(CONSOLE_SRC)
+	cd $(CONSOLE) && npm run --silent build
+	@touch $@
+
+$(CONSOLE)/node_modules/.package-lock.json: $(CONSOLE)/package.json $(CONSOLE)/package-lock.json $(CONSOLE)/.npmrc
+	cd $(CONSOLE) && npm ci
+	@touch $@
 
 run: build ## start all of Weir here, with an embedded broker and engine, and show what it does
 	$(BIN) dev --show
@@ -28,14 +47,15 @@ run: build ## start all of Weir here, with an embedded broker and engine, and sh
 test: unit e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
 
 # A skip is not seen where its package passes: this says what is not run.
-unit: ## tests that need nothing but Go (npm for the engine; python3, java, node, bash and curl for the pages' examples)
+unit: console ## tests that need nothing but Go (npm for the engine; python3, java, node, bash and curl for the pages' examples)
 	@command -v npm >/dev/null || { \
-		echo "NOT RUN: the tests on the ClickHouse engine. Missing: npm, which comes with Node.js and fetches it."; \
+		echo "NOT RUN: the tests on the ClickHouse engine, and the console's. Missing: npm, which comes with Node.js and fetches the engine."; \
 		[ -z "$${CI:-}" ]; }
 	@missing=""; for tool in python3 java node npm bash curl; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	[ -z "$$missing" ] || { \
 		echo "NOT RUN: examples of docs/clients.md, docs/legacy.md and docs/policy-api.md that need what is missing:$$missing."; \
 		[ -z "$${CI:-}" ]; }
+	@! command -v npm >/dev/null || (cd $(CONSOLE) && npm run --silent test)
 	$(GO) vet ./... && $(GO) vet -tags e2e,chaos,mutations ./...
 	$(GO) test -timeout 15m ./...
 
@@ -107,4 +127,5 @@ bench: ## admission, restore, takeover, delays, wide limits and an overloaded AP
 	$(GO) run ./bench/overload
 
 clean: ## remove what was built (not .weir, which has data)
-	rm -rf bin
+	rm -rf bin $(CONSOLE)/node_modules $(CONSOLE)/dist/assets
+	rm -f $(CONSOLE)/dist/*.*

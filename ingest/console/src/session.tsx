@@ -1,0 +1,26 @@
+// Who is looking at the console, and what the key lets him see.
+
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+import type { Schemas } from "./api/client.ts";
+
+export type Scope = "send" | "read" | "admin";
+export type Session = Schemas["Session"];
+
+export interface Who {
+  session: Session | undefined;
+  /** can: the key has the scope. A call without it would be 403. */
+  can: (scope: Scope) => boolean;
+  signOut: () => void;
+}
+
+export const WhoContext = createContext<Who>({ session: undefined, can: () => false, signOut: () => {} });
+
+export const useWho = (): Who => useContext(WhoContext);
+
+/** What each scope is for, in the sentence that says that one is missing. */
+export const scopeWords: Record<Scope, string> = {
+  send: "sends, cancels, retries and redrives messages",
+  read: "reads messages, counts and what limits leave",
+  admin: "reads and changes the policy, and sees providers, delays and the proof",
+};

@@ -1,0 +1,80 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { whyNot } from "../api/client.ts";
+
+interface Props {
+  open: boolean;
+  title: string;
+  /** The verb on the button: "Redrive 12 messages". Never "OK". */
+  action: string;
+  danger?: boolean;
+  children?: ComponentChildren;
+  /** Does it. The dialog stays open while it runs, and where it fails says why. */
+  onConfirm: () => Promise<unknown> | void;
+  onClose: () => void;
+}
+
+/** Confirm asks before something that cannot be undone. Escape and Cancel close it. */
+export function Confirm({ open, title, action, danger, children, onConfirm, onClose }: Props) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState("");
+  useEffect(() => {
+    const d = ref.current;
+    if (!d) return;
+    if (open && !d.open) {
+      setError("");
+      d.showModal();
+    } else if (!open && d.open) d.close();
+  }, [open]);
+  const confirm = async () => {
+    setBusy(true);
+    setError("");
+    try {
+      await onConfirm();
+      onClose();
+    } catch (err) {
+      setError(whyNot(err));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <dialog
+      ref={ref}
+      class="dialog"
+      aria-labelledby="dialog-title"
+      onCancel={(e) => {
+        e.preventDefault();
+        if (!busy) onClose();
+      }}
+      onClose={() => open && onClose()}
+    >
+      {open && (
+        <form
+          method="dialog"
+          onSubmit={(e) => {
+            e.preventDefault();
+            void confirm();
+          }}
+        >
+          <h2 id="dialog-title">{title}</h2>
+          <div class="dialog-body">{children}</div>
+          {error && (
+            <p class="notice bad" role="alert">
+              {error}
+            </p>
+          )}
+          <div class="dialog-actions">
+            <button type="button" class="button" onClick={onClose} disabled={busy}>
+              Cancel
+            </button>
+            <button type="submit" class={`button ${danger ? "danger" : "primary"}`} disabled={busy} aria-busy={busy}>
+              {action}
+            </button>
+          </div>
+        </form>
+      )}
+    </dialog>
+  );
+}
