@@ -1,0 +1,8 @@
+// Package grafana holds Weir's dashboards as definitions in Go, from which
+// dashboards/*.json is written (go test ./deploy/grafana -run TestFiles -rewrite),
+// and can say every panel's query with Grafana's macros and variables put in, so
+// that tests and benchmarks run exactly what Grafana would ask.
+//
+// It connects to nothing and knows no Grafana: dashboards/ and provisioning/ are
+// mounted into one, as README.md says.
+package grafana
