@@ -291,7 +291,9 @@ func story(base schemas.Millis) []schemas.Event {
 		}
 	}
 	failed := func(e *schemas.Event) { e.ErrorCode, e.Error = "E9", "busy" }
-	paid := func(e *schemas.Event) { e.ProviderMessageID, e.Price, e.Currency, e.Segments = "p-1", "0.045", "CNY", 2 }
+	paid := func(e *schemas.Event) {
+		e.ProviderMessageID, e.Price, e.Currency, e.Segments = "p-1", "0.045", "CNY", 2
+	}
 	refused := func(e *schemas.Event) {
 		e.Limit, e.Window, e.Reason, e.RetryAt = "verify", "1/60s", "limited", e.At.Add(time.Minute)
 		e.Decision.Evidence = []schemas.Evidence{{Limit: "verify", Scope: e.To, Window: "1/60s", N: 1, Count: 1, Cost: 1, Oldest: base}}
