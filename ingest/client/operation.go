@@ -1,0 +1,157 @@
+package client
+
+import "github.com/weirhq/weir/schemas"
+
+// Errors counts what providers answered the caller's messages from From up to
+// Until, the most frequent first.
+type Errors struct {
+	From   schemas.Millis `json:"from"`
+	Until  schemas.Millis `json:"until"`
+	Errors []ErrorCount   `json:"errors"`
+}
+
+// ErrorCount counts one error of one provider; a message that is tried again
+// counts each time.
+type ErrorCount struct {
+	Provider  string `json:"provider"`
+	ErrorCode string `json:"error_code"` // the provider's own; empty where it gave none
+	Example   string `json:"example"`    // what one of them said, for people
+	Events    int64  `json:"events"`
+}
+
+// Refused counts whom limits refused from From up to Until, who was refused most
+// first.
+type Refused struct {
+	From       schemas.Millis `json:"from"`
+	Until      schemas.Millis `json:"until"`
+	Recipients []RefusedCount `json:"recipients"`
+}
+
+// RefusedCount counts how often limits refused or deferred the messages to one
+// recipient.
+type RefusedCount struct {
+	To      string         `json:"to"` // masked
+	Refused int64          `json:"refused"`
+	LastAt  schemas.Millis `json:"last_at"`
+	Limit   string         `json:"limit"` // that refused last
+}
+
+// ProvidersHealth is every provider in the policy's order.
+type ProvidersHealth struct {
+	Providers []ProviderHealth `json:"providers"`
+}
+
+// ProviderHealth is a provider of the policy in force, and what its lanes say of
+// it. Share is how much of its weight routing gives it, 0 to 1.
+type ProviderHealth struct {
+	Name        string            `json:"name"`
+	Type        string            `json:"type"`
+	Channels    []schemas.Channel `json:"channels"`
+	Pace        []string          `json:"pace"` // as printed in the policy: 5/1s
+	Smooth      bool              `json:"smooth"`
+	Concurrency int               `json:"concurrency"`
+	Lanes       []LaneHealth      `json:"lanes"` // those that have spoken
+	Share       float64           `json:"share"`
+}
+
+// LaneHealth is what one lane said of its provider at At. Calls ended in the
+// minute before; those of Failures were transient or unknown.
+type LaneHealth struct {
+	Lane     int32           `json:"lane"`
+	Breaker  schemas.Breaker `json:"breaker"`
+	ProbeAt  schemas.Millis  `json:"probe_at,omitzero"` // of an open one
+	Calls    int64           `json:"calls"`
+	Failures int64           `json:"failures"`
+	At       schemas.Millis  `json:"at"`
+}
+
+// Proof is what the last audit and each sink said of their work; Report.At tells
+// when.
+type Proof struct {
+	Audit      *schemas.Report  `json:"audit"` // nil where none has been run
+	Sinks      []schemas.Report `json:"sinks"`
+	StatusLag  int64            `json:"status_lag_ms"` // the longest that a sink reported
+	Difference int64            `json:"difference"`    // of all sinks: 0 unless something is wrong
+}
+
+// Delays is every delay topic, the shortest wait first.
+type Delays struct {
+	Tiers []DelayTier `json:"tiers"`
+}
+
+// DelayTier is what waits in one delay topic. The markers of transactions are
+// counted among the records.
+type DelayTier struct {
+	Name     string         `json:"name"`
+	Wait     int64          `json:"wait_ms"`
+	Waiting  int64          `json:"waiting"`
+	OldestAt schemas.Millis `json:"oldest_at,omitzero"` // since when; 0 where none waits
+}
+
+// LimitTry is limits to try on recorded traffic. They are added to those in force,
+// or replace those of their names.
+type LimitTry struct {
+	Limits []schemas.Limit  `json:"limits,omitempty"`
+	Remove []string         `json:"remove,omitempty"`
+	Since  schemas.Duration `json:"since,omitempty"` // how far back; 0 is the server's default, 24 h
+}
+
+// Backtest is what limits would have done to recorded traffic, and what was
+// done. Counts are of messages; refused ones include those that would wait.
+type Backtest struct {
+	From          schemas.Millis      `json:"from"` // of the traffic that was judged
+	Until         schemas.Millis      `json:"until"`
+	WarmedFrom    schemas.Millis      `json:"warmed_from"` // traffic from here to From filled the windows
+	Source        string              `json:"source"`      // kafka, clickhouse or both
+	Revision      int64               `json:"revision"`    // in force, to which the limits are compared
+	Messages      int64               `json:"messages"`
+	Then          BacktestTally       `json:"then"`
+	Now           BacktestTally       `json:"now"`
+	NewlyRefused  int64               `json:"newly_refused"`
+	NewlyAdmitted int64               `json:"newly_admitted"`
+	ByLimit       []BacktestLimit     `json:"by_limit"`
+	ByClass       []BacktestClass     `json:"by_class"`
+	ByHour        []BacktestHour      `json:"by_hour"`
+	Busiest       []BacktestRecipient `json:"busiest"`
+	Notes         []string            `json:"notes,omitempty"` // what could not be told or was assumed
+}
+
+// BacktestTally is how messages are decided.
+type BacktestTally struct {
+	Admitted int64 `json:"admitted"`
+	Refused  int64 `json:"refused"`
+	Observed int64 `json:"observed"` // admitted, though a limit in observe mode was full
+}
+
+// BacktestLimit is what one window refused then, and would now.
+type BacktestLimit struct {
+	Limit  string `json:"limit"`
+	Window string `json:"window"`
+	Mode   string `json:"mode"` // enforce or observe
+	Then   int64  `json:"then"`
+	Now    int64  `json:"now"`
+}
+
+// BacktestClass is the refusals of one class.
+type BacktestClass struct {
+	Class    string `json:"class"`
+	Messages int64  `json:"messages"`
+	Then     int64  `json:"then"`
+	Now      int64  `json:"now"`
+}
+
+// BacktestHour is the refusals of one hour of UTC.
+type BacktestHour struct {
+	Hour     schemas.Millis `json:"hour"`
+	Messages int64          `json:"messages"`
+	Then     int64          `json:"then"`
+	Now      int64          `json:"now"`
+}
+
+// BacktestRecipient is someone who would be refused, masked.
+type BacktestRecipient struct {
+	To       string `json:"to"`
+	Messages int64  `json:"messages"`
+	Then     int64  `json:"then"`
+	Now      int64  `json:"now"`
+}

@@ -1,0 +1,143 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/delay"
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
+)
+
+// What operators see of the whole: they have scope admin, and nothing here is of
+// one tenant.
+
+// getProvidersHealth tells how the providers of the policy in force are.
+func (s *Server) getProvidersHealth(w http.ResponseWriter, r *http.Request, _ *caller) {
+	if p := noParameters(r); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	var health route.Health
+	if s.health != nil {
+		health = s.health()
+	}
+	answer(w, http.StatusOK, "application/json", providersHealth(&s.policy.Latest().Policy, health, schemas.MillisOf(time.Now())))
+}
+
+func providersHealth(pol *schemas.Policy, health route.Health, now schemas.Millis) client.ProvidersHealth {
+	out := client.ProvidersHealth{Providers: []client.ProviderHealth{}}
+	for i := range pol.Providers {
+		p, _ := pol.Provider(pol.Providers[i].Name) // with its defaults
+		v := client.ProviderHealth{Name: p.Name, Type: p.Type, Channels: p.Channels, Pace: []string{}, Smooth: p.Smooth, Concurrency: p.Concurrency, Lanes: []client.LaneHealth{}, Share: 1}
+		for _, window := range p.Pace {
+			v.Pace = append(v.Pace, window.String())
+		}
+		if standing, ok := health[p.Name]; ok {
+			v.Share = float64(standing.Best(now)) / 100
+			for _, h := range standing.Lanes {
+				v.Lanes = append(v.Lanes, client.LaneHealth{Lane: h.Lane, Breaker: h.Breaker, ProbeAt: h.ProbeAt, Calls: h.Calls, Failures: h.Failures, At: h.At})
+			}
+			slices.SortFunc(v.Lanes, func(a, b client.LaneHealth) int { return cmp.Compare(a.Lane, b.Lane) })
+		}
+		out.Providers = append(out.Providers, v)
+	}
+	return out
+}
+
+// getProof tells what the last audit and the sinks said of their work.
+func (s *Server) getProof(w http.ResponseWriter, r *http.Request, _ *caller) {
+	if p := noParameters(r); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	var said map[string]schemas.Report
+	if s.reports != nil {
+		said = s.reports()
+	}
+	answer(w, http.StatusOK, "application/json", proofOf(said))
+}
+
+// proofOf sums up the reports. A sink that others have taken all partitions from
+// since says nothing any more: its last word is about work that is theirs now.
+func proofOf(said map[string]schemas.Report) client.Proof {
+	out := client.Proof{Sinks: []schemas.Report{}}
+	if r, ok := said[schemas.ReportKeyAudit]; ok && r.Audit != nil {
+		out.Audit = &r
+	}
+	newest := make(map[int32]schemas.Millis) // by partition
+	for _, r := range said {
+		if r.Sink != nil {
+			for _, p := range r.Sink.Partitions {
+				newest[p] = max(newest[p], r.At)
+			}
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(said), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) {
+		r := said[key]
+		if r.Sink == nil || !slices.ContainsFunc(r.Sink.Partitions, func(p int32) bool { return newest[p] == r.At }) {
+			continue
+		}
+		out.Sinks = append(out.Sinks, r)
+		out.StatusLag = max(out.StatusLag, r.Sink.LagMillis)
+		out.Difference += r.Sink.Difference
+	}
+	return out
+}
+
+const (
+	delaysTimeout = 5 * time.Second
+	delaysAge     = 2 * time.Second // how long an answer counts: whoever asks often does not burden Kafka
+)
+
+// waits is what waits in the delay topics, as it was last looked at.
+type waits struct {
+	look *delay.Look
+
+	mu   sync.Mutex
+	at   time.Time
+	last client.Delays
+}
+
+// now looks, unless somebody has just looked.
+func (d *waits) now() (client.Delays, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Since(d.at) < delaysAge {
+		return d.last, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), delaysTimeout)
+	defer cancel()
+	all, err := d.look.Waiting(ctx)
+	if err != nil {
+		return client.Delays{}, err
+	}
+	out := client.Delays{Tiers: make([]client.DelayTier, len(all))}
+	for i, t := range all {
+		out.Tiers[i] = client.DelayTier{Name: t.Tier.Name, Wait: t.Tier.Wait.Milliseconds(), Waiting: t.Records, OldestAt: t.Oldest}
+	}
+	d.at, d.last = time.Now(), out
+	return out, nil
+}
+
+// getDelays tells what waits.
+func (s *Server) getDelays(w http.ResponseWriter, r *http.Request, _ *caller) {
+	if p := noParameters(r); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	out, err := s.waits.now()
+	if err != nil {
+		s.logger.Warn("what waits cannot be looked at", "error", err)
+		refuse(w, r, after(kafkaUnavailable.problem("What waits cannot be looked at now."), retryKafka))
+		return
+	}
+	answer(w, http.StatusOK, "application/json", out)
+}

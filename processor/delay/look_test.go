@@ -1,0 +1,97 @@
+package delay
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+func TestLook(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	adm := kadm.NewClient(cl)
+	names := topics.Names{}
+	for _, tier := range topics.Tiers {
+		if _, err := adm.CreateTopic(t.Context(), 2, 1, nil, names.Delay(tier.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look, err := OpenLook(c.ListenAddrs(), names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(look.Close)
+	text := func() (out string) {
+		t.Helper()
+		all, err := look.Waiting(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) != len(topics.Tiers) {
+			t.Fatalf("%+v", all)
+		}
+		for _, w := range all {
+			if w.Records != 0 || w.Oldest != 0 {
+				out += fmt.Sprintf("%s: %d since %d; ", w.Tier.Name, w.Records, w.Oldest)
+			}
+		}
+		return out
+	}
+	if got := text(); got != "" {
+		t.Errorf("nothing was written: %s", got)
+	}
+	write := func(end kgo.TransactionEndTry, tier string, partition int32, at ...schemas.Millis) {
+		t.Helper()
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range at {
+			if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: names.Delay(tier), Partition: partition, Timestamp: m.Time(), Value: []byte("v")}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cl.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := schemas.MillisOf(time.Now())
+	write(kgo.TryCommit, "5m", 0, now-9000, now-8000)
+	write(kgo.TryCommit, "5m", 1, now-9500)
+	write(kgo.TryCommit, "1h", 0, now-70_000)
+	write(kgo.TryAbort, "6h", 0, now-70_000) // was never there
+	if got, want := text(), fmt.Sprintf("5m: 5 since %d; 1h: 2 since %d; ", now-9500, now-70_000); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// What has returned waits no more, and the marker behind it is no record.
+	done := kadm.Offsets{}
+	done.AddOffset(names.Delay("5m"), 1, 1, -1)
+	done.AddOffset(names.Delay("5m"), 0, 1, -1)
+	done.AddOffset(names.Delay("1h"), 0, 2, -1)
+	if err := adm.CommitAllOffsets(t.Context(), Group(names), done); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := text(), fmt.Sprintf("5m: 2 since %d; ", now-8000); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := look.Waiting(ctx); err == nil {
+		t.Error("no error, though nobody waits for the answer")
+	}
+}
