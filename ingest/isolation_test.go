@@ -85,6 +85,13 @@ func (a *prey) trials() map[string][]trial {
 			{query: "?tenant=acme"}, {query: "?limit=1"},
 		},
 		"GET /v1/stats":  {{finds: "secret-class"}, {query: "?by=class", finds: "secret-class"}, {query: "?class=secret-class&by=class,provider"}, {query: "?tenant=acme"}, {query: "?days=3"}},
+		"GET /v1/stats/errors":     {{finds: "error of secret-class"}, {query: "?class=secret-class", finds: "error of secret-class"}, {query: "?tenant=acme"}},
+		"GET /v1/stats/recipients": {{finds: "secret-limit"}, {query: "?class=secret-class", finds: "secret-limit"}, {query: "?tenant=acme"}},
+		"GET /v1/health":           {{}},
+		"GET /v1/proof":            {{}},
+		"GET /v1/delays":           {{}},
+		"POST /v1/limits/try":      {{body: `{"limits":[{"name":"a-limit","match":{"tenant":"acme"},"per":["recipient"],"allow":["1/60s"]}]}`}, {body: `{"remove":["a-limit"]}`}},
+
 		"GET /v1/events": {{}}, // and by stream, below
 		"GET /v1/messages/{id}": {
 			{id: a.fresh, finds: a.fresh}, {id: a.failed, finds: a.failed}, {id: a.shared, finds: "secret-class"}, {id: a.stored, finds: a.stored}, {id: a.stored, query: "?to=%2B8613811110000", finds: a.stored},
@@ -134,6 +141,7 @@ func hunt(t *testing.T) (*world, *prey) {
 	of := func(tenant, id, class string, s schemas.Status) *schemas.Event {
 		e := event(id, s, 5)
 		e.Tenant, e.Class, e.To, e.Provider, e.ProviderMessageID, e.Error = tenant, class, a.to, "sim", class+"-number", "error of "+class
+		e.ErrorCode, e.Limit = class+"-code", strings.TrimSuffix(class, "class")+"limit"
 		e.Source = &schemas.Source{Topic: "weir.requests", Partition: 1, Offset: 0}
 		return e
 	}
@@ -146,7 +154,7 @@ func hunt(t *testing.T) (*world, *prey) {
 	w.bury(2, "acme")
 	page := read[dlq.Page](w.do("GET", "/v1/dlq", "", asAcme), http.StatusOK)
 	a.position, a.buried = page.Entries[0].Position, page.Entries[0].MessageID
-	a.marks = []string{a.fresh, a.failed, a.stored, "secret-class", a.buried, page.Entries[1].MessageID}
+	a.marks = []string{a.fresh, a.failed, a.stored, "secret-", a.buried, page.Entries[1].MessageID}
 	return w, a
 }
 

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/weirhq/weir/processor/backtest"
 )
 
 var bodies = flag.Int("bodies", 20_000, "how many bodies TestMillionBodies makes up; issue 7 says 1000000")
@@ -30,6 +32,10 @@ func TestMillionBodies(t *testing.T) {
 	}
 	w := newWorld(t, settings{})
 	w.srv.end() // nobody decides here, so nobody waits
+	w.srv.tryout.turn = make(chan struct{}, 1000) // more than one at a time is 503
+	w.srv.tryout.run = func(context.Context, backtest.Config) (*backtest.Result, error) {
+		return &backtest.Result{Source: "kafka"}, nil
+	}
 	d := openDocument(t)
 	targets := targetsOf(w.srv, d)
 	seed := uint64(time.Now().UnixNano())
@@ -116,7 +122,7 @@ type target struct {
 func targetsOf(s *Server, d *document) (out targets) {
 	for _, rt := range s.table() {
 		switch rt.path {
-		case "/v1/stats", "/v1/quota": // 503 here: there is no ClickHouse, and nobody decides
+		case "/v1/stats", "/v1/stats/errors", "/v1/stats/recipients", "/v1/quota": // 503 here: there is no ClickHouse, and nobody decides
 			continue
 		}
 		to := target{method: rt.method, path: rt.path}

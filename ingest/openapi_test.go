@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/ingest/legacy"
+	"github.com/weirhq/weir/processor/backtest"
 	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/schemas"
 )
@@ -277,6 +278,27 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"StatsCount":  reflect.TypeFor[client.StatsCount](),
 		"StatsLimit":  reflect.TypeFor[client.StatsLimit](),
 		"StatsDay":    reflect.TypeFor[client.StatsDay](),
+
+		"Errors":            reflect.TypeFor[client.Errors](),
+		"ErrorCount":        reflect.TypeFor[client.ErrorCount](),
+		"Refused":           reflect.TypeFor[client.Refused](),
+		"RefusedCount":      reflect.TypeFor[client.RefusedCount](),
+		"ProvidersHealth":   reflect.TypeFor[client.ProvidersHealth](),
+		"ProviderHealth":    reflect.TypeFor[client.ProviderHealth](),
+		"LaneHealth":        reflect.TypeFor[client.LaneHealth](),
+		"Proof":             reflect.TypeFor[client.Proof](),
+		"Report":            reflect.TypeFor[schemas.Report](),
+		"SinkReport":        reflect.TypeFor[schemas.SinkReport](),
+		"AuditReport":       reflect.TypeFor[schemas.AuditReport](),
+		"Delays":            reflect.TypeFor[client.Delays](),
+		"DelayTier":         reflect.TypeFor[client.DelayTier](),
+		"LimitTry":          reflect.TypeFor[client.LimitTry](),
+		"Backtest":          reflect.TypeFor[backtest.Result](),
+		"BacktestTally":     reflect.TypeFor[backtest.Tally](),
+		"BacktestLimit":     reflect.TypeFor[backtest.LimitCount](),
+		"BacktestClass":     reflect.TypeFor[backtest.ClassCount](),
+		"BacktestHour":      reflect.TypeFor[backtest.HourCount](),
+		"BacktestRecipient": reflect.TypeFor[backtest.Recipient](),
 
 		"LegacySubmitted":    reflect.TypeFor[legacy.Submitted](),
 		"LegacyBatchResults": reflect.TypeFor[legacy.BatchResults](),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/delay"
-	"github.com/weirhq/weir/processor/route"
+	routing "github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -25,14 +25,14 @@ func (s *Server) getProvidersHealth(w http.ResponseWriter, r *http.Request, _ *c
 		refuse(w, r, p)
 		return
 	}
-	var health route.Health
+	var health routing.Health
 	if s.health != nil {
 		health = s.health()
 	}
 	answer(w, http.StatusOK, "application/json", providersHealth(&s.policy.Latest().Policy, health, schemas.MillisOf(time.Now())))
 }
 
-func providersHealth(pol *schemas.Policy, health route.Health, now schemas.Millis) client.ProvidersHealth {
+func providersHealth(pol *schemas.Policy, health routing.Health, now schemas.Millis) client.ProvidersHealth {
 	out := client.ProvidersHealth{Providers: []client.ProviderHealth{}}
 	for i := range pol.Providers {
 		p, _ := pol.Provider(pol.Providers[i].Name) // with its defaults

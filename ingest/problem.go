@@ -62,6 +62,7 @@ var (
 	kafkaUnavailable     = newKind(http.StatusServiceUnavailable, "kafka_unavailable", "kafka-unavailable", "Kafka does not answer")
 	undecided            = newKind(http.StatusServiceUnavailable, "undecided", "undecided", "Admission does not answer")
 	overloaded           = newKind(http.StatusServiceUnavailable, "overloaded", "overloaded", "Too many requests wait for Kafka")
+	busy                 = newKind(http.StatusServiceUnavailable, "busy", "busy", "It is at work on another one")
 	historyUnavailable   = newKind(http.StatusServiceUnavailable, "history_unavailable", "history-unavailable", "ClickHouse does not answer")
 	policyBusy           = newKind(http.StatusServiceUnavailable, "policy_busy", "policy-busy", "Others change the policy")
 	notReady             = newKind(http.StatusServiceUnavailable, "not_ready", "not-ready", "Not ready")

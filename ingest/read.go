@@ -30,6 +30,11 @@ type History interface {
 	Latest(ctx context.Context, tenant string, since schemas.Millis, names []history.Name) (map[history.Name]*schemas.Event, error)
 	// Tally counts what happened to a tenant's messages.
 	Tally(ctx context.Context, q history.Tally) (*history.Counted, error)
+	// Errors counts what providers answered a tenant's messages, the most
+	// frequent first.
+	Errors(ctx context.Context, q history.Errors) ([]history.ErrorCount, error)
+	// Refused counts whose messages limits refused, most first.
+	Refused(ctx context.Context, q history.Refused) ([]history.RefusedCount, error)
 }
 
 // getMessage answers with a message's state and timeline.

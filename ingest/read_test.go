@@ -227,6 +227,8 @@ type store struct {
 	asked  int
 	short  int           // events that a search looks at, if not 0
 	tally  history.Tally // the last one
+	errors history.Errors
+	refuse history.Refused
 }
 
 func (s *store) Message(ctx context.Context, id string) (out []*schemas.Event, err error) {

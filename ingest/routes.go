@@ -40,10 +40,17 @@ func (s *Server) table() []route {
 		{del, "/v1/session", scopeNone, paceNone, s.deleteSession},
 
 		{get, "/v1/stats", scopeRead, paceQuery, s.getStats},
+		{get, "/v1/stats/errors", scopeRead, paceQuery, s.getErrors},
+		{get, "/v1/stats/recipients", scopeRead, paceQuery, s.getRefused},
 		{get, "/v1/events", scopeRead, paceQuery, s.getEvents},
 
 		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},
 		{post, "/v1/dlq/redrive", scopeSend, paceBatch, s.postRedrive},
+
+		{get, "/v1/health", scopeAdmin, paceQuery, s.getProvidersHealth},
+		{get, "/v1/proof", scopeAdmin, paceQuery, s.getProof},
+		{get, "/v1/delays", scopeAdmin, paceQuery, s.getDelays},
+		{post, "/v1/limits/try", scopeAdmin, paceWrite, s.postTry},
 
 		{post, "/api/messages/send", scopeSend, paceWrite, s.postLegacyMessage},
 		{post, "/api/messages/batch", scopeSend, paceBatch, s.postLegacyBatch},

@@ -18,9 +18,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/ingest/replies"
+	"github.com/weirhq/weir/processor/backtest"
+	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/revise"
+	routing "github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -47,8 +51,15 @@ type Config struct {
 	// number of brokers if fewer.
 	Replication int16
 	History     History // where the tail does not reach; nil is none
-	Registry    *prometheus.Registry
-	Logger      *slog.Logger
+	// Health is what is known of the providers, Reports what sinks and audits said
+	// of their work; nil is nothing.
+	Health  func() routing.Health
+	Reports func() map[string]schemas.Report
+	// Decisions are what Kafka no longer has of the traffic that limits are tried
+	// on; nil is none.
+	Decisions backtest.History
+	Registry  *prometheus.Registry
+	Logger    *slog.Logger
 	// Grace is what requests in flight get at shutdown. Default 10 s: more than
 	// any takes.
 	Grace time.Duration
@@ -117,6 +128,10 @@ type Server struct {
 	feed     *feed
 	streams  streams
 	tail     *tail
+	health   func() routing.Health
+	reports  func() map[string]schemas.Report
+	waits    waits
+	tryout   tryout
 	pulse    pulse
 	seconds  *prometheus.HistogramVec
 	work     *prometheus.HistogramVec
@@ -201,6 +216,18 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.editor.Client.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
+	if s.waits.look, err = delay.OpenLook(cfg.Brokers, cfg.Names, cfg.Options...); err != nil {
+		s.out.cl.Close()
+		s.tail.cl.Close()
+		s.dlq.Close()
+		s.editor.Client.Close()
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	s.health, s.reports = cfg.Health, cfg.Reports
+	s.tryout = tryout{
+		run: backtest.Run, within: tryWithin, turn: make(chan struct{}, 1),
+		cfg: backtest.Config{Brokers: cfg.Brokers, Names: cfg.Names, Options: cfg.Options, History: cfg.Decisions, Most: tryMost},
+	}
 	s.batches = newBatches()
 	s.sessions = newSessions(cfg.SessionSecret, time.Now)
 	s.ending, s.end = context.WithCancel(context.Background())
@@ -235,6 +262,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.out.cl.Close()
 	defer s.tail.cl.Close()
 	defer s.dlq.Close()
+	defer s.waits.look.Close()
 	defer s.end()
 	defer s.editor.Client.Close()
 	if s.localOnly && !loopback(ln.Addr()) {

@@ -194,9 +194,16 @@ func (s *system) run(ctx context.Context) (err error) {
 		err = errors.Join(err, rs.stop(grace, why))
 	}()
 	rs.start(ctx, "policy", watch.Run)
+	var advice *health.Watcher
+	if has("admission") || has("ingest") { // who routes by it, and who shows it
+		if advice, err = health.Watch(ctx, names.Health(), s.logger, brokers); err != nil {
+			return err
+		}
+		rs.start(ctx, "health", advice.Run)
+	}
+	var said *report.Watcher
 	if has("ingest") { // who shows what sinks and audits said
-		said, err := report.Watch(ctx, names.Reports(), s.logger, brokers)
-		if err != nil {
+		if said, err = report.Watch(ctx, names.Reports(), s.logger, brokers); err != nil {
 			return err
 		}
 		rs.start(ctx, "reports", said.Run)
@@ -207,12 +214,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		})
 	}
 	if has("admission") {
-		advice, err := health.Watch(ctx, names.Health(), s.logger, brokers)
-		if err != nil {
-			return err
-		}
 		registry.MustRegister(advice)
-		rs.start(ctx, "health", advice.Run)
 		rs.start(ctx, "admission", func(ctx context.Context) error {
 			return admission.Run(ctx, admission.Config{
 				Stream: streaming("admission"), Read: read, Names: names,
@@ -261,7 +263,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
-			History: history, Registry: registry, Logger: s.logger,
+			History: history, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
