@@ -34,7 +34,8 @@ type Result struct {
 type Tally struct {
 	Admitted int64 `json:"admitted"`
 	Refused  int64 `json:"refused"`
-	Observed int64 `json:"observed"` // admitted, though a limit in observe mode was full
+	Observed int64 `json:"observed"` // of the admitted: a limit in observe mode was full
+	Held     int64 `json:"held"`     // of the admitted: a limit refused a further attempt, which waits with the old place
 }
 
 // LimitCount is what one window of a limit refused, or in observe mode would have.

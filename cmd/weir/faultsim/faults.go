@@ -26,6 +26,7 @@ type Tally struct {
 	Unknown     int // asked to commit, and no answer came
 	Stuck       int // groups of kfake that the referee restarted
 	Decisions   int64
+	Again       int64 // replayed under the same policy
 	Requests    int
 	Simulated   float64 // seconds
 	Transcripts int     // cycles
@@ -57,6 +58,7 @@ func (t *Tally) Add(o *Tally) {
 	t.Unknown += o.Unknown
 	t.Stuck += o.Stuck
 	t.Decisions += o.Decisions
+	t.Again += o.Again
 	t.Requests += o.Requests
 	t.Simulated += o.Simulated
 	t.Transcripts += o.Transcripts
@@ -105,8 +107,8 @@ func (t *Tally) Never() (out []string) {
 
 func (t *Tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d cycles, %.0f simulated seconds, %d requests, %d decisions audited; transactions: %d committed, %d aborted, %d of unknown outcome; %d crashes, %d restarts on their own, %d rebalances, %d takeovers from a standby, %d groups of kfake stuck",
-		t.Transcripts, t.Simulated, t.Requests, t.Decisions, t.Committed, t.Aborted, t.Unknown, t.Deaths, t.Restarts, t.Rebalances, t.Takeovers, t.Stuck)
+	fmt.Fprintf(&b, "%d cycles, %.0f simulated seconds, %d requests, %d decisions audited, %d decided again; transactions: %d committed, %d aborted, %d of unknown outcome; %d crashes, %d restarts on their own, %d rebalances, %d takeovers from a standby, %d groups of kfake stuck",
+		t.Transcripts, t.Simulated, t.Requests, t.Decisions, t.Again, t.Committed, t.Aborted, t.Unknown, t.Deaths, t.Restarts, t.Rebalances, t.Takeovers, t.Stuck)
 	total := 0
 	for _, n := range t.Hits {
 		total += n

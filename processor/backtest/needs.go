@@ -1,0 +1,95 @@
+package backtest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// needs says what of a message the limits of a policy look at, beyond what its
+// decisions say.
+type needs struct {
+	metadata []string
+	content  bool
+	country  bool
+}
+
+func needsOf(p *schemas.Policy) (n needs) {
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		if l.Off() {
+			continue
+		}
+		n.country = n.country || len(l.Match.Country) > 0 || slices.Contains(l.Per, "country")
+		n.content = n.content || slices.Contains(l.Per, "content")
+		for field := range l.Match.Metadata {
+			n.metadata = append(n.metadata, field)
+		}
+		for _, per := range l.Per {
+			if field, ok := strings.CutPrefix(per, "metadata."); ok {
+				n.metadata = append(n.metadata, field)
+			}
+		}
+	}
+	slices.Sort(n.metadata)
+	n.metadata = slices.Compact(n.metadata)
+	return n
+}
+
+// requests reports whether the requests themselves must be read.
+func (n *needs) requests() bool { return n.content || len(n.metadata) > 0 }
+
+const (
+	minute = schemas.Millis(time.Minute / time.Millisecond)
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// longest returns how far back the windows of a policy's limits look.
+func longest(p *schemas.Policy) (most schemas.Millis) {
+	look := func(allow []schemas.Window) {
+		for _, w := range allow {
+			length := schemas.Millis(0)
+			switch w.Kind {
+			case schemas.WindowRolling:
+				length = schemas.Millis(w.Length.Milliseconds())
+			case schemas.WindowBucket:
+				length = schemas.Millis((w.N*w.RefillEvery + w.RefillTokens - 1) / w.RefillTokens)
+			case schemas.WindowCalendar:
+				length = map[string]schemas.Millis{"minute": minute, "hour": 2 * hour, "day": 26 * hour, "month": 31*day + 2*hour}[w.Unit]
+			}
+			most = max(most, length)
+		}
+	}
+	for i := range p.Limits {
+		if l := &p.Limits[i]; !l.Off() {
+			look(l.Allow)
+			for _, o := range l.Overrides {
+				look(o.Allow)
+			}
+		}
+	}
+	return most
+}
+
+// knownLimits returns the wide limits of tried that the policy in force counts
+// in the same scopes under the same name.
+func knownLimits(tried, inForce *schemas.Policy) map[string]bool {
+	out := map[string]bool{}
+	for i := range tried.Limits {
+		for j := range inForce.Limits {
+			a, b := &tried.Limits[i], &inForce.Limits[j]
+			if a.Name == b.Name && !a.Off() && !b.Off() && sameSet(a.Per, b.Per) {
+				out[a.Name] = true
+			}
+		}
+	}
+	return out
+}
+
+func sameSet(a, b []string) bool {
+	sorted := func(v []string) []string { v = slices.Clone(v); slices.Sort(v); return slices.Compact(v) }
+	return slices.Equal(sorted(a), sorted(b))
+}
