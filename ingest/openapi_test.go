@@ -253,6 +253,7 @@ func TestDocumentHasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for name, typ := range map[string]reflect.Type{
 		"Sent":           reflect.TypeFor[client.Sent](),
+		"Suppression":    reflect.TypeFor[schemas.Suppression](),
 		"Quota":          reflect.TypeFor[client.Quota](),
 		"Session":        reflect.TypeFor[session](),
 		"Done":           reflect.TypeFor[client.Done](),

@@ -39,14 +39,23 @@ func (s *Server) getQuota(w http.ResponseWriter, r *http.Request, c *caller) {
 		return
 	}
 	plan := rules.Inquire(q, s.partitions)
-	states, p := s.inquire(w, r, plan.Asks)
+	// Whoever has the recipient knows what it has opted out of.
+	home := schemas.PartitionOf(q.Recipient, s.partitions)
+	if plan.Asks[home] == nil {
+		plan.Asks[home] = &schemas.QuotaAsk{Scopes: []schemas.QuotaScope{}}
+	}
+	plan.Asks[home].To, plan.Asks[home].Of = q.Recipient, q.Tenant
+	states, suppressed, p := s.inquire(w, r, plan.Asks)
 	if p != nil {
 		refuse(w, r, p)
 		return
 	}
 	inOrder(states, &rev.Policy)
 	out := &client.Quota{
-		To: q.Recipient, Channel: q.Channel, Class: q.Class, At: schemas.MillisOf(time.Now()), Limits: states, Unknown: plan.Unknown,
+		To: q.Recipient, Channel: q.Channel, Class: q.Class, At: schemas.MillisOf(time.Now()), Limits: states, Unknown: plan.Unknown, Suppressed: suppressed,
+	}
+	if out.Suppressed == nil {
+		out.Suppressed = []schemas.Suppression{}
 	}
 	if out.Limits == nil {
 		out.Limits = []schemas.LimitState{}
@@ -113,7 +122,7 @@ func readQuota(r *http.Request, c *caller, rules *schemas.Policy) (*limit.Subjec
 }
 
 // inquire asks every owner at once, and waits for all of them.
-func (s *Server) inquire(w http.ResponseWriter, r *http.Request, asks map[int32]*schemas.QuotaAsk) (states []schemas.LimitState, p *client.Problem) {
+func (s *Server) inquire(w http.ResponseWriter, r *http.Request, asks map[int32]*schemas.QuotaAsk) (states []schemas.LimitState, suppressed []schemas.Suppression, p *client.Problem) {
 	defer waited(w, time.Now())
 	silent := func() *client.Problem {
 		return after(undecided.problem("Not all who own the limits have answered."), time.Second)
@@ -125,7 +134,7 @@ func (s *Server) inquire(w http.ResponseWriter, r *http.Request, asks map[int32]
 	for partition, ask := range asks {
 		t, err := s.replies.Expect()
 		if err != nil {
-			return nil, silent()
+			return nil, nil, silent()
 		}
 		defer t.Done()
 		tickets = append(tickets, t)
@@ -138,11 +147,12 @@ func (s *Server) inquire(w http.ResponseWriter, r *http.Request, asks map[int32]
 	for _, t := range tickets {
 		reply, err := t.Wait(ctx)
 		if err != nil {
-			return nil, silent()
+			return nil, nil, silent()
 		}
 		states = append(states, reply.Limits...)
+		suppressed = append(suppressed, reply.Suppressed...)
 	}
-	return states, nil
+	return states, suppressed, nil
 }
 
 // inOrder brings states into the policy's order; those of one limit stay as its

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/stream"
@@ -201,6 +203,19 @@ func TestQuota(t *testing.T) {
 		if in := time.Until(got.Limits[0].Reset.Time()); in < 50*time.Second || in > time.Minute {
 			t.Errorf("%s: again in %v", to, in)
 		}
+	}
+	if got := ask("to=%2B8613800000001&class=verify"); got.Suppressed == nil || len(got.Suppressed) != 0 {
+		t.Errorf("%+v", got.Suppressed)
+	}
+	for _, fields := range []string{`"tenant":"acme","channel":"sms","class":"ads"`, `"tenant":"other"`} {
+		suppress := &kgo.Record{Topic: w.names.Requests(), Partition: schemas.PartitionOf("+8613800000001", partitions), Value: []byte(`{"action":"suppress","to":"+8613800000001",` + fields + `}`)}
+		if err := w.cl.ProduceSync(t.Context(), suppress).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.until("suppressed", func() bool { return len(ask("to=%2B8613800000001&class=verify").Suppressed) > 0 })
+	if got := ask("to=%2B8613800000001&class=none").Suppressed; len(got) != 1 || got[0].Channel != "sms" || got[0].Class != "ads" || got[0].Tenant != "acme" || got[0].At == 0 {
+		t.Errorf("%+v", got)
 	}
 	if got := ask("to=a@example.com"); len(got.Limits) != 0 || got.Channel != "email" || got.Class != "default" {
 		t.Errorf("%+v", got)

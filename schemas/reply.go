@@ -23,6 +23,18 @@ type Reply struct {
 	// policy's order. It is empty where none was, since the message ended or
 	// waits for another reason.
 	Limits []LimitState `json:"limits,omitempty"`
+	// Suppressed is, of a quota question that asks for it, what the recipient has
+	// opted out of, the latest first.
+	Suppressed []Suppression `json:"suppressed,omitempty"`
+}
+
+// Suppression is what a recipient has opted out of: messages that have each field
+// it gives.
+type Suppression struct {
+	Tenant  string `json:"tenant,omitempty"` // empty: every tenant's, as with the others
+	Channel string `json:"channel,omitempty"`
+	Class   string `json:"class,omitempty"`
+	At      Millis `json:"at"`
 }
 
 // LimitState is what is left in one window, after the decision that tells it. Of a
@@ -73,6 +85,7 @@ func AppendReply(dst []byte, r *Reply) []byte {
 	w.name("event")
 	w.event(r.Event)
 	w.statesIf("limits", r.Limits)
+	w.suppressedIf("suppressed", r.Suppressed)
 	w.end('}')
 	return w.done(dst)
 }
@@ -95,6 +108,9 @@ func DecodeReply(value []byte) (*Reply, error) {
 type QuotaAsk struct {
 	To     string       `json:"to,omitempty"` // canonical recipient; where a limit's scope has one, it is this one
 	Scopes []QuotaScope `json:"scopes"`
+	// Of is a tenant: what To has opted out of is told too, of what covers messages
+	// of this tenant. Empty does not ask.
+	Of string `json:"of,omitempty"`
 }
 
 // QuotaScope is one limit in one scope.
@@ -135,6 +151,23 @@ func (w *jsonWriter) statesIf(name string, states []LimitState) {
 		w.int("remaining", s.Remaining)
 		w.timeIf("reset", s.Reset)
 		w.boolIf("violated", s.Violated)
+		w.end('}')
+	}
+	w.end(']')
+}
+
+func (w *jsonWriter) suppressedIf(name string, all []Suppression) {
+	if len(all) == 0 {
+		return
+	}
+	w.open(name, '[')
+	for i := range all {
+		s := &all[i]
+		w.begin('{')
+		w.textIf("tenant", s.Tenant)
+		w.textIf("channel", s.Channel)
+		w.textIf("class", s.Class)
+		w.time("at", s.At)
 		w.end('}')
 	}
 	w.end(']')

@@ -26,7 +26,10 @@ func TestParseReplyTo(t *testing.T) {
 // TestReply holds AppendReply to encoding/json, and DecodeReply to AppendReply.
 func TestReply(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := &Reply{Event: genEvent().Draw(t, "event"), Limits: genStates().Draw(t, "limits")}
+		r := &Reply{Event: genEvent().Draw(t, "event"), Limits: genStates().Draw(t, "limits"), Suppressed: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Suppression {
+			name := rapid.SampledFrom([]string{"", "acme", "sms", "a\"b<é"})
+			return Suppression{Tenant: name.Draw(t, "tenant"), Channel: name.Draw(t, "channel"), Class: name.Draw(t, "class"), At: Millis(rapid.Int64Range(0, 4_000_000_000_000).Draw(t, "at"))}
+		}), 0, 3).Draw(t, "suppressed")}
 		text := AppendReply(nil, r)
 		var want Reply
 		if err := json.Unmarshal(text, &want); err != nil {
@@ -54,7 +57,7 @@ func TestReply(t *testing.T) {
 }
 
 func TestQuotaAsk(t *testing.T) {
-	want := &QuotaAsk{To: "+8613800000000", Scopes: []QuotaScope{{"verify", "+8613800000000"}, {"all", ""}}}
+	want := &QuotaAsk{To: "+8613800000000", Scopes: []QuotaScope{{"verify", "+8613800000000"}, {"all", ""}}, Of: "acme"}
 	got, err := DecodeQuotaAsk(EncodeQuotaAsk(want))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %+v", err, got)

@@ -100,6 +100,9 @@ type Quota struct {
 	// Unknown names the limits that may apply, by what was not asked for: such as
 	// the content, the provider, or a field of metadata.
 	Unknown []string `json:"unknown,omitempty"`
+	// Suppressed is what the recipient has opted out of, on any channel and of any
+	// class: of the caller's tenant's messages, or of everybody's.
+	Suppressed []schemas.Suppression `json:"suppressed"`
 }
 
 // Stats counts what happened to the caller's messages from From up to Until,

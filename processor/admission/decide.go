@@ -50,10 +50,12 @@ func (in *input) request() (*schemas.Request, error) {
 // outcome is what one decision does: exactly one event, what it sends on, and
 // what it tells who waits for it.
 type outcome struct {
-	event  schemas.Event
-	send   []send
-	reply  *reply
-	limits []schemas.LimitState // for the reply to a question
+	event schemas.Event
+	send  []send
+	reply *reply
+	// For the reply to a question.
+	limits     []schemas.LimitState
+	suppressed []schemas.Suppression
 }
 
 // send is the input's record passed on, under an envelope.

@@ -52,7 +52,7 @@ func (p *partition) answer(in *input, o *outcome) {
 			}
 		}
 	}
-	o.reply = &reply{at: in.env.Reply, to: schemas.Reply{Event: &e, Limits: o.limits}}
+	o.reply = &reply{at: in.env.Reply, to: schemas.Reply{Event: &e, Limits: o.limits, Suppressed: o.suppressed}}
 	switch {
 	case d.Verdict == schemas.VerdictAdmit, d.Verdict == schemas.VerdictMove, d.Verdict == schemas.VerdictRefuse,
 		d.Verdict == schemas.VerdictDefer && e.Reason == reasonLimited:

@@ -382,6 +382,33 @@ limits:
 	if _, got = ask(all, schemas.Envelope{}, both); len(got.Limits) != 1 || got.Limits[0].Limit != "all" || got.Limits[0].Remaining != 3 {
 		t.Errorf("the owner of all: %+v", got.Limits)
 	}
+	// What the recipient has opted out of is told to who asks, and of no other tenant.
+	about := func(num int32, q schemas.QuotaAsk) (out string) {
+		q.To = to
+		_, got := ask(num, schemas.Envelope{}, string(schemas.EncodeQuotaAsk(&q)))
+		for _, s := range got.Suppressed {
+			out += fmt.Sprintf("%s/%s/%s ", s.Tenant, s.Channel, s.Class)
+			if s.At < began {
+				t.Errorf("%+v", s)
+			}
+		}
+		return out
+	}
+	if got := about(home, schemas.QuotaAsk{Of: "acme"}); got != "" {
+		t.Errorf("nothing was suppressed: %s", got)
+	}
+	for _, fields := range []string{`"class":"ads","channel":"sms"`, `"tenant":"acme"`, `"tenant":"other"`, `"channel":"voice"`} {
+		r.put(`{"action":"suppress","to":%q,`+fields+`}`, to)
+	}
+	r.settle()
+	for q, want := range map[schemas.QuotaScope]string{{Limit: "acme"}: "/voice/ acme// /sms/ads ", {Limit: "other"}: "/voice/ other// /sms/ads ", {Limit: "third"}: "/voice/ /sms/ads ", {}: ""} {
+		if got := about(home, schemas.QuotaAsk{Of: q.Limit}); got != want {
+			t.Errorf("of %q: %q, want %q", q.Limit, got, want)
+		}
+	}
+	if got := about((home+1)%4, schemas.QuotaAsk{Of: "acme"}); got != "" {
+		t.Errorf("one who does not own it: %s", got)
+	}
 	for _, c := range []struct {
 		name  string
 		env   schemas.Envelope

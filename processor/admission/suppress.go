@@ -81,6 +81,20 @@ func (s *suppressions) covers(to string, m scope) bool {
 	return slices.ContainsFunc(s.of(to), func(c suppression) bool { return c.covers(m) })
 }
 
+// maxTold bounds what one answer tells of a recipient's suppressions.
+const maxTold = 100
+
+// told returns what of a recipient's suppressions covers messages of a tenant, the
+// latest first.
+func (s *suppressions) told(to, tenant string) (out []schemas.Suppression) {
+	for _, c := range slices.Backward(s.of(to)) { // they are in the order in which they were made
+		if (c.Tenant == "" || c.Tenant == tenant) && len(out) < maxTold {
+			out = append(out, schemas.Suppression{Tenant: c.Tenant, Channel: c.Channel, Class: c.Class, At: c.At})
+		}
+	}
+	return out
+}
+
 // add suppresses a recipient in one scope more. It returns false if it was so
 // already.
 func (s *suppressions) add(to string, sc scope, at schemas.Millis) (bool, error) {
