@@ -70,6 +70,7 @@ type eventFilter struct {
 	tenant, class, channel string
 	to                     []string
 	statuses               []schemas.Status
+	every                  time.Duration // 0: each status by itself; else their sums, so often
 }
 
 func (q *eventFilter) wants(i *item) bool {
@@ -92,6 +93,8 @@ func (s *Server) readEventFilter(r *http.Request, c *caller) (*eventFilter, *cli
 			var ch schemas.Channel
 			ch, err = readChannel(v)
 			q.channel = string(ch)
+		case "summary":
+			q.every, err = readEvery(v)
 		default:
 			err = errUnknownField
 		}
@@ -139,14 +142,30 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request, c *caller) {
 	}
 	beat := time.NewTicker(s.streams.beat)
 	defer beat.Stop()
+	var due <-chan time.Time
+	var sum *sums
+	if q.every > 0 {
+		tick := time.NewTicker(q.every)
+		defer tick.Stop()
+		due, sum = tick.C, newSums(time.Now())
+	}
 	for {
 		items, how, changed := f.read(streamBatch)
 		switch how {
 		case readSome:
 			for i := range items {
-				if f.take(&items[i]) && q.wants(&items[i]) {
+				switch {
+				case !f.take(&items[i]) || !q.wants(&items[i]):
+				case sum != nil:
+					sum.add(&items[i])
+				default:
 					out.event(&items[i], f.position())
 				}
+			}
+			select {
+			case <-due: // also while there is always more to read
+				out.summary(sum.take(time.Now()), f.position())
+			default:
 			}
 			if out.buf.Len() > 0 && !out.flush() {
 				return
@@ -162,6 +181,11 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request, c *caller) {
 				continue
 			case <-r.Context().Done():
 				return
+			case <-due:
+				if out.summary(sum.take(time.Now()), f.position()); !out.flush() {
+					return
+				}
+				continue
 			case <-beat.C:
 			}
 			if !s.still(w, r, c) {

@@ -32,6 +32,7 @@ type item struct {
 	partition                  int32
 	offset                     int64
 	tenant, to, channel, class string
+	provider                   string
 	status                     schemas.Status
 	value                      []byte
 }
@@ -65,7 +66,7 @@ func (f *feed) add(partition int32, offset int64, e *schemas.Event, value []byte
 	if tenant == "" {
 		tenant = schemas.DefaultTenant
 	}
-	f.items = append(f.items, item{partition, offset, shared(tenant), e.To, shared(e.Channel), shared(e.Class), e.Status, value})
+	f.items = append(f.items, item{partition, offset, shared(tenant), e.To, shared(e.Channel), shared(e.Class), shared(e.Provider), e.Status, value})
 	f.bytes += len(value)
 	for len(f.items) > f.most || f.bytes > f.mostBytes {
 		gone := &f.items[0]

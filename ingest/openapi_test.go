@@ -293,6 +293,8 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"AuditReport":       reflect.TypeFor[schemas.AuditReport](),
 		"Delays":            reflect.TypeFor[client.Delays](),
 		"DelayTier":         reflect.TypeFor[client.DelayTier](),
+		"Summary":           reflect.TypeFor[client.Summary](),
+		"SummaryCount":      reflect.TypeFor[client.SummaryCount](),
 		"LimitTry":          reflect.TypeFor[client.LimitTry](),
 		"Backtest":          reflect.TypeFor[backtest.Result](),
 		"BacktestTally":     reflect.TypeFor[backtest.Tally](),

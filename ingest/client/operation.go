@@ -96,6 +96,25 @@ type LimitTry struct {
 	Since  schemas.Duration `json:"since,omitempty"` // how far back; 0 is the server's default, 24 h
 }
 
+// Summary is what an event stream says with summary=1s instead of each status: how
+// many came from From up to Until, by the server's clock. It says so also where
+// none did.
+type Summary struct {
+	From   schemas.Millis `json:"from"`
+	Until  schemas.Millis `json:"until"`
+	Counts []SummaryCount `json:"counts"`
+}
+
+// SummaryCount is how many statuses came. Where there are more than 500 kinds of
+// them, those of the rest are told apart by status alone.
+type SummaryCount struct {
+	Channel  string         `json:"channel,omitempty"`
+	Class    string         `json:"class,omitempty"`
+	Provider string         `json:"provider,omitempty"` // empty where none was chosen yet
+	Status   schemas.Status `json:"status"`
+	Events   int64          `json:"events"`
+}
+
 // Backtest is what limits would have done to recorded traffic, and what was
 // done. Counts are of messages; refused ones include those that would wait.
 type Backtest struct {
