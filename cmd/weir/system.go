@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/backtest"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/input"
@@ -168,13 +169,14 @@ func (s *system) run(ctx context.Context) (err error) {
 		has = func(role string) bool { return slices.Contains(s.settings.Roles, role) }
 	)
 	var history ingest.History
+	var decisions backtest.History
 	if s.settings.ClickHouse != "" && (has("ingest") || has("sink")) {
 		db, err := warehouse.Open(ctx, s.settings.ClickHouse)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		history = warehouse.History{Conn: db}
+		history, decisions = warehouse.History{Conn: db}, warehouse.History{Conn: db}
 	}
 	// Receipts are no part of a lane's transaction: they come later.
 	amend, err := kgo.NewClient(brokers, kgo.ClientID("weir-receipts"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -263,7 +265,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
-			History: history, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
+			History: history, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})

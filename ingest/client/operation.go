@@ -139,7 +139,8 @@ type Backtest struct {
 type BacktestTally struct {
 	Admitted int64 `json:"admitted"`
 	Refused  int64 `json:"refused"`
-	Observed int64 `json:"observed"` // admitted, though a limit in observe mode was full
+	Observed int64 `json:"observed"` // of the admitted: a limit in observe mode was full
+	Held     int64 `json:"held"`     // of the admitted: a limit refused a further attempt, which waits with the old place
 }
 
 // BacktestLimit is what one window refused then, and would now.
