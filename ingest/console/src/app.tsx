@@ -71,7 +71,7 @@ export function App() {
         Skip to content
       </a>
       <div class="shell">
-        <Side current={route.view} who={who} />
+        <Side current={route.view} who={who} asking={signed.is === "asking"} />
         <main id="main" tabIndex={-1}>
           {signed.is === "lost" && !open && <Failed error={signed.error} retry={ask} />}
           {signed.is === "asking" && !open && <Loading lines={8} label="Loading the console" />}
@@ -128,10 +128,11 @@ function Nowhere() {
   );
 }
 
-function Side({ current, who }: { current: string; who: Who }) {
-  const shown = (Object.entries(entries) as [View, Entry][]).filter(([, e]) => who.session && (!e.scope || who.can(e.scope)));
+/** Side holds its places open while it is asked who is looking, so that nothing moves. */
+function Side({ current, who, asking }: { current: string; who: Who; asking: boolean }) {
+  const shown = (Object.entries(entries) as [View, Entry][]).filter(([, e]) => asking || !e.scope || who.can(e.scope));
   return (
-    <div class="side">
+    <div class={`side${asking ? " asking" : ""}`}>
       <a class="brand" href={link("home")} aria-label="Weir, overview">
         <svg viewBox="0 0 32 32" aria-hidden="true">
           <rect width="32" height="32" rx="7" class="brand-bg" />
@@ -140,7 +141,7 @@ function Side({ current, who }: { current: string; who: Who }) {
         </svg>
         Weir
       </a>
-      {who.can("read") && <Find />}
+      {(asking || who.can("read")) && <Find />}
       <nav aria-label="Views">
         <ul>
           {shown.map(([view, e]) => (
@@ -198,7 +199,7 @@ function Find() {
       <label for="find" class="sr">
         Find a recipient or a message
       </label>
-      <input ref={ref} id="find" type="search" placeholder="Number, address or id" autocomplete="off" spellcheck={false} aria-keyshortcuts="/" enterkeyhint="search" />
+      <input ref={ref} id="find" type="search" placeholder="Number, mail or id" autocomplete="off" spellcheck={false} aria-keyshortcuts="/" enterkeyhint="search" />
       <kbd aria-hidden="true">/</kbd>
     </form>
   );

@@ -43,14 +43,16 @@ export function Chart(props: ChartProps) {
   return (
     <figure class="chart">
       <div ref={at} class="chart-at" style={{ height: `${props.height ?? 180}px` }} role="img" aria-label={props.summary} />
-      <figcaption class="legend" aria-hidden="true">
-        {props.series.map((s) => (
-          <span key={s.name}>
-            <i class={`swatch ${s.color.slice(2)}${s.dash ? " dash" : ""}`} />
-            {s.name}
-          </span>
-        ))}
-      </figcaption>
+      {props.series.length > 1 && (
+        <figcaption class="legend" aria-hidden="true">
+          {props.series.map((s) => (
+            <span key={s.name}>
+              <i class={`swatch ${s.color.slice(2)}`} />
+              {s.name}
+            </span>
+          ))}
+        </figcaption>
+      )}
     </figure>
   );
 }

@@ -8,7 +8,14 @@ import { compact } from "./format.ts";
 export function draw(at: HTMLElement, first: ChartProps) {
   let props = first;
   let plot: uPlot | undefined;
-  const css = (name: string) => getComputedStyle(at).getPropertyValue(name).trim() || "gray";
+  // A canvas knows no light-dark(): an element that has the colour does.
+  const probe = document.createElement("i");
+  probe.hidden = true;
+  at.append(probe);
+  const css = (name: string) => {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  };
   const two = (n: number) => String(n).padStart(2, "0");
   const tip = document.createElement("div");
   tip.className = "chart-tip";
@@ -39,7 +46,7 @@ export function draw(at: HTMLElement, first: ChartProps) {
   const build = () => {
     plot?.destroy();
     const grid = { stroke: css("--line"), width: 1 };
-    const axis = { stroke: css("--muted"), grid: { ...grid, show: false }, ticks: { ...grid, show: false }, font: `11px ${css("--font")}` };
+    const axis = { stroke: css("--muted"), grid: { ...grid, show: false }, ticks: { ...grid, show: false }, font: `11px ${getComputedStyle(at).fontFamily}` };
     plot = new uPlot(
       {
         width: at.clientWidth,
@@ -93,6 +100,7 @@ export function draw(at: HTMLElement, first: ChartProps) {
       themed.disconnect();
       dark.removeEventListener("change", build);
       plot?.destroy();
+      probe.remove();
     },
   };
 }

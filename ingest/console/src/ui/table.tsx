@@ -31,11 +31,13 @@ interface Props<T> {
   onEnd?: () => void;
   /** How many rows are drawn without a box. */
   all?: number;
+  /** Columns keep their widths, and what is too long for one is cut: for rows that change by themselves. */
+  fixed?: boolean;
 }
 
 const rowHeight = 37;
 
-export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd, all = 100 }: Props<T>) {
+export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd, all = 100, fixed }: Props<T>) {
   const box = useRef<HTMLDivElement>(null);
   const boxed = rows.length > all;
   const [seen, see] = useState({ top: 0, height: 600 });
@@ -98,7 +100,7 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd
 
   return (
     <div ref={box} class={`table-box${boxed ? " boxed" : ""}`} role="region" aria-label={caption} tabIndex={boxed ? 0 : undefined} onKeyDown={keys}>
-      <table aria-rowcount={rows.length + 1}>
+      <table class={fixed ? "fixed" : undefined} aria-rowcount={rows.length + 1}>
         <caption class="sr">{caption}</caption>
         <thead>
           <tr aria-rowindex={1}>
