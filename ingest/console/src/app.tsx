@@ -131,6 +131,13 @@ function Nowhere() {
 /** Side holds its places open while it is asked who is looking, so that nothing moves. */
 function Side({ current, who, asking }: { current: string; who: Who; asking: boolean }) {
   const shown = (Object.entries(entries) as [View, Entry][]).filter(([, e]) => asking || !e.scope || who.can(e.scope));
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone the views are a strip: the one that is open is in sight.
+    const n = nav.current;
+    const a = n?.querySelector<HTMLElement>("[aria-current]");
+    if (n && a) n.scrollLeft = a.offsetLeft - n.offsetLeft - (n.clientWidth - a.offsetWidth) / 2;
+  }, [current, asking]);
   return (
     <div class={`side${asking ? " asking" : ""}`}>
       <a class="brand" href={link("home")} aria-label="Weir, overview">
@@ -142,7 +149,7 @@ function Side({ current, who, asking }: { current: string; who: Who; asking: boo
         Weir
       </a>
       {(asking || who.can("read")) && <Find />}
-      <nav aria-label="Views">
+      <nav ref={nav} aria-label="Views">
         <ul>
           {shown.map(([view, e]) => (
             <li key={view}>
@@ -154,6 +161,7 @@ function Side({ current, who, asking }: { current: string; who: Who; asking: boo
         </ul>
       </nav>
       <div class="side-foot">
+        {asking && <p class="who">{"\u00a0"}<span>{"\u00a0"}</span></p>}
         {who.session && (
           <p class="who" title={`Scopes: ${who.session.scopes.join(", ")}`}>
             <b>{who.session.tenant}</b>

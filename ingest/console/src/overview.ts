@@ -16,8 +16,6 @@ export interface Hour {
   /** By a limit. */
   limited: number;
   undelivered: number;
-  /** Admitted in this time and not ended in it. */
-  underWay: number;
   /** Milliseconds from acceptance to sent, of 95 %. */
   p95: number | undefined;
   /** sent of all that a provider was to have; undefined where there is none. */
@@ -36,7 +34,6 @@ export function sumUp(counts: readonly StatsCount[]): Hour {
     lost,
     limited: of("limited"),
     undelivered: of("undelivered"),
-    underWay: Math.max(0, of("queued") - attempted),
     p95: sentRows.length === 1 ? sentRows[0]?.p95_ms : undefined, // quantiles of parts do not add up
     success: attempted > 0 ? sent / attempted : undefined,
   };

@@ -1,60 +1,34 @@
 // What the overview, providers and the proof ask for.
 
 import type { Schemas } from "./client.ts";
-import { address, request } from "./client.ts";
+import { get } from "./client.ts";
 
 export type Stats = Schemas["Stats"];
 export type StatsCount = Schemas["StatsCount"];
+export type Errors = Schemas["Errors"];
+export type Refused = Schemas["Refused"];
+export type Lane = Schemas["LaneHealth"];
+export type ProviderHealth = Schemas["ProviderHealth"];
+export type Report = Schemas["Report"];
+export type Proof = Schemas["Proof"];
 
-export interface Errors {
-  errors: { provider?: string; error_code?: string; example?: string; events: number }[];
-}
-export interface Refused {
-  recipients: { to: string; refused: number; last_at: string; limit: string }[];
-}
-export interface Lane {
-  lane: number;
-  breaker: "closed" | "open" | "half_open";
-  probe_at?: string;
-  calls: number;
-  failures: number;
-  at: string;
-}
-export interface ProviderHealth {
-  name: string;
-  type: string;
-  channels: string[];
-  pace: string[];
-  smooth?: boolean;
-  concurrency: number;
-  lanes: Lane[];
-  share: number;
-}
-export interface Report {
-  at: string;
-  by: string;
-  sink?: { partitions: number[]; rows: number; lag_ms: number; difference: number; checked_at?: string; failing?: string };
-  audit?: { outcome: "proven" | "violated" | "could_not_tell"; from: string; until: string; partitions: number; decisions: number; messages: number; open: number; violations: number; first?: string; took_ms: number };
-}
-export interface Proof {
-  audit: Report | null;
-  sinks: Report[];
-  status_lag_ms: number;
-  difference: number;
-}
-export interface Delays {
-  tiers: { name: string; wait_ms: number; waiting: number; oldest_at?: string }[];
+type StatsQuery = NonNullable<NonNullable<Parameters<typeof get<"/v1/stats">>[1]>["query"]>;
+
+export const stats = (signal: AbortSignal, query: StatsQuery = {}) => get("/v1/stats", { query, signal });
+export const errors = (signal: AbortSignal, query: { from: string; provider?: string }) => get("/v1/stats/errors", { query, signal });
+export const refused = (signal: AbortSignal, query: { from: string; limit?: number }) => get("/v1/stats/recipients", { query, signal });
+export const health = (signal: AbortSignal) => get("/v1/health", { signal });
+export const proof = (signal: AbortSignal) => get("/v1/proof", { signal });
+export const delays = (signal: AbortSignal) => get("/v1/delays", { signal });
+
+/** Backlog is how many messages are under way; more where there are more than were counted. */
+export interface Backlog {
+  n: number;
+  more: boolean;
 }
 
-type Query = Record<string, unknown>;
-const ask =
-  <T>(path: string) =>
-  async (signal: AbortSignal, query: Query = {}): Promise<T> =>
-    (await request("get", address(path, {}, query), undefined, {}, signal)).data as T;
-
-export const stats = ask<Stats>("/v1/stats");
-export const errors = ask<Errors>("/v1/stats/errors");
-export const refused = ask<Refused>("/v1/stats/recipients");
-export const health = ask<{ providers: ProviderHealth[] }>("/v1/health");
-export const proof = ask<Proof>("/v1/proof");
-export const delays = ask<Delays>("/v1/delays");
+/** underWay counts messages that were admitted and have not ended, of the last day, up to 500. */
+export async function underWay(signal: AbortSignal): Promise<Backlog> {
+  const page = await get("/v1/messages", { query: { status: "queued,sending,retrying", from: new Date(Date.now() - 86_400_000).toISOString(), limit: 500 }, signal });
+  return { n: page.messages.length, more: page.next_cursor !== undefined };
+}

@@ -227,6 +227,111 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/stats/errors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Which errors providers answered
+         * @description How often providers answered your tenant's messages with each of their error codes, the most frequent first, at most 200, as
+         *     ClickHouse has it, about a second ago. A message that is tried again counts each time. At most 31 days at once.
+         */
+        get: operations["getErrors"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/stats/recipients": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who was refused most
+         * @description The recipients of your tenant whose messages limits refused or deferred most often, masked, as ClickHouse has it, about a second ago. At
+         *     most 31 days at once.
+         */
+        get: operations["getRefused"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How providers are
+         * @description Every provider of the policy in force, with what its lanes say of it (`weir.health`): breaker, and the calls of the last minute. `share`
+         *     is how much of its weight this process's routing gives it.
+         */
+        get: operations["getProvidersHealth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/proof": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What audits and sinks said last
+         * @description The result of the last `weir audit`, whoever ran it, and what each sink says of its own work about once a minute (`weir.reports`). Of
+         *     sinks whose partitions others load by now nothing is shown. It is what they said: `at` tells how long ago.
+         */
+        get: operations["getProof"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/delays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What waits
+         * @description How many records wait in each delay topic, and since when the oldest of them does, as Kafka says. The markers of the transactions
+         *     that wrote them are counted with them, one a transaction and partition. An answer is up to two seconds old.
+         */
+        get: operations["getDelays"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events": {
         parameters: {
             query?: never;
@@ -416,6 +521,28 @@ export interface paths {
         get: operations["listLimits"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try limits on recorded traffic
+         * @description What the limits would have done to the traffic that Kafka and ClickHouse still have, beside what was done, message by message. The limits
+         *     of the body are added to those in force, or replace them by name; `remove` takes some away. The policy that comes of it is checked
+         *     as by PUT. Nothing is changed. It takes up to two minutes, and a process runs one at a time: another is 503 `busy`.
+         */
+        post: operations["tryLimits"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1234,6 +1361,323 @@ export interface components {
             /** @description How often messages came to each status. */
             counts: components["schemas"]["StatsCount"][];
         };
+        /** @description Which errors providers answered. */
+        Errors: {
+            /**
+             * Format: date-time
+             * @description From this time.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description Up to this time.
+             */
+            until: string;
+            /** @description The errors, the most frequent first. */
+            errors: components["schemas"]["ErrorCount"][];
+        };
+        /** @description How often a provider answered with an error. */
+        ErrorCount: {
+            /** @description The provider. */
+            provider: string;
+            /** @description Its own code; empty where it gave none. */
+            error_code: string;
+            /** @description What one of them said, for people; empty where none said anything. */
+            example: string;
+            /** @description How often. */
+            events: number;
+        };
+        /** @description Who was refused most. */
+        Refused: {
+            /**
+             * Format: date-time
+             * @description From this time.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description Up to this time.
+             */
+            until: string;
+            /** @description The recipients, who was refused most often first. */
+            recipients: components["schemas"]["RefusedCount"][];
+        };
+        /** @description How often limits refused a recipient's messages. */
+        RefusedCount: {
+            /** @description The recipient, masked. */
+            to: string;
+            /** @description How often a message was refused or deferred. */
+            refused: number;
+            /**
+             * Format: date-time
+             * @description When last.
+             */
+            last_at: string;
+            /** @description The limit that refused last. */
+            limit: string;
+        };
+        /** @description How providers are. */
+        ProvidersHealth: {
+            /** @description The providers, in the policy's order. */
+            providers: components["schemas"]["ProviderHealth"][];
+        };
+        /** @description How a provider is. */
+        ProviderHealth: {
+            /** @description Its name in the policy. */
+            name: string;
+            /** @description The kind of adapter. */
+            type: string;
+            /** @description What it delivers. */
+            channels: ("sms" | "voice" | "email" | "push" | "webhook")[];
+            /** @description How many calls it gets at most, in each of the windows. */
+            pace: string[];
+            /** @description Its calls are spaced evenly. */
+            smooth: boolean;
+            /** @description How many calls of it are under way at once at most. */
+            concurrency: number;
+            /** @description What its lanes say, those that have spoken. */
+            lanes: components["schemas"]["LaneHealth"][];
+            /** @description How much of its weight routing gives it now: 1 where it is well, 0 where its breaker is open. */
+            share: number;
+        };
+        /** @description What one lane says of its provider. */
+        LaneHealth: {
+            /** @description The lane's number. */
+            lane: number;
+            /**
+             * @description closed: calls are made; open: none until probe_at; half_open: a few probe whether it is well again.
+             * @enum {string}
+             */
+            breaker: "closed" | "open" | "half_open";
+            /**
+             * Format: date-time
+             * @description When calls may probe an open breaker.
+             */
+            probe_at?: string;
+            /** @description Calls that ended in the minute before at. */
+            calls: number;
+            /** @description Of these, transient errors and unknown outcomes. */
+            failures: number;
+            /**
+             * Format: date-time
+             * @description When it said so.
+             */
+            at: string;
+        };
+        /** @description What audits and sinks said last. */
+        Proof: {
+            /** @description The last audit's report; null where none has been run. */
+            audit: components["schemas"]["Report"] | null;
+            /** @description The sinks' reports, by slot. */
+            sinks: components["schemas"]["Report"][];
+            /** @description The longest lag that a sink reported, in milliseconds. */
+            status_lag_ms: number;
+            /** @description Records without a row and rows too many, of all sinks: 0 unless something is wrong. */
+            difference: number;
+        };
+        /** @description What a process says of its own work. It has one of sink and audit. */
+        Report: {
+            /**
+             * Format: date-time
+             * @description When it said so.
+             */
+            at: string;
+            /** @description Which process: a worker's slot, or the user and host of a command. */
+            by: string;
+            /** @description Of a sink. */
+            sink?: components["schemas"]["SinkReport"];
+            /** @description Of an audit. */
+            audit?: components["schemas"]["AuditReport"];
+        };
+        /** @description What a sink says of its work. */
+        SinkReport: {
+            /** @description The partitions of weir.status that it loads. */
+            partitions: number[];
+            /** @description How many it has loaded since it started. */
+            rows: number;
+            /** @description How old the oldest record is that is not loaded, in milliseconds; 0 when there is none. */
+            lag_ms: number;
+            /** @description Records without a row and rows too many, at checked_at: 0 unless something is wrong. */
+            difference: number;
+            /**
+             * Format: date-time
+             * @description When records and rows were compared last; absent where they were not yet.
+             */
+            checked_at?: string;
+            /** @description Why inserts fail now; absent where they do not. */
+            failing?: string;
+        };
+        /** @description What an audit came to. */
+        AuditReport: {
+            /**
+             * @description proven: every decision was right; violated: some were not; could_not_tell: the logs do not show enough.
+             * @enum {string}
+             */
+            outcome: "proven" | "violated" | "could_not_tell";
+            /**
+             * Format: date-time
+             * @description The time of the first decision that was judged; null where none was.
+             */
+            from: string | null;
+            /**
+             * Format: date-time
+             * @description Of the last.
+             */
+            until: string | null;
+            /** @description Of how many partitions. */
+            partitions: number;
+            /** @description How many decisions were judged. */
+            decisions: number;
+            /** @description Of how many messages. */
+            messages: number;
+            /** @description Of them, those that had not ended. */
+            open: number;
+            /** @description How many were wrong. */
+            violations: number;
+            /** @description The first of them, or of what could not be told, in one line without recipients. */
+            first?: string;
+            /** @description How long the audit took. */
+            took_ms: number;
+        };
+        /** @description What waits. */
+        Delays: {
+            /** @description The delay topics, the shortest wait first. */
+            tiers: components["schemas"]["DelayTier"][];
+        };
+        /** @description What waits in one delay topic. */
+        DelayTier: {
+            /**
+             * @description The tier.
+             * @example 30s
+             */
+            name: string;
+            /** @description How long each record waits in it, in milliseconds. */
+            wait_ms: number;
+            /** @description How many records wait. */
+            waiting: number;
+            /**
+             * Format: date-time
+             * @description Since when the oldest of them waits; absent where none does.
+             */
+            oldest_at?: string;
+        };
+        /** @description Limits to try. */
+        LimitTry: {
+            /** @description Limits as PUT takes them, each with its name: they are added, or replace those of the name. */
+            limits?: components["schemas"]["Limit"][];
+            /** @description Names of limits to leave out. */
+            remove?: string[];
+            /**
+             * @description How far back the traffic is judged, at most 31d.
+             * @default 24h
+             * @example 24h
+             * @example 14d
+             */
+            since: string;
+        };
+        /** @description What limits would have done to recorded traffic. Counts are of messages; refused ones include those that would wait (deferred). */
+        Backtest: {
+            /**
+             * Format: date-time
+             * @description Of the first message that was judged.
+             */
+            from: string | null;
+            /**
+             * Format: date-time
+             * @description Of the last.
+             */
+            until: string | null;
+            /**
+             * Format: date-time
+             * @description Traffic from here to from filled the windows, and is not counted.
+             */
+            warmed_from: string | null;
+            /**
+             * @description Where the traffic was read.
+             * @enum {string}
+             */
+            source: "kafka" | "clickhouse" | "both";
+            /** @description The policy in force, to which the limits are compared. */
+            revision: number;
+            /** @description How many were judged. */
+            messages: number;
+            /** @description How they were decided. */
+            then: components["schemas"]["BacktestTally"];
+            /** @description How they would be decided. */
+            now: components["schemas"]["BacktestTally"];
+            /** @description Admitted then, refused now. */
+            newly_refused: number;
+            /** @description Refused then, admitted now. */
+            newly_admitted: number;
+            /** @description By limit and window, the most refusals first. */
+            by_limit: components["schemas"]["BacktestLimit"][];
+            /** @description By class. */
+            by_class: components["schemas"]["BacktestClass"][];
+            /** @description By hour of UTC. */
+            by_hour: components["schemas"]["BacktestHour"][];
+            /** @description Who would be refused most. */
+            busiest: components["schemas"]["BacktestRecipient"][];
+            /** @description What could not be told or was assumed, in sentences. */
+            notes?: string[];
+        };
+        /** @description How messages are decided. */
+        BacktestTally: {
+            /** @description Let through. */
+            admitted: number;
+            /** @description Refused or deferred. */
+            refused: number;
+            /** @description Let through, though a limit in observe mode was full. */
+            observed: number;
+        };
+        /** @description What one window refuses. */
+        BacktestLimit: {
+            /** @description The limit. */
+            limit: string;
+            /** @description Its window, as the policy has it. */
+            window: string;
+            /** @description enforce, or observe: then it would have refused. */
+            mode: string;
+            /** @description How many it refused. */
+            then: number;
+            /** @description How many it would refuse. */
+            now: number;
+        };
+        /** @description Refusals of one class. */
+        BacktestClass: {
+            /** @description The class. */
+            class: string;
+            /** @description Its messages. */
+            messages: number;
+            /** @description How many were refused. */
+            then: number;
+            /** @description How many would be. */
+            now: number;
+        };
+        /** @description Refusals of one hour. */
+        BacktestHour: {
+            /**
+             * Format: date-time
+             * @description When it began, of UTC.
+             */
+            hour: string | null;
+            /** @description Its messages. */
+            messages: number;
+            /** @description How many were refused. */
+            then: number;
+            /** @description How many would be. */
+            now: number;
+        };
+        /** @description Who would be refused. */
+        BacktestRecipient: {
+            /** @description The recipient, masked. */
+            to: string;
+            /** @description Its messages. */
+            messages: number;
+            /** @description How many were refused. */
+            then: number;
+            /** @description How many would be. */
+            now: number;
+        };
         /** @description A part of a list of messages, the newest first. Their timelines are empty. */
         MessagePage: {
             /** @description The messages. */
@@ -1262,7 +1706,7 @@ export interface components {
              * @description The problem's name for programs.
              * @enum {string}
              */
-            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "history_unavailable" | "policy_busy" | "not_ready";
+            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
             /** @description Everything that is wrong with the request, at most 32. */
             errors?: components["schemas"]["FieldError"][];
             /**
@@ -3558,6 +4002,154 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getErrors: {
+        parameters: {
+            query?: {
+                /** @description From this time; a day before until where it is absent. */
+                from?: string;
+                /** @description Up to this time; now where it is absent. */
+                until?: string;
+                /** @description Only this provider. */
+                provider?: string;
+                /** @description Only this class. */
+                class?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The errors. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    getRefused: {
+        parameters: {
+            query?: {
+                /** @description From this time; a day before until where it is absent. */
+                from?: string;
+                /** @description Up to this time; now where it is absent. */
+                until?: string;
+                /** @description Only this class. */
+                class?: string;
+                /** @description How many at most. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The recipients. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refused"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    getProvidersHealth: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProvidersHealth"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    getProof: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What they said. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Proof"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    getDelays: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tiers, the shortest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delays"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
     streamEvents: {
         parameters: {
             query?: {
@@ -3987,6 +4579,61 @@ export interface operations {
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
             429: components["responses"]["TooMany"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    tryLimits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description At most 256 KiB. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "since": "24h",
+                 *       "limits": [
+                 *         {
+                 *           "name": "verify",
+                 *           "match": {
+                 *             "class": "verify"
+                 *           },
+                 *           "per": [
+                 *             "recipient"
+                 *           ],
+                 *           "allow": [
+                 *             "1/60s",
+                 *             "5/1h"
+                 *           ]
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LimitTry"];
+            };
+        };
+        responses: {
+            /** @description What it would have done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backtest"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            408: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            413: components["responses"]["Problem"];
+            415: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
             default: components["responses"]["Problem"];
         };
     };

@@ -8,6 +8,9 @@ interface Props {
   /** The verb on the button: "Redrive 12 messages". Never "OK". */
   action: string;
   danger?: boolean;
+  disabled?: boolean;
+  /** Confirming is a step, and does not close it. */
+  stay?: boolean;
   children?: ComponentChildren;
   /** Does it. The dialog stays open while it runs, and where it fails says why. */
   onConfirm: () => Promise<unknown> | void;
@@ -15,7 +18,7 @@ interface Props {
 }
 
 /** Confirm asks before something that cannot be undone. Escape and Cancel close it. */
-export function Confirm({ open, title, action, danger, children, onConfirm, onClose }: Props) {
+export function Confirm({ open, title, action, danger, disabled, stay, children, onConfirm, onClose }: Props) {
   const ref = useRef<HTMLDialogElement>(null);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState("");
@@ -32,7 +35,7 @@ export function Confirm({ open, title, action, danger, children, onConfirm, onCl
     setError("");
     try {
       await onConfirm();
-      onClose();
+      if (!stay) onClose();
     } catch (err) {
       setError(whyNot(err));
     } finally {
@@ -69,7 +72,7 @@ export function Confirm({ open, title, action, danger, children, onConfirm, onCl
             <button type="button" class="button" onClick={onClose} disabled={busy}>
               Cancel
             </button>
-            <button type="submit" class={`button ${danger ? "danger" : "primary"}`} disabled={busy} aria-busy={busy}>
+            <button type="submit" class={`button ${danger ? "danger" : "primary"}`} disabled={busy || disabled} aria-busy={busy}>
               {action}
             </button>
           </div>

@@ -24,7 +24,8 @@ export function Time({ at, seconds = true }: { at: string | number | null | unde
 
 /** Ago shows how long ago, kept up to date; its title has the time. */
 export function Ago({ at }: { at: string | number | null | undefined }) {
-  const now = useNow(5000);
+  useNow(5000); // draws anew
+  const now = Date.now();
   const ms = typeof at === "number" ? at : millis(at);
   if (!Number.isFinite(ms)) return <span class="muted">never</span>;
   return (

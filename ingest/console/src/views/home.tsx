@@ -6,8 +6,8 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ViewProps } from "../app.tsx";
 import type { Event, LiveState } from "../api/live.ts";
 import { useLive } from "../api/live.ts";
-import { delays, errors, refused, stats } from "../api/operate.ts";
-import type { Errors, Refused, Stats } from "../api/operate.ts";
+import { delays, errors, refused, stats, underWay } from "../api/operate.ts";
+import type { Backlog, Errors, Refused, Stats } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
 import type { QueryState } from "../api/query.ts";
 import type { Hour } from "../overview.ts";
@@ -15,7 +15,7 @@ import { Seconds, byMinute, change, sumUp, usual } from "../overview.ts";
 import { link } from "../router.ts";
 import { useWho } from "../session.tsx";
 import { Chart } from "../ui/chart.tsx";
-import { compact, duration, number, percent, plural } from "../ui/format.ts";
+import { compact, duration, number, percent, plural, words } from "../ui/format.ts";
 import { Page, Panel } from "../ui/page.tsx";
 import { Answer, Empty, Failed } from "../ui/states.tsx";
 import { Status } from "../ui/status.tsx";
@@ -33,31 +33,36 @@ export default function Home(_: ViewProps) {
   const minutes = useQuery((signal) => stats(signal, { by: "minute" }), [], { every: often });
   const yesterday = useQuery((signal) => stats(signal, { by: "minute", from: iso(Date.now() - day - hour), until: iso(Date.now() - day) }), [], { every: 60_000 });
   const waiting = useQuery((signal) => delays(signal), [], { every: often, skip: !can("admin") });
+  const backlog = useQuery((signal) => underWay(signal), [], { every: 3 * often });
   const lastHour = () => ({ from: iso(Date.now() - hour) });
   const hit = useQuery((signal) => refused(signal, { ...lastHour(), limit: 8 }), [], { every: 3 * often });
   const wrong = useQuery((signal) => errors(signal, lastHour()), [], { every: 3 * often });
   const live = useHappening();
   return (
     <Page title="Overview" lead={lead(whole.data)} actions={<LiveMark state={live.state} rate={live.rate} />}>
-      <Figures now={whole.data} waiting={waiting.data?.tiers.reduce((n, t) => n + t.waiting, 0)} />
+      <Figures now={whole.data} backlog={backlog.data} waiting={waiting.data?.tiers.reduce((n, t) => n + t.waiting, 0)} />
       {whole.error && !whole.loading ? <Failed error={whole.error} retry={whole.reload} /> : null}
       <div class="panels even">
         <Panel title="Messages a minute" wide>
           <MinuteChart now={minutes.data} before={yesterday.data} />
         </Panel>
-        <Panel title="What goes wrong now" note={<a href={link("messages", "", { status: "failed,undelivered,unknown,rejected,limited,expired" })}>All of them</a>} flush>
+        <Panel title="Failures as they happen" note={<a href={link("messages", "", { status: "failed,undelivered,unknown,rejected,expired" })}>All of them</a>} flush>
           <Problems events={live.problems} />
         </Panel>
-        <Panel title="Time to sent" note="95 % took at most, by minute">
+        <Panel title="Time to sent" note="p95 by minute">
           <LatencyChart now={minutes.data} />
         </Panel>
         <Panel title="Refused by limits" note={can("admin") ? <a href={link("limits")}>Limits</a> : undefined} flush>
-          <Answer of={whole} lines={4}>
-            {(s) => <Limits of={s} />}
-          </Answer>
+          <div class="rank">
+            <Answer of={whole} lines={4}>
+              {(s) => <Limits of={s} />}
+            </Answer>
+          </div>
         </Panel>
         <Panel title="Refused most" note="recipients, masked" flush>
-          <Busiest of={hit} />
+          <div class="rank">
+            <Busiest of={hit} />
+          </div>
         </Panel>
         <Panel title="What providers answered" note={can("admin") ? <a href={link("providers")}>Providers</a> : undefined} flush wide>
           <ProviderErrors of={wrong} />
@@ -102,7 +107,7 @@ const seen = 7;
 /** Rows stand still while somebody points at one. */
 const held = { current: false };
 
-const isProblem = (status: string | undefined) => status === "failed" || status === "undelivered" || status === "unknown" || status === "rejected" || status === "limited" || status === "expired";
+const isProblem = (status: string | undefined) => status === "failed" || status === "undelivered" || status === "unknown" || status === "rejected" || status === "expired";
 
 function LiveMark({ state, rate }: { state: LiveState; rate: number }) {
   const text: Record<LiveState, string> = {
@@ -115,7 +120,7 @@ function LiveMark({ state, rate }: { state: LiveState; rate: number }) {
   return <span class={`live ${state === "live" ? "on" : state === "connecting" ? "" : "off"}`}>{text[state]}</span>;
 }
 
-function Figures({ now, waiting }: { now: Stats | undefined; waiting: number | undefined }) {
+function Figures({ now, backlog, waiting }: { now: Stats | undefined; backlog: Backlog | undefined; waiting: number | undefined }) {
   const h: Hour | undefined = now && sumUp(now.counts);
   const u = usual(now?.before);
   const than = (pick: (h: Hour) => number | undefined, format: (n: number) => string) => {
@@ -135,8 +140,8 @@ function Figures({ now, waiting }: { now: Stats | undefined; waiting: number | u
       <Figure name="p95 to sent" value={h && (h.p95 === undefined ? "–" : duration(h.p95))} title="From acceptance until a provider took it: 95 % of messages were at most so long on the way">
         {than((x) => x.p95, duration)}
       </Figure>
-      <Figure name="Under way" value={h && compact(h.underWay)} title="Admitted in this hour and not ended in it">
-        {waiting === undefined ? "admitted, not ended yet" : `and ${compact(waiting)} for later`}
+      <Figure name="Under way" value={backlog && `${compact(backlog.n)}${backlog.more ? "+" : ""}`} title="Messages that were admitted and have not ended: queued, sending or retrying now. Those that wait for a later time are in the delay topics.">
+        {waiting === undefined ? "not ended yet" : `${compact(waiting)} wait in delays`}
       </Figure>
       <Figure name="Refused by limits" value={h && compact(h.limited)}>
         {than((x) => x.limited, compact)}
@@ -196,23 +201,23 @@ function Problems({ events }: { events: Event[] }) {
   return (
     <div class="problems" onMouseEnter={() => (held.current = true)} onMouseLeave={() => (held.current = false)} onFocusIn={() => (held.current = true)} onFocusOut={() => (held.current = false)}>
       <Table
-        caption="The latest messages that went wrong"
+        caption="The latest messages that failed"
         fixed
         rows={events}
         rowKey={(e, i) => `${e.message_id}/${e.status}/${e.at}/${i}`}
         columns={[
           { key: "at", title: "When", cell: (e) => <Time at={e.at} />, width: "5.9rem" },
-          { key: "status", title: "Status", cell: (e) => <Status status={e.status ?? ""} />, width: "7.6rem" },
-          { key: "to", title: "Recipient", cell: (e) => <a href={link("messages", e.message_id ?? "")}>{e.to || "unreadable"}</a> },
+          { key: "status", title: "Status", cell: (e) => <Status status={e.status ?? ""} />, width: "7.4rem" },
+          { key: "to", title: "Recipient", cell: (e) => <a href={link("messages", e.message_id ?? "")}>{e.to || "unreadable"}</a>, width: "10rem" },
           { key: "why", title: "Why", wideOnly: true, cell: (e) => <span title={why(e)}>{why(e)}</span> },
         ]}
-        empty={<Empty title="Nothing since this page was opened.">Failures and refusals show here as they happen.</Empty>}
+        empty={<Empty title="None since this page was opened.">Messages that fail, expire, are rejected or do not arrive show here at once.</Empty>}
       />
     </div>
   );
 }
 
-const why = (e: Event) => (e.limit ? `${e.limit} ${e.window ?? ""}` : e.error || [e.provider, e.error_code, e.reason].filter(Boolean).join(" "));
+const why = (e: Event) => e.error || [e.provider, e.error_code, words(e.reason ?? "")].filter(Boolean).join(" ");
 
 function Limits({ of }: { of: Stats }) {
   const rows = useMemo(() => [...of.limits].sort((a, b) => (b.refused ?? 0) + (b.observed ?? 0) - (a.refused ?? 0) - (a.observed ?? 0)).slice(0, 8), [of]);
@@ -228,7 +233,7 @@ function Limits({ of }: { of: Stats }) {
         { key: "window", title: "Window", cell: (l) => <code>{l.window}</code> },
         { key: "bar", title: "", wideOnly: true, cell: (l) => <Bar part={((l.refused ?? 0) + (l.observed ?? 0)) / most} /> },
         { key: "refused", title: "Refused", end: true, cell: (l) => number(l.refused ?? 0) },
-        { key: "observed", title: "Would refuse", end: true, cell: (l) => (l.observed ? number(l.observed) : <span class="muted">–</span>) },
+        { key: "observed", title: "Observed", end: true, cell: (l) => (l.observed ? number(l.observed) : <span class="muted">–</span>) },
       ]}
       empty={<Empty title="No limit refused anything in the last hour." />}
     />
