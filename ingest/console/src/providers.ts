@@ -31,7 +31,7 @@ export function standing(p: ProviderHealth, now: number): Standing {
   if (open.length > 0) {
     const probe = Math.min(...open.map((l) => Date.parse(l.probe_at ?? "")).filter(Number.isFinite));
     const next = Number.isFinite(probe) ? (probe > now ? `the next try is at ${local(probe, now)}` : "the next call is a try") : "it is tried again soon";
-    return { ...base, tone: "bad", state: "breaker open", words: `${count(open)} stopped calling it, because too many calls failed; ${next}. Its messages go to other providers, or wait.` };
+    return { ...base, tone: "bad", state: "breaker open", words: `${count(open)} stopped calling it: too many calls failed. Its messages go elsewhere or wait; ${next}.` };
   }
   if (half.length > 0) return { ...base, tone: "warn", state: "on trial", words: `${count(half)} let a few calls through to see whether it is well again.` };
   if (failures > 0 && calls > 0 && p.share < 1) return { ...base, tone: "warn", state: "calls fail", words: `Calls are made. Since ${percent(failures / calls)} of them fail, it gets ${percent(p.share)} of its weight.` };

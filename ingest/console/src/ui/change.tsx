@@ -2,7 +2,7 @@
 // the change itself, with If-Match, so that nobody's change is lost.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Schemas } from "../api/client.ts";
 import { ApiError, address, request, whyNot } from "../api/client.ts";
 import { announce } from "./announce.tsx";
@@ -44,6 +44,11 @@ export function ChangeEntry({ kind, name, title, children, onClose, onDone }: Pr
     return () => ctl.abort();
   }, [path]);
 
+  const fields = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (value) fields.current?.querySelector("input")?.focus();
+  }, [value !== undefined]);
+
   const put = async (dry: boolean) => {
     try {
       return (await request("put", dry ? `${path}?dry_run=true` : path, value, { "If-Match": etag })).data as Resource;
@@ -75,16 +80,19 @@ export function ChangeEntry({ kind, name, title, children, onClose, onDone }: Pr
     >
       {lost && <p class="notice bad">{lost}</p>}
       {!value && !lost && <Loading lines={3} />}
-      {value &&
-        children(
-          value,
-          (v) => {
-            setPlan(undefined);
-            setProblem(undefined);
-            setValue(v);
-          },
-          wrong,
-        )}
+      {value && (
+        <div ref={fields}>
+          {children(
+            value,
+            (v) => {
+              setPlan(undefined);
+              setProblem(undefined);
+              setValue(v);
+            },
+            wrong,
+          )}
+        </div>
+      )}
       {plan && <Changes of={plan} />}
     </Confirm>
   );
