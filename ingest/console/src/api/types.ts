@@ -347,6 +347,10 @@ export interface paths {
          *     after 15 seconds of silence. `event: cut` ends the stream of a client that took less than came, and `event: end` that of a
          *     server that shuts down or of a key that was revoked: the `reason` in `data` says which. Connect again with the last `id`. At
          *     most 16 streams a key (429), 256 a server (503).
+         *
+         *     With `summary=1s` no status comes by itself: once a second, also where nothing happened, comes `event: summary` with a Summary in
+         *     `data`, which counts the statuses since the last one by channel, class, provider and status. For pages that show how much happens,
+         *     and would drown in what.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -1095,6 +1099,22 @@ export interface components {
             limits: components["schemas"]["LimitState"][];
             /** @description Limits that may apply, by what was not asked for: the content, the provider, a field of metadata. */
             unknown?: string[];
+            /** @description What the recipient has opted out of, on any channel and of any class, the latest first; at most 100. */
+            suppressed: components["schemas"]["Suppression"][];
+        };
+        /** @description What a recipient has opted out of. It covers messages that have each field it gives. */
+        Suppression: {
+            /** @description Of this tenant's messages alone; absent where it is everybody's. */
+            tenant?: string;
+            /** @description Only on this channel. */
+            channel?: string;
+            /** @description Only of this class. */
+            class?: string;
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            at: string | null;
         };
         /** @description A key. */
         SignIn: {
@@ -1274,7 +1294,10 @@ export interface components {
             redrive_of?: string;
             /** @description A limit in observe mode would have refused it. */
             observed?: boolean;
-            /** @description Its steps in the order of the log. */
+            /**
+             * @description Its steps in the order of the log. Of one message (GET by its id) those that admission decided have `decision`: partition, seq,
+             *     revision, t, the places taken, and of a refusal the evidence, window by window. In lists the timeline is empty.
+             */
             timeline: components["schemas"]["Event"][];
         };
         /** @description How much happened. */
@@ -1561,6 +1584,34 @@ export interface components {
              */
             oldest_at?: string;
         };
+        /** @description How many statuses came, on a stream of events with `summary`. */
+        Summary: {
+            /**
+             * Format: date-time
+             * @description Since when, by the server's clock.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description Until when.
+             */
+            until: string;
+            /** @description The counts, the largest first. */
+            counts: components["schemas"]["SummaryCount"][];
+        };
+        /** @description How many statuses of one kind came. Where there are more than 500 kinds, the rest are told apart by status alone. */
+        SummaryCount: {
+            /** @description The kind of delivery. */
+            channel?: string;
+            /** @description What limits and priorities are set for. */
+            class?: string;
+            /** @description The provider; absent where none was chosen yet. */
+            provider?: string;
+            /** @description The status. */
+            status: string;
+            /** @description How many. */
+            events: number;
+        };
         /** @description Limits to try. */
         LimitTry: {
             /** @description Limits as PUT takes them, each with its name: they are added, or replace those of the name. */
@@ -1626,8 +1677,10 @@ export interface components {
             admitted: number;
             /** @description Refused or deferred. */
             refused: number;
-            /** @description Let through, though a limit in observe mode was full. */
+            /** @description Of those let through: a limit in observe mode was full. */
             observed: number;
+            /** @description Of those let through: a limit refused a further attempt, which waits with the old place. */
+            held: number;
         };
         /** @description What one window refuses. */
         BacktestLimit: {
@@ -4161,6 +4214,8 @@ export interface operations {
                 class?: string;
                 /** @description Only this channel. */
                 channel?: "sms" | "voice" | "email" | "push" | "webhook";
+                /** @description Count the statuses instead, and say so this often: whole seconds, from 1s to 60s. */
+                summary?: string;
             };
             header?: {
                 /** @description The id of the last event that came. */
