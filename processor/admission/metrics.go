@@ -3,6 +3,7 @@ package admission
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weirhq/weir/processor/lag"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -40,12 +41,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.ahead = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_admission_clock_ahead_seconds", Help: "How far decisions were stamped ahead of the broker's clock when last compared; above 2 nothing is decided."})
 	m.foreign = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_admission_foreign_records_total", Help: "Records of ledger and seen, met at a restore, that are not Weir's and replaced nothing."})
-	lag := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_topic_lag_seconds", Help: "How old the last record was when the stage took it; 0 when nothing waits."}, []string{"stage"})
 	if reg != nil {
 		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead, m.foreign)
-		m.dead, lag = shared(reg, m.dead), shared(reg, lag)
+		m.dead = shared(reg, m.dead)
 	}
-	m.lag = lag.WithLabelValues("admission")
+	m.lag = lag.Gauge(reg, "admission")
 	return m
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/lag"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -27,23 +28,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_delay_waiting", Help: "Records that wait, by tier, of the partitions of this process; the markers of the transactions that wrote them are counted with them."}, []string{"tier"}),
 		moved:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_delay_clock_moved_seconds", Help: "By how much this machine's clock was put right by the broker's; below 0 it was ahead."}),
 	}
-	lag := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_topic_lag_seconds", Help: "How old the last record was when the stage took it; 0 when nothing waits."}, []string{"stage"})
 	if reg != nil {
 		reg.MustRegister(m.waiting, m.moved)
-		if err := reg.Register(lag); err != nil {
-			had, ok := err.(prometheus.AlreadyRegisteredError) // by another stage of this process
-			if !ok {
-				panic(err) // two metrics of one name
-			}
-			lag = had.ExistingCollector.(*prometheus.GaugeVec)
-		}
 	}
 	for _, t := range topics.Tiers {
 		m.waiting.WithLabelValues(t.Name).Set(0)
 	}
 	// A record of a tier is as old as its wait when it is due: what counts is
 	// by how much it is older.
-	m.lag = lag.WithLabelValues("delay")
+	m.lag = lag.Gauge(reg, "delay")
 	return m
 }
 

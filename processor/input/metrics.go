@@ -2,6 +2,8 @@ package input
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/processor/lag"
 )
 
 // metrics are the stage's figures. Topics are labels: the policy names them. What a
@@ -11,7 +13,8 @@ type metrics struct {
 	dead    *prometheus.CounterVec
 	stopped *prometheus.GaugeVec
 	lags    *prometheus.GaugeVec
-	lag     prometheus.Gauge // of the input at hand
+	lag     own // of the input at hand
+	worst   *lag.Worst
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -21,6 +24,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_stopped", Help: "1 for a bound topic that cannot be read now; the log says why."}, []string{"topic"}),
 		lags:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_lag_seconds", Help: "How old the last record of a bound topic was when it was passed on; 0 when nothing waits."}, []string{"topic"}),
 	}
+	m.worst = lag.NewWorst(lag.Gauge(reg, "inputs"))
 	if reg != nil {
 		reg.MustRegister(m.records, m.stopped, m.lags)
 		err := reg.Register(m.dead)
@@ -36,18 +40,32 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
+// own is the lag of one input: its own series, and its part in the stage's.
+type own struct {
+	topic string
+	gauge prometheus.Gauge
+	worst *lag.Worst
+}
+
+// Set takes seconds.
+func (o own) Set(seconds float64) {
+	o.gauge.Set(seconds)
+	o.worst.Set(o.topic, seconds)
+}
+
 // of returns the figures of one input.
 func (m *metrics) of(topic string) *metrics {
-	own := *m
-	own.lag = m.lags.WithLabelValues(topic)
+	one := *m
+	one.lag = own{topic, m.lags.WithLabelValues(topic), m.worst}
 	m.stopped.WithLabelValues(topic).Set(0)
-	return &own
+	return &one
 }
 
 // forget ends the series of a topic that is not bound any more.
 func (m *metrics) forget(topic string) {
 	m.stopped.DeleteLabelValues(topic)
 	m.lags.DeleteLabelValues(topic)
+	m.worst.Forget(topic)
 }
 
 func (m *metrics) passed(topic string, by map[string]int) {

@@ -161,7 +161,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	})()
 
 	m := newMetrics(cfg.Metrics)
-	defer m.breaker.DeleteLabelValues(cfg.Provider)
+	defer m.forget(cfg.Provider)
 	started := cfg.Now()
 	err = stream.Run(streamCtx, cfg.Stream, waker, func(f stream.Fetching) stream.Stage {
 		c.abandon()

@@ -1,8 +1,11 @@
 package lane
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weirhq/weir/processor/lag"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -14,6 +17,7 @@ type metrics struct {
 	sent     *prometheus.HistogramVec
 	breaker  *prometheus.GaugeVec
 	dead     *prometheus.CounterVec
+	lag      *lags
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -23,14 +27,51 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		paceWait: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_pace_wait_seconds", Help: "How long the message at the head waited for the pace.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 12)}, []string{"provider"})),
 		sent:     register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_accepted_to_sent_seconds", Help: "From a request's append to the provider's acceptance.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 20)}, []string{"class"})),
 		breaker:  register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_breaker_state", Help: "A provider's circuit breaker: 0 closed, 1 half-open, 2 open; the worst of its lanes in this process."}, []string{"provider"})),
+		lag:      register(reg, newLags(reg)),
 		// Admission writes there too, and registers it alike.
 		dead: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"})),
 	}
 }
 
-// gauge shows the worst breaker of the lanes here.
+// lags is for how long the oldest message has waited in the lanes of each
+// provider that this process has, and of all of them.
+type lags struct {
+	*prometheus.GaugeVec
+	worst *lag.Worst
+}
+
+func newLags(reg prometheus.Registerer) *lags {
+	return &lags{
+		prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_lane_lag_seconds", Help: "For how long the oldest message that waits for its call has waited in the lanes of this process, since it was decided; 0 when none waits."}, []string{"provider"}),
+		lag.NewWorst(lag.Gauge(reg, "lanes")),
+	}
+}
+
+func (l *lags) set(provider string, seconds float64) {
+	l.WithLabelValues(provider).Set(seconds)
+	l.worst.Set(provider, seconds)
+}
+
+func (l *lags) forget(provider string) {
+	l.DeleteLabelValues(provider)
+	l.worst.Forget(provider)
+}
+
+// forget ends the series of what a provider is like now.
+func (m *metrics) forget(provider string) {
+	m.breaker.DeleteLabelValues(provider)
+	m.lag.forget(provider)
+}
+
+// gauge shows the worst breaker of the lanes here, and how long their oldest
+// message has waited.
 func (s *stage) gauge() {
-	if !s.known || !s.held || len(s.lanes) == 0 {
+	if !s.held || len(s.lanes) == 0 {
+		s.metrics.forget(s.cfg.Provider)
+		return
+	}
+	s.metrics.lag.set(s.cfg.Provider, s.waited(schemas.MillisOf(s.now())).Seconds())
+	if !s.known {
 		s.metrics.breaker.DeleteLabelValues(s.cfg.Provider)
 		return
 	}
@@ -45,6 +86,20 @@ func (s *stage) gauge() {
 		}
 	}
 	s.metrics.breaker.WithLabelValues(s.cfg.Provider).Set(float64(worst))
+}
+
+// waited is for how long the message that was decided first, of those that wait,
+// has waited; 0 when none does.
+func (s *stage) waited(now schemas.Millis) time.Duration {
+	var longest time.Duration
+	for _, l := range s.lanes {
+		for _, q := range l.queues {
+			if it := q.first(); it != nil && it.env.DecidedAt != 0 {
+				longest = max(longest, now.Sub(it.env.DecidedAt))
+			}
+		}
+	}
+	return longest
 }
 
 // register returns c, or the one of that name that is registered already: every

@@ -109,11 +109,20 @@ func (q *queue) push(it *item) bool {
 	return true
 }
 
-// head returns the first waiting item; nil when there is none.
+// head returns the first waiting item, which has been seen at the head then; nil
+// when there is none.
 func (q *queue) head() *item {
+	it := q.first()
+	if it != nil {
+		q.seen = max(q.seen, q.scan+1)
+	}
+	return it
+}
+
+// first returns the first waiting item, for those who only look.
+func (q *queue) first() *item {
 	for q.scan < len(q.items) {
 		if it := q.items[q.scan]; it.state == waiting {
-			q.seen = max(q.seen, q.scan+1)
 			return it
 		}
 		q.scan++

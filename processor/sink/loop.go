@@ -290,6 +290,7 @@ func (s *sink) lag(now time.Time) {
 		}
 	}
 	s.metrics.lag.Set(lag.Seconds())
+	s.metrics.stage.Set(lag.Seconds())
 	s.metrics.held.Set(float64(s.held()))
 }
 

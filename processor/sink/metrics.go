@@ -1,11 +1,16 @@
 package sink
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/processor/lag"
+)
 
 // metrics are what the sink shows of itself.
 type metrics struct {
 	rows       prometheus.Counter
 	lag        prometheus.Gauge
+	stage      prometheus.Gauge // the same, among the stages
 	difference prometheus.Gauge
 	failures   prometheus.Counter
 	skipped    prometheus.Counter
@@ -27,6 +32,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_held_bytes",
 			Help: "Memory of the records that were read and are not yet confirmed."}),
 	}
+	m.stage = lag.Gauge(reg, "sink")
 	if reg != nil {
 		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped, m.held)
 	}
