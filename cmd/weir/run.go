@@ -33,6 +33,12 @@ var runCommand = command{
 			}
 			defer sys.listener.Close()
 		}
+		if l.Metrics != "" {
+			if sys.metrics, err = net.Listen("tcp", l.Metrics); err != nil {
+				return fmt.Errorf("metrics.listen: %w", err)
+			}
+			defer sys.metrics.Close()
+		}
 		sys.ready = func() {
 			fmt.Fprintf(c.stderr, "weir %s runs %v in slot %s\n", version, l.Roles, l.Slot)
 		}

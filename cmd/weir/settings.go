@@ -29,7 +29,8 @@ type Settings struct {
 	HTTP        string
 	Proxies     []string // networks whose X-Forwarded-For and Forwarded count
 	SessionFile string
-	NoAuth      bool // whoever reaches the HTTP API may do everything
+	NoAuth      bool   // whoever reaches the HTTP API may do everything
+	Metrics     string // where /metrics is, beside the HTTP API
 	Roles       []string
 	Slot        string
 	Standby     bool // of admission's partitions that other workers own
@@ -58,6 +59,7 @@ var settings = []setting{
 	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
 	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }},
 	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
+	{"metrics.listen", "address that serves nothing but /metrics: for processes without the role ingest, which serves it with the HTTP API; empty is none", func(s *Settings) any { return &s.Metrics }},
 	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
 	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
 	{"admission.standby", "follow the partitions that other workers own, so that a takeover reads only what is left: costs each worker the memory of all recipients (about 100 bytes a recipient and limit), and reading what all workers write to the ledger", func(s *Settings) any { return &s.Standby }},

@@ -108,6 +108,7 @@ type system struct {
 	settings *Settings
 	logger   *slog.Logger
 	listener net.Listener // for ingest
+	metrics  net.Listener // for what only asks how it goes; nil for none
 	keyless  bool         // on loopback: no API key is asked for
 	ready    func()       // called when every role has been started
 }
@@ -196,6 +197,9 @@ func (s *system) run(ctx context.Context) (err error) {
 		err = errors.Join(err, rs.stop(grace, why))
 	}()
 	rs.start(ctx, "policy", watch.Run)
+	if s.metrics != nil {
+		rs.start(ctx, "metrics", func(ctx context.Context) error { return serveMetrics(ctx, s.metrics, registry) })
+	}
 	var advice *health.Watcher
 	if has("admission") || has("ingest") { // who routes by it, and who shows it
 		if advice, err = health.Watch(ctx, names.Health(), s.logger, brokers); err != nil {
