@@ -4,19 +4,31 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"strings"
+	"time"
 
+	"github.com/weirhq/weir/ingest/retryafter"
 	"github.com/weirhq/weir/schemas"
 )
 
 var explainCommand = command{
 	name:    "explain",
-	args:    "FIELD",
-	summary: "Explain a field of the policy: its meaning, values and default.",
-	example: "weir explain limits.allow",
+	args:    "FIELD | retry-after VALUE",
+	summary: "Explain a field of the policy: its meaning, values and default; or what a Retry-After header asks for.",
+	details: `retry-after VALUE reads the value of that header, seconds or a date, and prints when it is over, here and in UTC, how
+long that is, and a sentence for the comment of a client's code. A value that is none is exit 2.`,
+	example: "weir explain limits.allow\n  weir explain retry-after 120",
 	run: func(_ context.Context, c *call) error {
 		fs := flag.NewFlagSet("explain", flag.ContinueOnError)
 		if err := c.parse(fs); err != nil {
 			return err
+		}
+		if fs.Arg(0) == "retry-after" {
+			if fs.NArg() < 2 {
+				return usagef("name the header's value, such as 120 or \"Sun, 22 Nov 2026 01:00:00 GMT\"")
+			}
+			return explainRetryAfter(c.stdout, strings.Join(fs.Args()[1:], " "), time.Now())
 		}
 		if fs.NArg() != 1 {
 			return usagef("name one field, such as limits.allow")
@@ -28,4 +40,26 @@ var explainCommand = command{
 		_, err = fmt.Fprintln(c.stdout, text)
 		return err
 	},
+}
+
+// explainRetryAfter says what the value of a Retry-After header asks for.
+func explainRetryAfter(w io.Writer, value string, now time.Time) error {
+	e, err := retryafter.Explain(value, now)
+	if err != nil {
+		return usagef("%q is no value of Retry-After: %v", value, err)
+	}
+	at := e.At
+	if e.Form == retryafter.Seconds {
+		at = at.Truncate(time.Second)
+	}
+	wait := "no time: it is over"
+	if e.Seconds > 0 {
+		wait = fmt.Sprintf("%s (%d s)", retryafter.Span(e.Seconds), e.Seconds)
+	}
+	fmt.Fprintf(w, "local    %s\nUTC      %s\nwait     %s\n", at.In(now.Location()).Format("2006-01-02 15:04:05 MST"), at.UTC().Format("2006-01-02 15:04:05"), wait)
+	if e.Note != "" {
+		fmt.Fprintf(w, "note     %s\n", e.Note)
+	}
+	_, err = fmt.Fprintf(w, "comment  // %s\n", e.Comment)
+	return err
 }
