@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/weirhq/weir/bench/rig"
+	"github.com/weirhq/weir/processor/history"
+	"github.com/weirhq/weir/processor/sink/questions"
+	"github.com/weirhq/weir/processor/sink/warehouse"
+	"github.com/weirhq/weir/schemas"
+)
+
+type bench struct {
+	url  string
+	end  time.Time
+	runs int
+	only string
+	log  io.Writer
+}
+
+// question is asked again and again; each time of somebody else, where it is
+// about somebody. It returns how many rows came back.
+type question struct {
+	name  string
+	bound time.Duration // what is asked for
+	ask   func(ctx context.Context, p person) (int, error)
+}
+
+// person is somebody whom the questions may be about.
+type person struct{ tenant, id, to, provider string }
+
+// settle waits until nothing merges any more: merges take the same processors.
+func settle(ctx context.Context, conn driver.Conn) error {
+	for range 180 {
+		var merges uint64
+		if err := conn.QueryRow(ctx, "SELECT count() FROM system.merges").Scan(&merges); err != nil {
+			return fmt.Errorf("ask for merges: %w", err)
+		}
+		if merges == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+// people finds some, at random and the same in each run.
+func people(ctx context.Context, conn driver.Conn) ([]person, error) {
+	rows, err := conn.Query(ctx, "SELECT tenant, message_id, to, provider_message_id FROM status_events WHERE status = 'sent' ORDER BY cityHash64(message_id) LIMIT 100")
+	if err != nil {
+		return nil, fmt.Errorf("find people: %w", err)
+	}
+	defer rows.Close()
+	var out []person
+	for rows.Next() {
+		var p person
+		if err := rows.Scan(&p.tenant, &p.id, &p.to, &p.provider); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, rows.Err()
+}
+
+func (b *bench) measure(ctx context.Context, page string) (string, error) {
+	conn, err := warehouse.Open(ctx, b.url)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := settle(ctx, conn); err != nil {
+		return "", err
+	}
+	who, err := people(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	sizes, err := sizes(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	queries, err := questions.Parse(page)
+	if err != nil {
+		return "", err
+	}
+	h := warehouse.History{Conn: conn}
+	asked := []question{
+		{"HTTP: a message by id", 30 * time.Millisecond, func(ctx context.Context, p person) (int, error) {
+			events, err := h.Message(ctx, p.id)
+			return len(events), err
+		}},
+		{"HTTP: a recipient's messages, a page of 50", 100 * time.Millisecond, func(ctx context.Context, p person) (int, error) {
+			found, err := h.Search(ctx, history.Search{Tenant: p.tenant, To: []string{p.to}, Limit: 50})
+			if err != nil {
+				return 0, err
+			}
+			return len(found.Events), nil
+		}},
+		{"HTTP: counts by hour, with 7 days before", time.Second, func(ctx context.Context, p person) (int, error) {
+			c, err := h.Tally(ctx, history.Tally{Tenant: p.tenant, From: schemas.MillisOf(b.end.Add(-24 * time.Hour)), Until: schemas.MillisOf(b.end),
+				By: []history.Dimension{history.ByHour}, Days: 7, Most: 10_000})
+			if err != nil {
+				return 0, err
+			}
+			return len(c.Counts), nil
+		}},
+	}
+	bounds := map[string]time.Duration{"One message, step by step": 30 * time.Millisecond, "Where it stands now": 30 * time.Millisecond, "A recipient's history": 100 * time.Millisecond}
+	for _, q := range queries {
+		bound := bounds[q.Title]
+		if bound == 0 {
+			bound = time.Second
+		}
+		asked = append(asked, question{"SQL: " + q.Title, bound, func(ctx context.Context, p person) (int, error) {
+			text := strings.NewReplacer("'m-1'", "'"+p.id+"'", "'m-2'", "'"+p.id+"'", "'p-1'", "'"+p.provider+"'", "'+8613800000001'", "'"+p.to+"'").Replace(q.At(b.end))
+			return b.post(ctx, text)
+		}})
+	}
+	asked = append(asked, b.panels()...)
+	var text strings.Builder
+	fmt.Fprintf(&text, "# Questions of a day\n\n%s\n\n    go run ./bench/queries -dir DIR -fill\n    go run ./bench/queries -dir DIR -runs %d\n\n%s\n", rig.Machine(), b.runs, sizes)
+	fmt.Fprintf(&text, "## How long each takes\n\nEach asked %d times, one after the other, each time of somebody else where it is about somebody; the first is not counted. `rows` is what came back, once.\n\n"+
+		"| query | p50 ms | p95 ms | max ms | rows | asked for |\n|---|---|---|---|---|---|\n", b.runs)
+	for _, q := range asked {
+		if !strings.Contains(strings.ToLower(q.name), strings.ToLower(b.only)) {
+			continue
+		}
+		var took []float64
+		rows := 0
+		rnd := rand.New(rand.NewPCG(1, 1))
+		for i := range b.runs + 1 {
+			p := who[rnd.IntN(len(who))]
+			began := time.Now()
+			n, err := q.ask(ctx, p)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", q.name, err)
+			}
+			if i > 0 {
+				took, rows = append(took, float64(time.Since(began))/1e6), n
+			}
+		}
+		slices.Sort(took)
+		p95, late := took[len(took)*95/100], ""
+		if p95 > float64(q.bound)/1e6 {
+			late = " **missed**"
+		}
+		line := fmt.Sprintf("| %s | %.1f | %.1f | %.1f | %d | <= %v%s |\n", q.name, rig.Median(took), p95, took[len(took)-1], rows, q.bound, late)
+		fmt.Fprint(b.log, line)
+		text.WriteString(line)
+	}
+	return text.String(), nil
+}
+
+// post asks over HTTP, as curl and Grafana do, and counts the rows.
+func (b *bench) post(ctx context.Context, query string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/?"+url.Values{"database": {"weir"}, "default_format": {"TSV"}}.Encode(), strings.NewReader(query))
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("%s: %.500s", resp.Status, body)
+	}
+	return strings.Count(string(body), "\n"), nil
+}
+
+// sizes says what the tables take on disk.
+func sizes(ctx context.Context, conn driver.Conn) (string, error) {
+	var text strings.Builder
+	var events uint64
+	if err := conn.QueryRow(ctx, "SELECT count() + (SELECT count() FROM decisions WHERE kind = 'decision') FROM status_events").Scan(&events); err != nil {
+		return "", fmt.Errorf("count events: %w", err)
+	}
+	fmt.Fprintf(&text, "%d events of a day, loaded by the sink's encoder into `status_log_2`; sizes when its parts have merged as far as they do by themselves.\n\n## Bytes\n\n"+
+		"| table | rows | bytes a row | MB | bytes an event | parts |\n|---|---|---|---|---|---|\n", events)
+	rows, err := conn.Query(ctx, `
+SELECT table, sum(rows) AS n, sum(bytes_on_disk) AS bytes, count() AS parts
+FROM system.parts WHERE database = currentDatabase() AND active AND table != 'goose_db_version' GROUP BY table ORDER BY bytes DESC`)
+	if err != nil {
+		return "", fmt.Errorf("read sizes: %w", err)
+	}
+	defer rows.Close()
+	var all uint64
+	for rows.Next() {
+		var (
+			table           string
+			n, bytes, parts uint64
+		)
+		if err := rows.Scan(&table, &n, &bytes, &parts); err != nil {
+			return "", err
+		}
+		all += bytes
+		fmt.Fprintf(&text, "| `%s` | %d | %.1f | %.1f | %.1f | %d |\n", table, n, float64(bytes)/float64(n), float64(bytes)/1e6, float64(bytes)/float64(events), parts)
+	}
+	if err := rows.Err(); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(&text, "| **all** | | | %.1f | %.1f | |\n\nThe columns that take most, and the indices:\n\n| table | column | bytes a row | share of its table |\n|---|---|---|---|\n", float64(all)/1e6, float64(all)/float64(events))
+	rows, err = conn.Query(ctx, `
+SELECT table, column, sum(bytes) / any(of.n) AS a_row, sum(bytes) / any(of.total) AS share FROM (
+    SELECT table, column, sum(column_bytes_on_disk) AS bytes FROM system.parts_columns WHERE database = currentDatabase() AND active GROUP BY table, column
+    UNION ALL
+    SELECT table, concat('index ', name), data_compressed_bytes FROM system.data_skipping_indices WHERE database = currentDatabase()
+) AS c
+INNER JOIN (SELECT table, sum(rows) AS n, sum(bytes_on_disk) AS total FROM system.parts WHERE database = currentDatabase() AND active GROUP BY table) AS of USING (table)
+GROUP BY table, column HAVING share > 0.04 AND any(of.total) > 20000000
+ORDER BY table, share DESC`)
+	if err != nil {
+		return "", fmt.Errorf("read sizes of columns: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			table, column string
+			aRow, share   float64
+		)
+		if err := rows.Scan(&table, &column, &aRow, &share); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&text, "| `%s` | `%s` | %.1f | %.0f %% |\n", table, column, aRow, 100*share)
+	}
+	return text.String(), rows.Err()
+}
