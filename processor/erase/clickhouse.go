@@ -1,0 +1,394 @@
+package erase
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Found is what a table has of the person.
+type Found struct {
+	Table string `json:"table"`
+	Rows  uint64 `json:"rows"`
+	Fate  string `json:"fate"` // what becomes of them
+}
+
+// Mention is a column in which the person's name stands, found by its text alone.
+type Mention struct {
+	Table  string `json:"table"`
+	Column string `json:"column"`
+	Rows   uint64 `json:"rows"`
+}
+
+// Store is ClickHouse while somebody is erased. Who that is stands in a table of
+// its own meanwhile, so that no statement names them: ClickHouse keeps the text of
+// queries in its log and that of mutations beside the data.
+type Store struct {
+	conn   driver.Conn
+	person Person
+	list   string // the table
+}
+
+// listPrefix begins the names of lists; one that a killed run left behind is
+// dropped by the next, after this time.
+const (
+	listPrefix = "erasing_"
+	listLife   = time.Hour
+)
+
+// Open lists the person in ClickHouse: their names, the hashes and the messages
+// that are known of them. hashKey is the sink's.
+func Open(ctx context.Context, conn driver.Conn, p Person, hashKey []byte) (*Store, error) {
+	if len(p.Keys) == 0 {
+		return nil, ErrNobody
+	}
+	if err := sweep(ctx, conn); err != nil {
+		return nil, err
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:])
+	s := &Store{conn: conn, person: p, list: listPrefix + hex.EncodeToString(id[:])}
+	if err := s.exec(ctx, "CREATE TABLE "+s.list+" (kind LowCardinality(String), text String, number UInt64) ENGINE = MergeTree ORDER BY (kind, text, number)"); err != nil {
+		return nil, fmt.Errorf("make the list of who is erased: %w", err)
+	}
+	if err := s.fill(ctx, hashKey); err != nil {
+		return nil, errors.Join(fmt.Errorf("list who is erased: %w", err), s.Close(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+// Close drops the list.
+func (s *Store) Close(ctx context.Context) error {
+	if err := s.exec(ctx, "DROP TABLE IF EXISTS "+s.list+" SYNC"); err != nil {
+		return fmt.Errorf("drop the list of who is erased: %w", err)
+	}
+	return nil
+}
+
+// sweep drops lists that no one works with any more.
+func sweep(ctx context.Context, conn driver.Conn) error {
+	rows, err := conn.Query(ctx, `
+SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, $1) AND metadata_modification_time < now() - $2
+    AND NOT arrayExists(c -> position(c, name) > 0, (SELECT groupArray(command) FROM system.mutations WHERE database = currentDatabase() AND NOT is_done))`,
+		listPrefix, int(listLife.Seconds()))
+	if err != nil {
+		return fmt.Errorf("look for lists of former runs: %w", err)
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return fmt.Errorf("look for lists of former runs: %w", err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("look for lists of former runs: %w", err)
+	}
+	for _, name := range names {
+		if err := conn.Exec(ctx, "DROP TABLE IF EXISTS "+name+" SYNC"); err != nil {
+			return fmt.Errorf("drop the list of a former run: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) fill(ctx context.Context, hashKey []byte) error {
+	batch, err := s.conn.PrepareBatch(quiet(ctx), "INSERT INTO "+s.list+" (kind, text, number)")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = batch.Close() }()
+	strict, loose := patterns(s.person.Keys)
+	mac := hmac.New(sha256.New, hashKey)
+	rows := [][]any{{"strict", strict, uint64(0)}, {"loose", loose, uint64(0)}}
+	for _, k := range s.person.Keys {
+		mac.Reset()
+		mac.Write([]byte(k))
+		rows = append(rows, []any{"to", k, uint64(0)}, []any{"hash", "", binary.BigEndian.Uint64(mac.Sum(nil))})
+	}
+	for _, r := range rows {
+		if err := batch.Append(r...); err != nil {
+			return err
+		}
+	}
+	if err := batch.Send(); err != nil {
+		return err
+	}
+	// Hashes of a former key, and messages, as the tables know them.
+	for _, t := range []string{"status_events", "messages_state"} {
+		if err := s.exec(ctx, "INSERT INTO "+s.list+" (kind, number) SELECT DISTINCT 'hash', recipient_hash FROM "+t+" WHERE "+s.theirs()+" AND recipient_hash != 0"); err != nil {
+			return err
+		}
+	}
+	for _, t := range []string{"status_events", "messages_state", "messages_by_recipient", "messages_by_time"} {
+		if err := s.exec(ctx, "INSERT INTO "+s.list+" (kind, text) SELECT DISTINCT 'id', message_id FROM "+t+" WHERE "+s.theirs()+" AND message_id != ''"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) of(kind, column string) string {
+	return "(SELECT " + column + " FROM " + s.list + " WHERE kind = '" + kind + "')"
+}
+
+// theirs is true of a row that has the person as its recipient.
+func (s *Store) theirs() string { return "`to` IN " + s.of("to", "text") + s.tenant() }
+
+// tenant narrows to one tenant, however it is written.
+func (s *Store) tenant() string {
+	if s.person.Tenant == "" {
+		return ""
+	}
+	names := []string{quote(s.person.Tenant)}
+	if s.person.Tenant == schemas.DefaultTenant {
+		names = append(names, "''")
+	}
+	return " AND tenant IN (" + strings.Join(names, ", ") + ")"
+}
+
+func quote(v string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v) + "'"
+}
+
+// work is what is done to one table.
+type work struct {
+	table string
+	rows  string // which rows
+	fate  string
+	steps []string // in order; the last makes rows false
+}
+
+// scopes are a decision's columns of places.
+var scopes = []string{"returned", "missing", "passed", "restored", "released", "reinstated", "evidence"}
+
+// plan is the whole of it. decisions come first: whose they are is known from the
+// others. status_events come last, for the messages that a run that broke off has to
+// find again.
+func (s *Store) plan() []work {
+	strict, loose := s.of("strict", "text"), s.of("loose", "text")
+	in := func(column string) string { return "match(" + column + ", " + strict + ")" }
+	without := func(column, pattern string) string {
+		return "replaceRegexpAll(" + column + ", " + pattern + `, '\\1erased\\3')`
+	}
+	array := func(column string) string {
+		return "`" + column + "` = arrayMap(s -> " + without("s", strict) + ", `" + column + "`)"
+	}
+	inArray := func(column string) string { return "arrayExists(s -> " + in("s") + ", `" + column + "`)" }
+
+	own := "(recipient_hash IN " + s.of("hash", "number") + " OR recipient_hash = 0 AND message_id IN " + s.of("id", "text") + ")"
+	any := []string{own, inArray("charges.scope"), inArray("carried.scope")}
+	sets := []string{"message_id = if(" + own + ", '', message_id)", "recipient_hash = if(" + own + ", 0, recipient_hash)", array("charges.scope"), array("carried.scope")}
+	for _, c := range scopes {
+		any = append(any, in(c))
+		sets = append(sets, c+" = "+without(c, strict))
+	}
+	decided := "(" + strings.Join(any, " OR ") + ")" + s.tenant()
+
+	told := "match(error, " + loose + ") OR " + in("evidence") + " OR " + inArray("charges.scope")
+	told = "NOT (" + s.theirs() + ") AND (" + told + ")" + s.tenant()
+
+	// latest holds the error too; its state is made anew of what it says.
+	message := "(`to` IN " + s.of("to", "text") + " OR message_id IN " + s.of("id", "text") + ")" + s.tenant()
+	said := "NOT (" + message + ") AND match(finalizeAggregation(latest).5, " + loose + ")" + s.tenant()
+	latest := `arrayReduce('argMaxState',
+    [CAST((finalizeAggregation(latest).1, finalizeAggregation(latest).2, finalizeAggregation(latest).3, finalizeAggregation(latest).4,
+        ` + without("finalizeAggregation(latest).5", loose) + `, finalizeAggregation(latest).6, finalizeAggregation(latest).7,
+        finalizeAggregation(latest).8, finalizeAggregation(latest).9, finalizeAggregation(latest).10)
+        AS Tuple(String, DateTime64(3, 'UTC'), String, String, String, String, String, Nullable(DateTime64(3, 'UTC')), String, String))],
+    [CAST((multiIf(finalizeAggregation(latest).1 = 'delivered', 4, finalizeAggregation(latest).1 = 'undelivered', 3,
+        finalizeAggregation(latest).1 IN ('sent', 'failed', 'unknown', 'limited', 'suppressed', 'expired', 'cancelled', 'rejected', 'duplicate'), 2, 1),
+        finalizeAggregation(latest).2, 0) AS Tuple(UInt8, DateTime64(3, 'UTC'), Int64))])`
+
+	empty := "kind = 'status' AND message_id = '' AND reason = 'erased'"
+	deleted := func(table, rows string) work {
+		return work{table, rows, "deleted", []string{"ALTER TABLE " + table + " DELETE WHERE " + rows}}
+	}
+	return []work{
+		{"decisions", decided, "kept without message, recipient and scopes", []string{"ALTER TABLE decisions UPDATE " + strings.Join(sets, ", ") + " WHERE " + decided}},
+		deleted("messages_by_recipient", s.theirs()),
+		deleted("messages_by_time", s.theirs()),
+		deleted("messages_state", message),
+		{"messages_state", said, "others' messages: their text without the person", []string{"ALTER TABLE messages_state UPDATE latest = " + latest + " WHERE " + said}},
+		{"status_events", told, "others' messages: their text without the person", []string{
+			"ALTER TABLE status_events UPDATE error = " + without("error", loose) + ", evidence = " + without("evidence", strict) + ", " + array("charges.scope") + " WHERE " + told}},
+		{"status_events", s.theirs(), "deleted; an empty row of the same offset stays, so that nothing counts as lost", []string{
+			"INSERT INTO status_events (kind, at, reason, status_partition, status_offset, ingested_at) SELECT 'status', at, 'erased', status_partition, status_offset, ingested_at FROM status_events WHERE " + s.theirs() +
+				" AND (status_partition, status_offset) NOT IN (SELECT status_partition, status_offset FROM status_events WHERE " + empty + ")",
+			"ALTER TABLE status_events DELETE WHERE " + s.theirs()}},
+	}
+}
+
+// Find counts what is there.
+func (s *Store) Find(ctx context.Context) ([]Found, error) {
+	var out []Found
+	for _, w := range s.plan() {
+		f := Found{Table: w.table, Fate: w.fate}
+		if err := s.conn.QueryRow(quiet(ctx), "SELECT count() FROM "+w.table+" WHERE "+w.rows).Scan(&f.Rows); err != nil {
+			return nil, fmt.Errorf("count rows of %s: %w", w.table, err)
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// Erase does the work where Find counts anything, and waits until its parts are
+// rewritten. Rows that come meanwhile are another call's.
+func (s *Store) Erase(ctx context.Context, progress func(string)) error {
+	found, err := s.Find(ctx)
+	if err != nil {
+		return err
+	}
+	for i, w := range s.plan() {
+		if found[i].Rows == 0 {
+			continue
+		}
+		progress(fmt.Sprintf("%s: %d rows", w.table, found[i].Rows))
+		for _, step := range w.steps {
+			err := s.exec(ctx, step)
+			if err == nil && strings.HasPrefix(step, "ALTER") {
+				err = s.done(ctx, w.table, progress)
+			}
+			if err != nil {
+				return fmt.Errorf("erase from %s: %w", w.table, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Mentions searches every column that can hold text, in every table that stores
+// anything, whether or not this package knows it.
+func (s *Store) Mentions(ctx context.Context) ([]Mention, error) {
+	rows, err := s.conn.Query(ctx, `
+SELECT table, name, type FROM system.columns
+WHERE database = currentDatabase() AND position(type, 'String') > 0 AND default_kind NOT IN ('ALIAS', 'EPHEMERAL')
+    AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND endsWith(engine, 'MergeTree') AND NOT startsWith(name, $1))
+ORDER BY table, position`, listPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the columns: %w", err)
+	}
+	defer rows.Close()
+	columns := map[string][]string{}
+	var tables []string
+	narrowed := map[string]bool{}
+	exprs := map[string][]string{}
+	for rows.Next() {
+		var table, name, kind string
+		if err := rows.Scan(&table, &name, &kind); err != nil {
+			return nil, fmt.Errorf("read the columns: %w", err)
+		}
+		if !slices.Contains(tables, table) {
+			tables = append(tables, table)
+		}
+		value := "`" + name + "`"
+		if strings.HasPrefix(kind, "AggregateFunction") {
+			value = "finalizeAggregation(" + value + ")"
+		}
+		narrowed[table] = narrowed[table] || name == "tenant"
+		columns[table] = append(columns[table], name)
+		exprs[table] = append(exprs[table], "countIf(match(toString("+value+"), "+s.of("loose", "text")+"))")
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the columns: %w", err)
+	}
+	var out []Mention
+	for _, t := range tables {
+		where := ""
+		if narrowed[t] && s.person.Tenant != "" {
+			where = " WHERE true" + s.tenant()
+		}
+		var counts []uint64
+		if err := s.conn.QueryRow(quiet(ctx), "SELECT ["+strings.Join(exprs[t], ", ")+"] FROM "+t+where).Scan(&counts); err != nil {
+			return nil, fmt.Errorf("search %s: %w", t, err)
+		}
+		for i, n := range counts {
+			if n > 0 {
+				out = append(out, Mention{t, columns[t][i], n})
+			}
+		}
+	}
+	return out, nil
+}
+
+// How a mutation is waited for: one that fails is tried again by ClickHouse, and is
+// given up on here when it has failed for so long.
+const (
+	pollEvery = 50 * time.Millisecond
+	sayEvery  = 5 * time.Second
+	failsFor  = time.Minute
+)
+
+// done waits until the parts of a table are rewritten. One that does not get there
+// is taken back: it would wait for a list that is gone.
+func (s *Store) done(ctx context.Context, table string, progress func(string)) error {
+	said, fine := time.Now(), time.Now()
+	for {
+		var (
+			open  uint64
+			parts int64
+			why   string
+		)
+		if err := s.conn.QueryRow(quiet(ctx), `
+SELECT count(), sum(parts_to_do), max(latest_fail_reason) FROM system.mutations
+WHERE database = currentDatabase() AND table = $1 AND NOT is_done AND position(command, $2) > 0`, table, s.list).Scan(&open, &parts, &why); err != nil {
+			return errors.Join(fmt.Errorf("look how far it is: %w", err), s.takeBack(ctx))
+		}
+		switch {
+		case open == 0:
+			return nil
+		case why == "":
+			fine = time.Now()
+		case time.Since(fine) > failsFor:
+			return errors.Join(fmt.Errorf("ClickHouse cannot rewrite its parts: %s", why), s.takeBack(ctx))
+		}
+		if time.Since(said) > sayEvery {
+			said = time.Now()
+			progress(fmt.Sprintf("%s: %d parts to rewrite", table, parts))
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), s.takeBack(ctx))
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+func (s *Store) takeBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if err := s.exec(ctx, "KILL MUTATION WHERE database = currentDatabase() AND position(command, '"+s.list+"') > 0 SYNC"); err != nil {
+		return fmt.Errorf("take the rest of it back: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) exec(ctx context.Context, statement string) error {
+	return s.conn.Exec(quiet(ctx), statement)
+}
+
+// quiet keeps a statement out of ClickHouse's own log of queries.
+func quiet(ctx context.Context) context.Context {
+	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
+		"log_queries":                      0,
+		"mutations_sync":                   0, // done waits, for as long as it takes
+		"allow_nondeterministic_mutations": 1, // the list is the same on every replica
+		"async_insert":                     0,
+		"max_partitions_per_insert_block":  0,
+	}))
+}

@@ -1,0 +1,108 @@
+package erase
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Person is who is erased.
+type Person struct {
+	Keys   []string // canonical recipients, and the text as it was given
+	Tenant string   // of this tenant only; "" is of all
+}
+
+// ErrNobody: the text is no recipient on any channel that was asked for.
+var ErrNobody = errors.New("this is nobody on any channel")
+
+var channels = []schemas.Channel{schemas.ChannelSMS, schemas.ChannelVoice, schemas.ChannelEmail, schemas.ChannelPush, schemas.ChannelWebhook}
+
+// longest is more than any recipient has, in bytes.
+const longest = 2048
+
+// Spell returns everyone whom a text may mean, as requests spell recipients: on
+// the channel or, where it is empty, on each that can be read so; a number without
+// + in each of the regions. A push token or a user's name can be any text, so
+// without a channel it is also taken as it is, unless it
+// can only be a number whose country nobody knows. A text that was refused stands in
+// rejected messages as it came: it is among the keys too.
+func Spell(text string, channel schemas.Channel, regions []string) ([]string, error) {
+	if text == "" || len(text) > longest || !utf8.ValidString(text) {
+		return nil, ErrNobody
+	}
+	var keys []string
+	for _, ch := range channels {
+		if channel != "" && ch != channel {
+			continue
+		}
+		for _, region := range append([]string{""}, regions...) {
+			to, err := recipient.Canonical(ch, text, region)
+			if err == nil && !slices.Contains(keys, to.Key) {
+				keys = append(keys, to.Key)
+			}
+		}
+	}
+	number := strings.Trim(text, "0123456789 ().-/") == "" && (channel == "" || channel == schemas.ChannelSMS || channel == schemas.ChannelVoice)
+	if len(keys) == 0 || number && !slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "+") }) {
+		return nil, fmt.Errorf("%w: a number has its + and country, or a region (--region CN)", ErrNobody)
+	}
+	if !slices.Contains(keys, text) {
+		keys = append(keys, text)
+	}
+	return keys, nil
+}
+
+// texts are the ways in which a key stands within other text: as it is, as part of
+// a limit's scope, and each as JSON. The longest come first.
+func texts(keys []string) []string {
+	var out []string
+	for _, k := range keys {
+		for _, t := range []string{k, escaped(k)} {
+			raw, err := json.Marshal(t)
+			if err != nil {
+				panic(err) // it is a text
+			}
+			out = append(out, t, string(raw[1:len(raw)-1]))
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	return slices.Compact(out)
+}
+
+// escaped writes a value as a scope has it (processor/limit).
+func escaped(v string) string {
+	var b strings.Builder
+	for i := 0; i < len(v); i++ {
+		if c := v[i]; c < 0x20 || c == 0x7f || c == '%' || c == ',' || c == '=' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// patterns are RE2 for the texts where they stand whole: one that begins another
+// person's is not that person's. strict is for scopes, alone or in JSON; loose for
+// sentences and columns of any kind.
+func patterns(keys []string) (strict, loose string) {
+	var all []string
+	for _, t := range texts(keys) {
+		all = append(all, regexp.QuoteMeta(t))
+	}
+	any := "(" + strings.Join(all, "|") + ")"
+	return `(^|["=,])` + any + `($|[",])`,
+		`(^|[^0-9A-Za-z+@._/-])` + any + `($|[^0-9A-Za-z@._/?&%#=:+-]|[.:]($|[^0-9A-Za-z]))`
+}
