@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/weirhq/weir/processor/sink"
 	"github.com/weirhq/weir/processor/sink/warehouse"
@@ -20,7 +21,8 @@ import (
 // block is how many rows one insert has: what the sink takes at most.
 const block = 50_000
 
-// fill makes a day of events until end, and inserts them as the sink does.
+// fill makes a day of events until end, and inserts them as the sink does: those
+// that are not there yet.
 func fill(ctx context.Context, url string, end time.Time, events int, log io.Writer) error {
 	if err := warehouse.Migrate(ctx, url); err != nil {
 		return err
@@ -32,12 +34,28 @@ func fill(ctx context.Context, url string, end time.Time, events int, log io.Wri
 	defer conn.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var there uint64
+	if err := conn.QueryRow(ctx, countEvents).Scan(&there); err != nil {
+		return fmt.Errorf("count events: %w", err)
+	}
+	if there > 0 {
+		var first time.Time
+		if err := conn.QueryRow(ctx, "SELECT min(accepted_at) FROM messages_by_time").Scan(&first); err != nil {
+			return fmt.Errorf("read the first event: %w", err)
+		}
+		if began := end.Add(-24 * time.Hour); !first.Equal(began) || there%block != 0 {
+			return fmt.Errorf("there are %d events since %v of a day that began %v: begin anew in an empty directory", there, first, began)
+		}
+	}
 	full := make(chan *sink.Block, 1)
 	go func() {
 		defer close(full)
 		d := newDay(schemas.MillisOf(end), events)
 		var raw []byte
-		for made, over := 0, false; made < events && !over; {
+		for range there {
+			d.next()
+		}
+		for made, over := int(there), false; made < events && !over; {
 			b := sink.NewBlock([]byte("bench"))
 			b.Reserve(block)
 			for range min(block, events-made) {
@@ -56,23 +74,17 @@ func fill(ctx context.Context, url string, end time.Time, events int, log io.Wri
 			}
 		}
 	}()
-	began, rows, said := time.Now(), 0, time.Now()
+	began, rows, said := time.Now(), int(there), time.Now()
 	for b := range full {
-		ctx := clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
-			"async_insert": 0, "max_insert_threads": 1, "parallel_view_processing": 0, "max_partitions_per_insert_block": 0,
-			"min_insert_block_size_rows": 1 << 20, "min_insert_block_size_bytes": 1 << 30, "max_insert_block_size": 1 << 20,
-		}))
-		batch, err := conn.PrepareBatch(ctx, schema.StatusLog.Insert())
+		// The answer to an insert may be lost; its token makes the second do nothing.
+		token := fmt.Sprintf("day/%d", rows)
+		err := insert(ctx, conn, token, b)
+		for try := 0; err != nil && try < 5 && ctx.Err() == nil; try++ {
+			fmt.Fprintln(log, "again:", err)
+			err = insert(ctx, conn, token, b)
+		}
 		if err != nil {
-			return fmt.Errorf("prepare insert: %w", err)
-		}
-		for i, c := range b.Columns() {
-			if err := batch.Column(i).Append(c); err != nil {
-				return fmt.Errorf("fill column %d: %w", i, err)
-			}
-		}
-		if err := batch.Send(); err != nil {
-			return fmt.Errorf("insert: %w", err)
+			return err
 		}
 		rows += b.Rows()
 		if time.Since(said) > 5*time.Second {
@@ -82,6 +94,30 @@ func fill(ctx context.Context, url string, end time.Time, events int, log io.Wri
 	}
 	fmt.Fprintf(log, "%d events in %v\n", rows, time.Since(began).Round(time.Second))
 	return settle(ctx, conn)
+}
+
+const countEvents = "SELECT count() + (SELECT count() FROM decisions WHERE kind = 'decision') FROM status_events"
+
+func insert(ctx context.Context, conn driver.Conn, token string, b *sink.Block) error {
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
+		"async_insert": 0, "max_insert_threads": 1, "parallel_view_processing": 0, "max_partitions_per_insert_block": 0,
+		"insert_deduplication_token": token, "deduplicate_blocks_in_dependent_materialized_views": 1,
+		"min_insert_block_size_rows": 1 << 20, "min_insert_block_size_bytes": 1 << 30, "max_insert_block_size": 1 << 20,
+	}))
+	batch, err := conn.PrepareBatch(ctx, schema.StatusLog.Insert())
+	if err != nil {
+		return fmt.Errorf("prepare insert: %w", err)
+	}
+	defer func() { _ = batch.Close() }()
+	for i, c := range b.Columns() {
+		if err := batch.Column(i).Append(c); err != nil {
+			return fmt.Errorf("fill column %d: %w", i, err)
+		}
+	}
+	if err := batch.Send(); err != nil {
+		return fmt.Errorf("insert: %w", err)
+	}
+	return nil
 }
 
 // Shape of the day. Events a message come to about four.

@@ -3,7 +3,7 @@
 // takes, and asks every query of docs/sql.md, of the HTTP API and of the
 // dashboards again and again.
 //
-//	go run ./bench/queries -dir DIR -fill            10 million events, as a day has them
+//	go run ./bench/queries -dir DIR -fill            10 million events, as a day has them; again: go on
 //	go run ./bench/queries -dir DIR -out FILE.md     sizes, and how long each query takes
 //	go run ./bench/queries -dir DIR -only "history"  the queries whose names contain this
 //
@@ -64,12 +64,10 @@ func run(ctx context.Context, args []string, _ func(string) string, stdout, stde
 		_ = p.Stop(ctx)
 	}()
 	url, stamp := "http://"+p.Addr(), filepath.Join(*dir, "end")
-	if *filling {
-		end := time.Now().UTC().Truncate(time.Minute)
-		if err := fill(ctx, url, end, *events, stderr); err != nil {
+	if _, err := os.Stat(stamp); *filling && errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile(stamp, []byte(time.Now().UTC().Truncate(time.Minute).Format(time.RFC3339)), 0o644); err != nil {
 			return err
 		}
-		return os.WriteFile(stamp, []byte(end.Format(time.RFC3339)), 0o644)
 	}
 	raw, err := os.ReadFile(stamp)
 	if err != nil {
@@ -78,6 +76,9 @@ func run(ctx context.Context, args []string, _ func(string) string, stdout, stde
 	end, err := time.Parse(time.RFC3339, string(raw))
 	if err != nil {
 		return err
+	}
+	if *filling {
+		return fill(ctx, url, end, *events, stderr)
 	}
 	text, err := os.ReadFile(*page)
 	if err != nil {

@@ -190,7 +190,7 @@ func (b *bench) post(ctx context.Context, query string) (int, error) {
 func sizes(ctx context.Context, conn driver.Conn) (string, error) {
 	var text strings.Builder
 	var events uint64
-	if err := conn.QueryRow(ctx, "SELECT count() + (SELECT count() FROM decisions WHERE kind = 'decision') FROM status_events").Scan(&events); err != nil {
+	if err := conn.QueryRow(ctx, countEvents).Scan(&events); err != nil {
 		return "", fmt.Errorf("count events: %w", err)
 	}
 	fmt.Fprintf(&text, "%d events of a day, loaded by the sink's encoder into `status_log_2`; sizes when its parts have merged as far as they do by themselves.\n\n## Bytes\n\n"+
