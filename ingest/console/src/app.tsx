@@ -2,7 +2,7 @@
 
 import type { ComponentType } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, call, get } from "./api/client.ts";
+import { ApiError, call, get, signedOut } from "./api/client.ts";
 import { find, go, link, useRoute } from "./router.ts";
 import type { View } from "./router.ts";
 import { WhoContext } from "./session.tsx";
@@ -49,6 +49,11 @@ export function App() {
     );
   }, []);
   useEffect(ask, [ask]);
+  useEffect(() => {
+    const over = () => setSigned({ is: "out", why: "The session is over: the key was revoked or has expired, or 12 hours have passed." });
+    addEventListener(signedOut, over);
+    return () => removeEventListener(signedOut, over);
+  }, []);
 
   const who = useMemo<Who>(() => {
     const session = signed.is === "in" ? signed.session : undefined;
@@ -56,13 +61,10 @@ export function App() {
       session,
       can: (scope) => session?.scopes.includes(scope) ?? false,
       signOut: () => {
-        void call("delete", "/v1/session").then(
-          () => setSigned({ is: "out" }),
-          () => setSigned({ is: "out" }),
-        );
+        call("delete", "/v1/session").then(ask, (error: unknown) => setSigned({ is: "lost", error }));
       },
     };
-  }, [signed]);
+  }, [signed, ask]);
 
   const open = route.view === "retry-after"; // needs no key
   return (
@@ -75,7 +77,7 @@ export function App() {
         <main id="main" tabIndex={-1}>
           {signed.is === "lost" && !open && <Failed error={signed.error} retry={ask} />}
           {signed.is === "asking" && !open && <Loading lines={8} label="Loading the console" />}
-          {signed.is === "out" && !open && <SignInView onIn={(session) => setSigned({ is: "in", session })} />}
+          {signed.is === "out" && !open && <SignInView why={signed.why} onIn={(session) => setSigned({ is: "in", session })} />}
           {(signed.is === "in" || open) && (route.view === "none" ? <Nowhere /> : <Lazy key={route.view} view={route.view} param={route.param} query={route.query} />)}
         </main>
       </div>
@@ -86,10 +88,10 @@ export function App() {
 
 const signIn = () => import("./views/sign-in.tsx");
 
-function SignInView({ onIn }: { onIn: (s: Session) => void }) {
-  const [Form, set] = useState<ComponentType<{ onIn: (s: Session) => void }>>();
+function SignInView(props: { why: string | undefined; onIn: (s: Session) => void }) {
+  const [Form, set] = useState<ComponentType<typeof props>>();
   useEffect(() => void signIn().then((m) => set(() => m.default)), []);
-  return Form ? <Form onIn={onIn} /> : <Loading lines={4} />;
+  return Form ? <Form {...props} /> : <Loading lines={4} />;
 }
 
 const loaded = new Map<View, ComponentType<ViewProps>>();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Seconds, byMinute, change, median, sumUp, usual } from "./overview.ts";
+import { Seconds, byMinute, change, isFailure, isResult, latest, median, sumUp, usual } from "./overview.ts";
 
 const counts = [
   { status: "queued", events: 100 },
@@ -72,4 +72,13 @@ test("events a second, over whole seconds, through silence", () => {
   expect(s.rate(10, t + 500_000)).toBe(0);
   s.add(7, t + 500_000);
   expect(s.rate(1, t + 501_000)).toBe(7);
+});
+
+test("the latest results are one a message, the newest first", () => {
+  const e = (message_id: string, status: string) => ({ message_id, status });
+  const first = latest([], [e("a", "queued"), e("a", "sent"), e("b", "failed")], isResult, 3);
+  expect(first).toEqual([e("b", "failed"), e("a", "sent")]);
+  expect(latest(first, [e("a", "delivered"), e("c", "limited"), e("d", "sending")], isResult, 3)).toEqual([e("c", "limited"), e("a", "delivered"), e("b", "failed")]);
+  expect(latest(first, [e("d", "sending")], isResult, 3)).toBe(first);
+  expect(latest([], [e("c", "limited"), e("b", "failed")], isFailure, 3)).toEqual([e("b", "failed")]);
 });

@@ -122,3 +122,21 @@ export class Seconds {
     this.last = Math.max(this.last, now);
   }
 }
+
+/** isResult is what a message came to: an end, or a receipt. */
+export const isResult = (status: string): boolean => ends.has(status) || status === "delivered" || status === "undelivered";
+/** isFailure is a result that nobody wanted. What a limit refuses is none: it did what it is for. */
+export const isFailure = (status: string): boolean => status === "failed" || status === "undelivered" || status === "unknown" || status === "rejected" || status === "expired";
+
+/** latest is the newest results, newest first, at most n, one a message. Of a flood it looks at the end only. */
+export function latest<E extends { message_id?: string; status?: string }>(before: E[], events: readonly E[], which: (status: string) => boolean, n: number): E[] {
+  const out: E[] = [];
+  const has = (e: E) => out.some((o) => o.message_id === e.message_id);
+  for (let i = events.length - 1; i >= 0 && out.length < n; i--) {
+    const e = events[i]!;
+    if (which(e.status ?? "") && !has(e)) out.push(e);
+  }
+  if (out.length === 0) return before;
+  for (const e of before) if (out.length < n && !has(e)) out.push(e);
+  return out;
+}

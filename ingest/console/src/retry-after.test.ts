@@ -1,30 +1,44 @@
 import { expect, test } from "vitest";
-import { comment, read, sentence } from "./retry-after.ts";
-import file from "./retry-after.vectors.json";
+import file from "../testdata/retry-after.json";
+import { explain, sentence, span } from "./retry-after.ts";
 
 const now = Date.parse(file.now);
 
-test.each(file.vectors as { value: string; kind?: string; wait?: number; at?: string; note?: string; error?: string }[])("$value", (v) => {
-  const r = read(v.value, now);
-  if (v.error) expect(r).toBe(v.error);
-  else expect(r).toEqual({ kind: v.kind, wait: v.wait, at: Date.parse(v.at!), ...(v.note ? { note: v.note } : {}) });
+interface Case {
+  name: string;
+  value: string;
+  form?: string;
+  seconds?: number;
+  at?: string;
+  comment?: string;
+  note?: string;
+  error?: string;
+}
+
+test.each(file.cases as Case[])("$name", ({ name: _, value, at, ...want }) => {
+  const { at: got, ...rest } = { at: undefined, ...explain(value, now) };
+  expect(rest).toEqual(want);
+  expect(got).toBe(at === undefined ? undefined : Date.parse(at));
 });
+
+test("an answer that came within a second is waited for to its end", () => {
+  const e = explain("Sun, 22 Nov 2026 01:02:00 GMT", now + 500);
+  expect(e).toMatchObject({ seconds: 120 });
+});
+
+test.each([
+  [0, "0 seconds"],
+  [59, "59 seconds"],
+  [3601, "1 hour"],
+  [5400, "1 hour 30 minutes"],
+])("%d s", (n, want) => expect(span(n)).toBe(want));
 
 test("sentences", () => {
   const say = (v: string) => {
-    const r = read(v, now);
-    return typeof r === "string" ? r : sentence(r);
+    const e = explain(v, now);
+    return "error" in e ? e.error : sentence(e);
   };
-  expect(say("1")).toBe("The server asks you to wait 1 second from the moment its answer came.");
-  expect(say("5400")).toBe("The server asks you to wait 5,400 seconds (1 h 30 min) from the moment its answer came.");
-  expect(say("0")).toBe("The server lets you try again at once.");
-  expect(say("Sun, 22 Nov 2026 01:05:00 GMT")).toBe("The server asks you to wait until 2026-11-22 01:05:00 UTC, which is in 300 seconds (5 min).");
-  expect(say("Sun, 22 Nov 2026 00:59:00 GMT")).toMatch(/has passed: try again/);
-});
-
-test("a comment names the value and no moment of today where the value has none", () => {
-  const r = read("Retry-After: 120", now);
-  if (typeof r === "string") throw new Error(r);
-  expect(comment("Retry-After: 120", r)).toMatch(/^\/\/ Retry-After: 120: wait 120 seconds \(2 min\) after this answer/);
-  expect(comment("Retry-After: 120", r)).not.toMatch(/\d\d:\d\d/);
+  expect(say("90")).toBe("Wait 1 minute 30 seconds from the moment the answer came.");
+  expect(say("Sun, 22 Nov 2026 01:05:00 GMT")).toBe("Do not try again before 2026-11-22 01:05:00 UTC, in 5 minutes.");
+  expect(say("Sun, 22 Nov 2026 00:59:00 GMT")).toBe("Try again at once: the time has passed.");
 });

@@ -1,86 +1,133 @@
-// What a Retry-After value means (RFC 9110, 10.2.3; dates 5.6.7). Pure; held to
-// retry-after.vectors.json, as `weir explain retry-after` is.
+// What a Retry-After value means (RFC 9110, 10.2.3; dates 5.6.7). Pure. It is
+// what ingest/retryafter is, which `weir explain retry-after` uses; both are held
+// to testdata/retry-after.json.
 
-import { duration, zone } from "./ui/format.ts";
+import { zone } from "./ui/format.ts";
 
-export type Wrong = "empty" | "not_whole" | "unit" | "negative" | "too_long" | "rfc3339" | "zone" | "weekday" | "no_such_time" | "neither";
-
-export interface Read {
-  kind: "seconds" | "date";
-  /** Whole seconds to wait from now, 0 if the time has passed. */
-  wait: number;
+export interface Explained {
+  form: "seconds" | "date";
+  /** To wait from now, rounded up; 0 where the time has passed. */
+  seconds: number;
   /** When to try again, in milliseconds since 1970. */
   at: number;
-  /** Read as it should be, and yet odd. */
-  note?: "epoch";
+  /** One sentence for the comment of a client's code. */
+  comment: string;
+  /** What is odd about it. */
+  note?: string;
 }
 
-const days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-const longDays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/** NoValue is why a text is no value, for people. */
+export interface NoValue {
+  error: string;
+}
 
-/** No wait is longer than 100 years: what says so is broken. */
-const longest = 3_155_760_000;
+/** The longest delay: what is longer counts as this. */
+const most = 2 ** 31;
+/** From here on a number of seconds is taken for a Unix time, in the note alone. */
+const likelyUnix = 1_000_000_000;
 
-/** read reads a value, or a whole header line, that came at now. */
-export function read(value: string, now: number): Read | Wrong {
-  const v = value.replace(/^\s*retry-after\s*:/i, "").trim();
-  if (v === "") return "empty";
-  if (/^\d+$/.test(v)) {
-    const seconds = Number(v);
-    if (seconds > longest) return "too_long";
-    const read: Read = { kind: "seconds", wait: seconds, at: now + seconds * 1000 };
-    if (seconds > 1_000_000_000) read.note = "epoch";
-    return read;
-  }
-  if (/^-\d/.test(v)) return "negative";
-  if (/^\d+\.\d+$/.test(v)) return "not_whole";
-  if (/^\d+ ?(ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)$/i.test(v)) return "unit";
-  if (/^\d{4}-\d\d-\d\d[Tt ]/.test(v)) return "rfc3339";
+/** explain reads a value as it stands in the header, of an answer that came at now. */
+export function explain(value: string, now: number): Explained | NoValue {
+  const v = value.replace(/^[ \t]+|[ \t]+$/g, "");
+  if (/^[0-9]+$/.test(v)) return ofSeconds(v, now);
   const at = date(v, now);
-  if (typeof at === "string") return at;
-  return { kind: "date", at, wait: Math.max(0, Math.ceil((at - now) / 1000)) };
-}
-
-function date(v: string, now: number): number | Wrong {
-  const imf = /^([A-Z][a-z]{2}), (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (\S+)$/.exec(v);
-  if (imf) return imf[8] === "GMT" ? time(days.indexOf(imf[1]!), Number(imf[4]), imf[3]!, imf[2]!, imf[5]!, imf[6]!, imf[7]!) : "zone";
-  const old = /^([A-Z][a-z]{5,8}), (\d\d)-([A-Z][a-z]{2})-(\d\d) (\d\d):(\d\d):(\d\d) (\S+)$/.exec(v);
-  if (old) {
-    if (old[8] !== "GMT") return "zone";
-    // A year of two digits that seems more than 50 years ahead is the last one with those digits.
-    const current = new Date(now).getUTCFullYear();
-    let year = current - (current % 100) + Number(old[4]);
-    if (year > current + 50) year -= 100;
-    return time(longDays.indexOf(old[1]!), year, old[3]!, old[2]!, old[5]!, old[6]!, old[7]!);
+  if (typeof at === "string") return { error: at };
+  if (at <= now) return { form: "date", at, seconds: 0, comment: `Retry-After: ${v} means: try again at once, since ${utc(at)} has passed.` };
+  const e: Explained = { form: "date", at, seconds: Math.ceil((at - now) / 1000), comment: `Retry-After: ${v} means: do not try again before ${utc(at)}.` };
+  if (e.seconds > most) {
+    e.seconds = most;
+    e.note = "That is more than 68 years away: treat it as a refusal for good.";
   }
-  const c = /^([A-Z][a-z]{2}) ([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d) (\d{4})$/.exec(v);
-  if (c) return time(days.indexOf(c[1]!), Number(c[7]), c[2]!, c[3]!.trim(), c[4]!, c[5]!, c[6]!);
-  return "neither";
+  return e;
 }
 
-function time(weekday: number, year: number, monthName: string, day: string, h: string, m: string, s: string): number | Wrong {
-  const month = months.indexOf(monthName);
-  if (month < 0 || weekday < 0) return "neither";
-  const t = new Date(Date.UTC(year, month, Number(day), Number(h), Number(m), Number(s)));
-  if (t.getUTCMonth() !== month || t.getUTCDate() !== Number(day) || Number(h) > 23 || Number(m) > 59 || Number(s) > 59) return "no_such_time";
-  if (t.getUTCDay() !== weekday) return "weekday";
+function ofSeconds(digits: string, now: number): Explained {
+  const n = Number(digits);
+  const seconds = Math.min(n, most);
+  const e: Explained = {
+    form: "seconds",
+    seconds,
+    at: now + seconds * 1000,
+    comment: seconds === 0 ? `Retry-After: ${digits} means: try again at once.` : `Retry-After: ${digits} means: wait ${span(seconds)} after this answer came, then try again.`,
+  };
+  if (n > most) e.note = "That is more than 68 years: treat it as a refusal for good.";
+  else if (n >= likelyUnix) e.note = "It looks like a Unix time, but the header takes seconds from now.";
+  return e;
+}
+
+/** span says how long a number of seconds is, in its two largest units that touch: 1 minute 30 seconds. */
+export function span(seconds: number): string {
+  const units = [
+    [86_400, "day"],
+    [3600, "hour"],
+    [60, "minute"],
+    [1, "second"],
+  ] as const;
+  const first = units.findIndex(([of]) => seconds >= of);
+  if (first < 0) return "0 seconds";
+  let left = seconds;
+  return units
+    .slice(first, first + 2)
+    .map(([of, name]) => {
+      const n = Math.floor(left / of);
+      left %= of;
+      return n === 0 ? "" : `${n} ${name}${n === 1 ? "" : "s"}`;
+    })
+    .filter(Boolean)
+    .join(" ");
+}
+
+// The three forms of an HTTP date, which is case-sensitive.
+const monthNames = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const short = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)";
+const months = `(${monthNames.join("|")})`;
+const clock = "([0-9]{2}):([0-9]{2}):([0-9]{2})";
+const fixdate = new RegExp(`^${short}, ([0-9]{2}) ${months} ([0-9]{4}) ${clock} GMT$`);
+const rfc850 = new RegExp(`^(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday), ([0-9]{2})-${months}-([0-9]{2}) ${clock} GMT$`);
+const asctime = new RegExp(`^${short} ${months} ([0-9]{2}| [0-9]) ${clock} ([0-9]{4})$`);
+
+const example = "Sun, 22 Nov 2026 01:00:00 GMT";
+
+/** What people write instead. */
+const instead: [RegExp, string][] = [
+  [/^$/, `it is empty: write seconds, such as 120, or a date, such as ${example}`],
+  [/^[-+][0-9]/, "a delay has no sign: it is whole seconds from now, 0 or more"],
+  [/^[0-9]*[.,][0-9]+$/, "a delay has no fraction: it is whole seconds"],
+  [/^[0-9]+ ?[A-Za-z]+$/, "a delay has no unit: it is whole seconds"],
+  [/^[0-9]{4}-[0-9]{2}-[0-9]{2}/, `a date of ISO 8601 is none for HTTP: it is written as ${example}`],
+  [new RegExp(`^${short}.*(?:UTC|[A-Z]{2,4}|[-+][0-9]{4})$`), `it is no date for HTTP, which is written as ${example} and always in GMT`],
+];
+
+function date(v: string, now: number): number | string {
+  let m = fixdate.exec(v) ?? rfc850.exec(v);
+  let [day, month, year, hour, minute, second] = (m ?? []).slice(1);
+  if (!m) {
+    m = asctime.exec(v);
+    [month, day, hour, minute, second, year] = (m ?? []).slice(1);
+  }
+  if (!m) return instead.find(([form]) => form.test(v))?.[1] ?? `it is neither whole seconds, such as 120, nor a date, such as ${example}`;
+  const [d, h, min, s] = [Number(day), Number(hour), Number(minute), Number(second)];
+  const mon = monthNames.indexOf(month ?? "");
+  let y = Number(year);
+  // Second 60 is a leap second: it ends when the next minute begins.
+  if (h > 23 || min > 59 || s > 60 || (s === 60 && (h !== 23 || min !== 59))) return "there is no such time of day";
+  if (year?.length === 2) {
+    const today = new Date(now);
+    y += Math.floor(today.getUTCFullYear() / 100) * 100;
+    const far = new Date(now);
+    far.setUTCFullYear(today.getUTCFullYear() + 50);
+    if (moment(y, mon, d, h, min, s) > far.getTime()) y -= 100;
+  }
+  if (new Date(moment(y, mon, d, 0, 0, 0)).getUTCDate() !== d) return "there is no such day";
+  return moment(y, mon, d, h, min, s);
+}
+
+/** moment is Date.UTC, for which years before 100 are not of the last century. */
+function moment(y: number, mon: number, d: number, h: number, min: number, s: number): number {
+  const t = new Date(Date.UTC(2000, mon, 1, h, min, s));
+  t.setUTCFullYear(y, mon, d + (t.getUTCDate() - 1));
   return t.getTime();
 }
-
-/** What is wrong with a value, and what to do. */
-export const wrongWords: Record<Wrong, string> = {
-  empty: "There is no value. The header has a number of seconds or a date.",
-  not_whole: "Only whole seconds are allowed: many clients read this as no header at all.",
-  unit: "The header has no units: a plain number is seconds.",
-  negative: "A number below 0 is not allowed. A client that reads it anyway would try at once.",
-  too_long: "That is more than 100 years of seconds. It may be a time in milliseconds, which the header does not have.",
-  rfc3339: "This is an RFC 3339 time. The header has HTTP's form: Sun, 22 Nov 2026 01:05:00 GMT.",
-  zone: "HTTP dates end with GMT, whatever the server's zone.",
-  weekday: "The weekday is not that date's. One of them is wrong, so it is not known which time is meant.",
-  no_such_time: "There is no such date or time.",
-  neither: "This is neither whole seconds nor an HTTP date: 120, or Sun, 22 Nov 2026 01:05:00 GMT.",
-};
 
 const two = (n: number) => String(n).padStart(2, "0");
 
@@ -93,21 +140,7 @@ export function stamp(at: number): string {
 export const utc = (at: number): string => `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
 /** sentence says what the server asks for. */
-export function sentence(r: Read): string {
-  if (r.kind === "seconds") return r.wait === 0 ? "The server lets you try again at once." : `The server asks you to wait ${long(r.wait)} from the moment its answer came.`;
-  return r.wait === 0 ? `The server asked you to wait until ${utc(r.at)}, which has passed: try again.` : `The server asks you to wait until ${utc(r.at)}, which is in ${long(r.wait)}.`;
-}
-
-/** comment is a line for a client's code, true whenever it is read. */
-export function comment(value: string, r: Read): string {
-  const v = value.replace(/^\s*retry-after\s*:/i, "").trim();
-  return r.kind === "seconds"
-    ? `// Retry-After: ${v}: wait ${long(r.wait)} after this answer, and a little more at random, before the next try; sooner is refused again.`
-    : `// Retry-After: ${v}: do not try again before ${utc(r.at)}; then at a random moment soon after, as others wait for the same time.`;
-}
-
-/** long writes seconds with what they are: 300 seconds (5 min). */
-function long(seconds: number): string {
-  const s = `${seconds.toLocaleString("en")} ${seconds === 1 ? "second" : "seconds"}`;
-  return seconds < 60 ? s : `${s} (${duration(seconds * 1000)})`;
+export function sentence(e: Explained): string {
+  if (e.form === "seconds") return e.seconds === 0 ? "Try again at once." : `Wait ${span(e.seconds)} from the moment the answer came.`;
+  return e.seconds === 0 ? "Try again at once: the time has passed." : `Do not try again before ${utc(e.at)}, in ${span(e.seconds)}.`;
 }

@@ -85,9 +85,13 @@ export async function request(method: string, url: string, body?: unknown, heade
   } catch {
     throw new ApiError(0, { detail: "The answer is no JSON. Something between here and Weir may have changed it." });
   }
+  if (answer.status === 401 && !url.startsWith("/v1/session")) dispatchEvent(new Event(signedOut));
   if (!answer.ok) throw problemOf(answer, data);
   return { data, headers: answer.headers };
 }
+
+/** signedOut is the event that a session has ended: its key was revoked, or 12 hours are over. */
+export const signedOut = "weir:signed-out";
 
 export function problemOf(answer: Response, data: unknown): ApiError {
   const after = Number(answer.headers.get("Retry-After"));

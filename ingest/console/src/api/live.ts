@@ -5,9 +5,10 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Schemas } from "./client.ts";
-import { ApiError, address, problemOf } from "./client.ts";
+import { ApiError, address, problemOf, signedOut } from "./client.ts";
 import { Parser } from "./sse.ts";
 
+/** Event is a status event. The DOM's own is globalThis.Event. */
 export type Event = Schemas["Event"];
 
 /**
@@ -92,6 +93,7 @@ export function follow(s: Subscription): () => void {
         if (err instanceof ApiError) {
           if (err.status === 401 || err.status === 403 || err.status === 400) {
             s.onState?.("refused", err);
+            if (err.status === 401) dispatchEvent(new globalThis.Event(signedOut));
             return;
           }
           after = err.retryAfter;

@@ -11,7 +11,7 @@ import type { Backlog, Errors, Refused, Stats } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
 import type { QueryState } from "../api/query.ts";
 import type { Hour } from "../overview.ts";
-import { Seconds, byMinute, change, sumUp, usual } from "../overview.ts";
+import { Seconds, byMinute, change, isFailure, isResult, latest, sumUp, usual } from "../overview.ts";
 import { link } from "../router.ts";
 import { useWho } from "../session.tsx";
 import { Chart } from "../ui/chart.tsx";
@@ -37,7 +37,8 @@ export default function Home(_: ViewProps) {
   const lastHour = () => ({ from: iso(Date.now() - hour) });
   const hit = useQuery((signal) => refused(signal, { ...lastHour(), limit: 8 }), [], { every: 3 * often });
   const wrong = useQuery((signal) => errors(signal, lastHour()), [], { every: 3 * often });
-  const live = useHappening();
+  const [only, setOnly] = useState<"all" | "failures">("all");
+  const live = useHappening(only);
   return (
     <Page title="Overview" lead={lead(whole.data)} actions={<LiveMark state={live.state} rate={live.rate} />}>
       <Figures now={whole.data} backlog={backlog.data} waiting={waiting.data?.tiers.reduce((n, t) => n + t.waiting, 0)} />
@@ -46,8 +47,20 @@ export default function Home(_: ViewProps) {
         <Panel title="Messages a minute" wide>
           <MinuteChart now={minutes.data} before={yesterday.data} />
         </Panel>
-        <Panel title="Failures as they happen" note={<a href={link("messages", "", { status: "failed,undelivered,unknown,rejected,expired" })}>All of them</a>} flush>
-          <Problems events={live.problems} />
+        <Panel
+          title="As it happens"
+          note={
+            <div class="choice" role="group" aria-label="Show">
+              {(["all", "failures"] as const).map((o) => (
+                <button key={o} type="button" aria-pressed={only === o} onClick={() => setOnly(o)}>
+                  {o}
+                </button>
+              ))}
+            </div>
+          }
+          flush
+        >
+          <Happening events={live.events} only={only} />
         </Panel>
         <Panel title="Time to sent" note="p95 by minute">
           <LatencyChart now={minutes.data} />
@@ -80,26 +93,29 @@ function lead(now: Stats | undefined): string {
 }
 
 /** useHappening follows all statuses. However many come, it draws once a second. */
-function useHappening() {
+function useHappening(only: "all" | "failures") {
   const counted = useRef(new Seconds(60));
-  const recent = useRef<Event[]>([]);
-  const [shown, show] = useState<{ rate: number; problems: Event[] }>({ rate: 0, problems: [] });
+  const recent = useRef({ all: [] as Event[], failures: [] as Event[] });
+  const [shown, show] = useState<{ rate: number; events: Event[] }>({ rate: 0, events: [] });
   const state = useLive({
     onEvents: (events) => {
       counted.current.add(events.length, Date.now());
-      const bad = events.filter((e) => isProblem(e.status));
-      if (bad.length > 0) recent.current = [...bad.slice(-seen).reverse(), ...recent.current].slice(0, seen);
+      const r = recent.current;
+      recent.current = { all: latest(r.all, events, isResult, seen), failures: latest(r.failures, events, isFailure, seen) };
     },
   });
   useEffect(() => {
     held.current = false;
-    const timer = setInterval(() => {
+    const look = () => {
       if (document.hidden || held.current) return;
       const rate = counted.current.rate(5, Date.now());
-      show((s) => (s.rate === rate && s.problems === recent.current ? s : { rate, problems: recent.current }));
-    }, 1000);
+      const events = recent.current[only];
+      show((s) => (s.rate === rate && s.events === events ? s : { rate, events }));
+    };
+    look();
+    const timer = setInterval(look, 1000);
     return () => clearInterval(timer);
-  }, []);
+  }, [only]);
   return { state, ...shown };
 }
 
@@ -107,17 +123,14 @@ const seen = 7;
 /** Rows stand still while somebody points at one. */
 const held = { current: false };
 
-const isProblem = (status: string | undefined) => status === "failed" || status === "undelivered" || status === "unknown" || status === "rejected" || status === "expired";
-
 function LiveMark({ state, rate }: { state: LiveState; rate: number }) {
-  const text: Record<LiveState, string> = {
-    connecting: "Connecting",
-    live: `Live · ${rate < 10 ? Math.round(rate * 10) / 10 : compact(Math.round(rate))} events/s`,
-    waiting: "Not live: trying again",
-    resting: "Resting",
-    refused: "Not live: refused",
-  };
-  return <span class={`live ${state === "live" ? "on" : state === "connecting" ? "" : "off"}`}>{text[state]}</span>;
+  const text: Record<LiveState, string> = { connecting: "connecting", live: "live", waiting: "not live, trying again", resting: "resting", refused: "not live, refused" };
+  return (
+    <p class={`live ${state === "live" ? "on" : state === "connecting" ? "" : "off"}`}>
+      <span>{text[state]}</span>
+      {state === "live" && <span class="num">{rate < 10 ? Math.round(rate * 10) / 10 : compact(Math.round(rate))} events/s</span>}
+    </p>
+  );
 }
 
 function Figures({ now, backlog, waiting }: { now: Stats | undefined; backlog: Backlog | undefined; waiting: number | undefined }) {
@@ -197,27 +210,27 @@ function LatencyChart({ now }: { now: Stats | undefined }) {
   return <Chart height={244} times={lines.times} summary={`Of each minute, the time to sent that 95 % took at most. The longest was ${duration(worst)}.`} format={duration} series={[{ name: "95 % took at most", color: "--c1", values: lines.p95, fill: true }]} />;
 }
 
-function Problems({ events }: { events: Event[] }) {
+function Happening({ events, only }: { events: Event[]; only: "all" | "failures" }) {
   return (
-    <div class="problems" onMouseEnter={() => (held.current = true)} onMouseLeave={() => (held.current = false)} onFocusIn={() => (held.current = true)} onFocusOut={() => (held.current = false)}>
+    <div class="happening" onMouseEnter={() => (held.current = true)} onMouseLeave={() => (held.current = false)} onFocusIn={() => (held.current = true)} onFocusOut={() => (held.current = false)}>
       <Table
-        caption="The latest messages that failed"
+        caption={only === "all" ? "The latest messages that came to an end" : "The latest messages that failed"}
         fixed
         rows={events}
-        rowKey={(e, i) => `${e.message_id}/${e.status}/${e.at}/${i}`}
+        rowKey={(e) => e.message_id ?? ""}
         columns={[
           { key: "at", title: "When", cell: (e) => <Time at={e.at} />, width: "5.9rem" },
           { key: "status", title: "Status", cell: (e) => <Status status={e.status ?? ""} />, width: "7.4rem" },
           { key: "to", title: "Recipient", cell: (e) => <a href={link("messages", e.message_id ?? "")}>{e.to || "unreadable"}</a>, width: "10rem" },
-          { key: "why", title: "Why", wideOnly: true, cell: (e) => <span title={why(e)}>{why(e)}</span> },
+          { key: "why", title: "By", wideOnly: true, cell: (e) => <span title={why(e)}>{why(e)}</span> },
         ]}
-        empty={<Empty title="None since this page was opened.">Messages that fail, expire, are rejected or do not arrive show here at once.</Empty>}
+        empty={<Empty title="Nothing since this page was opened.">{only === "all" ? "Messages show here when they end." : "Messages that fail, expire, are rejected or do not arrive show here at once."}</Empty>}
       />
     </div>
   );
 }
 
-const why = (e: Event) => e.error || [e.provider, e.error_code, words(e.reason ?? "")].filter(Boolean).join(" ");
+const why = (e: Event) => (e.limit ? `${e.limit} ${e.window ?? ""}` : e.error) || [e.provider, e.error_code].filter(Boolean).join(" ") || words(e.reason ?? "");
 
 function Limits({ of }: { of: Stats }) {
   const rows = useMemo(() => [...of.limits].sort((a, b) => (b.refused ?? 0) + (b.observed ?? 0) - (a.refused ?? 0) - (a.observed ?? 0)).slice(0, 8), [of]);

@@ -3,7 +3,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { ViewProps } from "../app.tsx";
-import { comment, read, sentence, stamp, utc, wrongWords } from "../retry-after.ts";
+import { explain, sentence, stamp, utc } from "../retry-after.ts";
 import { go, link } from "../router.ts";
 import { Copy } from "../ui/copy.tsx";
 import { Input } from "../ui/field.tsx";
@@ -19,18 +19,19 @@ export default function RetryAfter({ param }: ViewProps) {
     if (param) setValue((v) => (v.trim() === param ? v : param));
   }, [param]);
   const now = useNow(1000);
-  const r = read(value, came);
+  // A whole header line may be pasted.
+  const r = explain(value.replace(/^\s*retry-after\s*:/i, ""), came);
   const change = (v: string) => {
     setValue(v);
     setCame(Date.now());
     go(link("retry-after", v.trim()), true);
   };
-  const left = typeof r === "string" ? 0 : r.at - now;
+  const left = "error" in r ? 0 : r.at - now;
   return (
     <Page title="Retry-After" lead="When to try again after a 429 or 503, from the header of the answer. Nothing is sent anywhere.">
       <div class="stack narrow">
         <Panel title="The header's value">
-          <Input label="Seconds, or an HTTP date" value={value} onValue={change} error={typeof r === "string" ? wrongWords[r] : undefined} placeholder="120" maxLength={200} />
+          <Input label="Seconds, or an HTTP date" value={value} onValue={change} error={"error" in r ? `${r.error[0]?.toUpperCase()}${r.error.slice(1)}.` : undefined} placeholder="120" maxLength={200} />
           <p class="row samples">
             <span class="muted">For example</span>
             {["120", new Date(came + 300_000).toUTCString(), "Retry-After: 30"].map((v) => (
@@ -40,7 +41,7 @@ export default function RetryAfter({ param }: ViewProps) {
             ))}
           </p>
         </Panel>
-        {typeof r !== "string" && (
+        {!("error" in r) && (
           <Panel title="What it says">
             <p class="answer">{sentence(r)}</p>
             <Facts
@@ -48,13 +49,13 @@ export default function RetryAfter({ param }: ViewProps) {
                 ["Try again at", <span class="num">{stamp(r.at)}</span>],
                 !stamp(r.at).endsWith(" UTC") && ["That is", <span class="num">{utc(r.at)}</span>],
                 ["From now", <span class="num">{left > 0 ? `in ${duration(Math.ceil(left / 1000) * 1000)}` : "now"}</span>],
-                r.kind === "seconds" && ["The answer came", <button type="button" class="button small" onClick={() => setCame(Date.now())}>Just now</button>],
+                r.form === "seconds" && ["The answer came", <button type="button" class="button small" onClick={() => setCame(Date.now())}>Just now</button>],
               ]}
             />
-            {r.note === "epoch" && <p class="notice warn spaced">So large a number looks like a time in seconds since 1970. The header has no such form: clients wait {duration(r.wait * 1000)}.</p>}
+            {r.note && <p class="notice warn spaced">{r.note}</p>}
             <h3 class="spaced">For the client's code</h3>
             <p>
-              <Copy text={comment(value, r)} label="the comment" />
+              <Copy text={`// ${r.comment}`} label="the comment" />
             </p>
           </Panel>
         )}

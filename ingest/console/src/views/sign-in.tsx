@@ -6,7 +6,7 @@ import { link } from "../router.ts";
 import { Page } from "../ui/page.tsx";
 
 /** Signing in: the key goes to the server once and stays in a cookie that scripts cannot read. */
-export default function SignIn({ onIn }: { onIn: (s: Session) => void }) {
+export default function SignIn({ why, onIn }: { why?: string | undefined; onIn: (s: Session) => void }) {
   const [key, setKey] = useState("");
   const [error, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
@@ -31,6 +31,11 @@ export default function SignIn({ onIn }: { onIn: (s: Session) => void }) {
   return (
     <div class="sign-in">
       <Page title="Sign in" lead="With an API key. What it may not see is not offered.">
+        {why && (
+          <p class="notice warn" role="status">
+            {why}
+          </p>
+        )}
         <form
           onSubmit={(e) => {
             e.preventDefault();
