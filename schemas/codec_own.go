@@ -121,7 +121,9 @@ func (r *ownText) list(element func()) {
 	}
 }
 
-func (r *ownText) charges() (out []Charge) {
+func (r *ownText) charges() []Charge { return r.chargesInto(nil) }
+
+func (r *ownText) chargesInto(out []Charge) []Charge {
 	r.list(func() {
 		var c Charge
 		r.must(`{"limit":`)

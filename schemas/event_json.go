@@ -179,6 +179,17 @@ func AppendCharges(dst []byte, charges []Charge) []byte {
 	return w.done(dst)
 }
 
+// AppendEvidence appends evidence as a JSON array to dst, as it stands in an event.
+func AppendEvidence(dst []byte, all []Evidence) []byte {
+	w := writeJSON()
+	w.begin('[')
+	for i := range all {
+		w.evidence(&all[i])
+	}
+	w.end(']')
+	return w.done(dst)
+}
+
 // DecodeCharges reads what AppendCharges writes.
 func DecodeCharges(value []byte) ([]Charge, error) {
 	r := readJSON(value)

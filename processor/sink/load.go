@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -53,18 +54,16 @@ func insert(ctx context.Context, conn driver.Conn, p Plan, b *Block) error {
 		"insert_null_as_default":                             1,
 		"date_time_overflow_behavior":                        "saturate",
 		"input_format_defaults_for_omitted_fields":           1,
+		// Parts are merged later anyway, and whoever reads the tables reckons
+		// with rows that are not merged yet.
+		"optimize_on_insert": 0,
+		"decompress":         1, // no setting, but of the HTTP interface: the body is in frames
 	}))
-	batch, err := conn.PrepareBatch(ctx, b.log.Insert())
+	data, err := b.native()
 	if err != nil {
-		return fmt.Errorf("prepare insert: %w", err)
+		return fmt.Errorf("make a block of %d rows: %w", b.Rows(), err)
 	}
-	defer func() { _ = batch.Close() }()
-	for i, col := range b.Columns() {
-		if err := batch.Column(i).Append(col); err != nil {
-			return fmt.Errorf("fill column %s: %w", b.log.Columns[i], err)
-		}
-	}
-	if err := batch.Send(); err != nil {
+	if err := conn.InsertFormat(ctx, "Native", b.log.Insert(), bytes.NewReader(data)); err != nil {
 		return fmt.Errorf("insert %d rows: %w", b.Rows(), err)
 	}
 	return nil

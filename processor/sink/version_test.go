@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +47,26 @@ func TestFormerVersionsRows(t *testing.T) {
 	}
 	if diff := cmp.Diff(former, now); diff != "" {
 		t.Error("version 2 changes an event that has nothing new", diff)
+	}
+}
+
+// What rows hold of lists is what encoding/json writes, whichever way it is made.
+func TestTextIsThatOfEncodingJSON(t *testing.T) {
+	at := schemas.Millis(1_763_719_200_000)
+	for _, scope := range []string{"+861", "", "a<b>&c", "é", "\u2028", "\xff", `"\`, "\x00\t", "tenant=acme,prefix:3=861"} {
+		charges := []schemas.Charge{{Limit: "l", Scope: scope, T: at, Cost: -1}, {}}
+		evidence := []schemas.Evidence{{Limit: "l", Scope: scope, Window: "1/60s", N: 1, Oldest: at, Start: at, Since: at}, {Scope: scope}}
+		for _, c := range []struct {
+			list any
+			got  string
+		}{{charges, text(charges)}, {evidence, text(evidence)}} {
+			want, err := json.Marshal(c.list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.got != string(want) {
+				t.Errorf("%s, want %s", c.got, want)
+			}
+		}
 	}
 }
