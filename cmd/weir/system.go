@@ -250,7 +250,10 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	if has("sink") && s.settings.ClickHouse != "" {
 		rs.start(ctx, "sink", func(ctx context.Context) error {
-			return sink.Run(ctx, sink.Config{Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, InstanceID: names.Status() + ".sink." + s.settings.Slot, Logger: s.logger, Metrics: registry})
+			return sink.Run(ctx, sink.Config{
+				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, InstanceID: names.Status() + ".sink." + s.settings.Slot,
+				Report: s.sinkReports(c.cl, names), Logger: s.logger, Metrics: registry,
+			})
 		})
 	}
 	if has("ingest") {
@@ -283,6 +286,20 @@ func (s *system) run(ctx context.Context) (err error) {
 		s.ready()
 	}
 	return rs.wait(ctx)
+}
+
+// sinkReports writes what the sink says of itself to weir.reports. It is advice:
+// where it cannot be written the sink goes on.
+func (s *system) sinkReports(cl *kgo.Client, names topics.Names) func(schemas.SinkReport) {
+	return func(r schemas.SinkReport) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := report.Write(ctx, cl, names.Reports(), schemas.ReportKeySink(s.settings.Slot),
+			schemas.Report{At: schemas.MillisOf(time.Now()), By: "slot " + s.settings.Slot, Sink: &r})
+		if err != nil {
+			s.logger.Warn("what the sink says of itself was not written; it goes on loading", "error", err)
+		}
+	}
 }
 
 // readSecret returns what a file holds, without the line's end; "" for no file.

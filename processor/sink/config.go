@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/sink/warehouse"
+	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -53,8 +54,12 @@ type Config struct {
 	// (KIP-345), which gets its partitions back at once instead of after the
 	// session timeout. It must be unique among running processes. Empty is none.
 	InstanceID string
-	Logger     *slog.Logger
-	Metrics    prometheus.Registerer
+	// Report is told about once a minute how the sink is, when it begins to fail
+	// and is well again, and at the end: without partitions. It is called from one
+	// goroutine and may take its time. Nil is nobody.
+	Report  func(schemas.SinkReport)
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
 	// Options are added to the Kafka client's, last: TLS, SASL, a dialer.
 	Options []kgo.Opt
 }

@@ -111,6 +111,7 @@ func (s *sink) dropAll() {
 		cancel() // whoever is next sends it again under the same token
 	}
 	clear(s.parts)
+	clear(s.health.why)
 	s.ledger.clear()
 	if len(s.paused) > 0 {
 		s.setPaused(nil)

@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -20,7 +20,7 @@ const tryWithin = time.Minute
 // load makes the plan true: on nil every one of its records is a row, once. On
 // an error nothing is known, and the same call may be made again until the plan
 // expires.
-func load(ctx context.Context, conn driver.Conn, key []byte, p Plan, recs []*kgo.Record) error {
+func load(ctx context.Context, to *warehouse.Inserter, key []byte, p Plan, recs []*kgo.Record) error {
 	// Nobody inserts under a token that may have been forgotten.
 	ctx, cancel := context.WithDeadline(ctx, p.Expires.Time())
 	defer cancel()
@@ -31,14 +31,14 @@ func load(ctx context.Context, conn driver.Conn, key []byte, p Plan, recs []*kgo
 	for _, r := range recs {
 		b.Append(Record{Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp), Value: r.Value})
 	}
-	return insert(ctx, conn, p, b)
+	return insert(ctx, to, p, b)
 }
 
 // insert sends the block in one statement. Each of its settings is one without
 // which a block sent twice could be two.
-func insert(ctx context.Context, conn driver.Conn, p Plan, b *Block) error {
+func insert(ctx context.Context, to *warehouse.Inserter, p Plan, b *Block) error {
 	left := time.Until(p.Expires.Time())
-	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
+	settings := clickhouse.Settings{
 		"insert_deduplication_token":                         p.Token(),
 		"insert_deduplicate":                                 1,
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
@@ -57,14 +57,13 @@ func insert(ctx context.Context, conn driver.Conn, p Plan, b *Block) error {
 		// Parts are merged later anyway, and whoever reads the tables reckons
 		// with rows that are not merged yet.
 		"optimize_on_insert": 0,
-		"decompress":         1, // no setting, but of the HTTP interface: the body is in frames
-	}))
+	}
 	data, err := b.native()
 	if err != nil {
 		return fmt.Errorf("make a block of %d rows: %w", b.Rows(), err)
 	}
-	if err := conn.InsertFormat(ctx, "Native", b.log.Insert(), bytes.NewReader(data)); err != nil {
-		return fmt.Errorf("insert %d rows: %w", b.Rows(), err)
+	if err := to.Insert(ctx, b.log.Insert(), settings, data); err != nil {
+		return fmt.Errorf("%d rows: %w", b.Rows(), err)
 	}
 	return nil
 }

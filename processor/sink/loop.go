@@ -10,13 +10,16 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/sink/warehouse"
 )
 
 // sink is one member of the group. Its fields belong to the goroutine of run,
 // but for what mu guards.
 type sink struct {
 	cfg     Config
-	conn    driver.Conn
+	conn    driver.Conn // to ask
+	insert  *warehouse.Inserter
 	cl      *kgo.Client
 	metrics *metrics
 	name    string // of the topic
@@ -33,6 +36,9 @@ type sink struct {
 	checked   chan checked
 	checking  bool
 	nextCheck time.Time
+
+	health   health
+	reporter *reporter
 
 	mu       sync.Mutex
 	metadata map[int32]string // of the last offset fetch
@@ -131,6 +137,7 @@ func (s *sink) turn(ctx context.Context) error {
 	s.pause()
 	s.check(ctx, now)
 	s.lag(now)
+	s.report(now)
 	return nil
 }
 
@@ -202,10 +209,16 @@ func (s *sink) collect(now time.Time) {
 				wait := backoff(p.failures)
 				p.failed(now.Add(wait))
 				s.metrics.failures.Inc()
-				s.cfg.Logger.Warn("ClickHouse did not take or tell what it was asked; it is tried again", "partition", p.id, "phase", p.phase,
-					"from", p.from, "to", p.plan.To, "try", p.plan.Try, "failures", p.failures, "error", r.err, "retry_in", wait)
+				what := explain(r.err)
+				s.health.failed(p.id, what.why)
+				s.cfg.Logger.Warn("rows are not in ClickHouse yet; nothing is lost: they stand in Kafka and are sent again", "why", what.why, "do", what.do,
+					"partition", p.id, "phase", p.phase, "from", p.from, "to", p.plan.To, "try", p.plan.Try, "failures", p.failures, "error", r.err, "retry_in", wait)
 				continue
 			}
+			if p.failures > 0 {
+				s.cfg.Logger.Info("ClickHouse takes rows again", "partition", p.id, "failures", p.failures)
+			}
+			s.health.well(p.id)
 			confirmed := p.rows
 			if r.looked {
 				confirmed = confirmed[:p.looked(r.present, r.none, now)]
@@ -214,6 +227,7 @@ func (s *sink) collect(now time.Time) {
 			}
 			s.ledger.loaded(p.id, p.from, confirmed, now)
 			s.metrics.rows.Add(float64(len(confirmed)))
+			s.health.current.Rows += int64(len(confirmed))
 		default:
 			return
 		}
@@ -243,7 +257,7 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 			if r.looked {
 				r.present, r.none, r.err = present(insertCtx, s.conn, id, from, to)
 			} else {
-				r.err = load(insertCtx, s.conn, s.cfg.HashKey, plan, rows)
+				r.err = load(insertCtx, s.insert, s.cfg.HashKey, plan, rows)
 			}
 			s.results <- r // has room for all that run
 			s.wakeUp()
@@ -291,6 +305,7 @@ func (s *sink) lag(now time.Time) {
 	}
 	s.metrics.lag.Set(lag.Seconds())
 	s.metrics.stage.Set(lag.Seconds())
+	s.health.current.LagMillis = lag.Milliseconds()
 	s.metrics.held.Set(float64(s.held()))
 }
 

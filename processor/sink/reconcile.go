@@ -8,6 +8,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 // remember is how far back what was loaded is compared again and again, so that
@@ -145,6 +147,7 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 			s.cfg.Logger.Warn("what was loaded could not be compared with Kafka", "error", c.err)
 		default:
 			s.metrics.difference.Set(float64(c.difference))
+			s.health.current.Difference, s.health.current.CheckedAt = c.difference, schemas.MillisOf(now)
 			if c.difference != 0 {
 				s.cfg.Logger.Error("ClickHouse does not have what was loaded", "difference", c.difference)
 			}

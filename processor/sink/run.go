@@ -10,6 +10,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/weirhq/weir/processor/sink/warehouse"
+	"github.com/weirhq/weir/schemas"
 )
 
 const (
@@ -35,17 +36,31 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("sink: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	conn, err := connect(ctx, cfg)
+	reporter := newReporter(cfg.Report)
+	defer reporter.close()
+	conn, err := connect(ctx, cfg, reporter)
 	if err != nil || conn == nil {
 		return err
 	}
 	defer conn.Close()
+	insert, err := warehouse.NewInserter(cfg.URL)
+	if err != nil {
+		return fmt.Errorf("sink: %w", err)
+	}
+	defer insert.Close()
 	s := &sink{
-		cfg: cfg, conn: conn, metrics: newMetrics(cfg.Metrics), name: cfg.Names.Status(),
+		cfg: cfg, reporter: reporter, insert: insert, conn: conn, metrics: newMetrics(cfg.Metrics), name: cfg.Names.Status(),
 		parts: make(map[int32]*partition), ledger: newLedger(), cancels: make(map[*partition]context.CancelFunc),
 		paused: make(map[int32]bool), results: make(chan result, cfg.Inserts), checked: make(chan checked, 1),
 	}
-	if err := s.run(ctx); err != nil {
+	err = s.run(ctx)
+	// Who loads nothing is not late.
+	last := schemas.SinkReport{Rows: s.health.current.Rows}
+	if err != nil {
+		last.Failing = "the sink has ended: its log says why"
+	}
+	reporter.say(last)
+	if err != nil {
 		return fmt.Errorf("sink: %w", err)
 	}
 	return nil
@@ -53,19 +68,26 @@ func Run(ctx context.Context, cfg Config) error {
 
 // connect waits for ClickHouse, migrates it and checks it. It returns nil and no
 // error when ctx ended.
-func connect(ctx context.Context, cfg Config) (driver.Conn, error) {
+func connect(ctx context.Context, cfg Config, reporter *reporter) (driver.Conn, error) {
+	said := ""
 	for n := 0; ; n++ {
 		conn, err := prepare(ctx, cfg)
 		switch {
 		case err == nil:
 			return conn, nil
 		case errors.Is(err, warehouse.ErrUnfit):
+			reporter.say(schemas.SinkReport{Failing: "ClickHouse cannot keep rows exactly once: the sink's log says why and what to do"})
 			return nil, fmt.Errorf("sink: %w", err)
 		case ctx.Err() != nil:
 			return nil, nil
 		}
 		wait := backoff(n)
-		cfg.Logger.Warn("ClickHouse is not ready; nothing is lost, weir.status waits", "error", err, "retry_in", wait)
+		what := explain(err)
+		cfg.Logger.Warn("ClickHouse is not ready; nothing is lost: what is to be loaded stands in Kafka", "why", what.why, "do", what.do, "error", err, "retry_in", wait)
+		if what.why != said {
+			said = what.why
+			reporter.say(schemas.SinkReport{Failing: said})
+		}
 		select {
 		case <-ctx.Done():
 			return nil, nil

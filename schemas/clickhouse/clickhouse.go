@@ -9,6 +9,7 @@ package clickhouse
 import (
 	"embed"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -54,6 +55,47 @@ var columns = []string{
 	"carried.limit", "carried.scope", "carried.t", "carried.cost",
 	"returned", "missing", "passed", "restored", "released", "reinstated", "onward", "evidence", "marker",
 	"bytes", "status_partition", "status_offset",
+}
+
+// Filled are the tables that views fill from each of Logs.
+var Filled = []string{
+	"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state",
+	"messages_by_recipient", "messages_by_time",
+}
+
+// Column is one column of a table that the migrations make. Default is the
+// expression behind DEFAULT, if it has one.
+type Column struct{ Table, Name, Type, Default string }
+
+//go:embed columns.txt
+var columnsText string
+
+// AllColumns are the columns of all tables after the last migration, in their
+// order: what ClickHouse itself says of them. A test holds columns.txt to the
+// migrations; go test ./processor/sink/warehouse -run Columns -rewrite makes it.
+func AllColumns() (all []Column) {
+	for line := range strings.Lines(columnsText) {
+		if f := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(f) == 4 {
+			all = append(all, Column{f[0], f[1], f[2], f[3]})
+		}
+	}
+	return all
+}
+
+// Newest is the number of the last migration.
+func Newest() int64 {
+	entries, err := files.ReadDir("migrations")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	var newest int64
+	for _, e := range entries {
+		number, _, _ := strings.Cut(e.Name(), "_")
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+			newest = max(newest, n)
+		}
+	}
+	return newest
 }
 
 // Insert is the statement that a batch of l's columns is prepared with.

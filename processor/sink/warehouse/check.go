@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	schema "github.com/weirhq/weir/schemas/clickhouse"
@@ -26,51 +28,66 @@ const (
 // its text says what to run.
 var ErrUnfit = errors.New("ClickHouse cannot keep rows exactly once")
 
-// needed are the settings that every insert sets.
-var needed = []string{"async_insert", "insert_deduplicate", "insert_deduplication_token", "deduplicate_blocks_in_dependent_materialized_views"}
+// InsertSettings are those without which a block that is sent again could stand
+// twice, or in a part of the tables. Every insert of the sink has them, beside its
+// token.
+var InsertSettings = clickhouse.Settings{
+	"async_insert":       0,
+	"insert_deduplicate": 1,
+	"deduplicate_blocks_in_dependent_materialized_views": 1,
+	"materialized_views_ignore_errors":                   0,
+}
 
-// Check refuses a database in which a block sent twice could be two: a table
-// that a view fills from one of schema.Logs, directly or through others, without a
-// deduplication window, or a server that lacks a setting. Every reason is named.
+const tokenSetting = "insert_deduplication_token"
+
+// Oldest is the first version of ClickHouse in which views deduplicate a block by
+// its token, and searches read in order without buffering.
+var Oldest = [2]int{24, 8}
+
+// Check refuses a database in which a block sent twice could be two, or lose a part
+// of itself without a word: a server that is too old or does not take the settings
+// of an insert, tables of a newer Weir, a table or a column that is missing or of
+// another type, and a table that a view fills from one of schema.Logs, directly or
+// through others (an operator's own too), without a deduplication window or without a
+// column that the view fills. Every reason is named, with what to do.
 func Check(ctx context.Context, conn driver.Conn) error {
-	known, err := column(ctx, conn, "SELECT name FROM system.settings WHERE name IN ('"+strings.Join(needed, "', '")+"')")
-	if err != nil {
-		return fmt.Errorf("read the server's settings: %w", err)
-	}
-	var errs []error
-	for _, name := range needed {
-		if !slices.Contains(known, name) {
-			errs = append(errs, fmt.Errorf("%w: this server has no setting %s: ClickHouse 24.8 or newer is needed", ErrUnfit, name))
-		}
+	if err := checkServer(ctx, conn); err != nil {
+		return err
 	}
 	tables, err := catalogue(ctx, conn)
 	if err != nil {
 		return err
 	}
+	at, err := migrated(ctx, conn, tables)
+	if err != nil {
+		return err
+	}
+	if newest := schema.Newest(); at > newest {
+		return fmt.Errorf("%w: this database is of a newer Weir: it has migration %d, and this one knows %d: run that version, or a newer one", ErrUnfit, at, newest)
+	}
+	mend := "migrate first"
+	if at == schema.Newest() {
+		mend = fmt.Sprintf("goose_db_version says that migration %d is done: run TRUNCATE TABLE goose_db_version and start Weir again, which makes what is missing and leaves what is there", at)
+	}
+	columns, err := columnsOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	errs := compareColumns(columns, tables, mend)
 	var reached []string
 	for _, log := range schema.Logs {
 		if _, ok := tables[log.Table]; !ok {
-			return fmt.Errorf("%w: there is no table %s: migrate first", ErrUnfit, log.Table)
+			continue // named already
 		}
-		lacks, err := lacking(ctx, conn, log.Table, log.Columns)
-		if err != nil {
-			return err
-		}
-		errs = append(errs, lacks...)
 		filled := fills(log.Table, tables)
-		for _, name := range []string{"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state", "messages_by_recipient", "messages_by_time"} {
-			if !slices.Contains(filled, name) {
-				errs = append(errs, fmt.Errorf("%w: nothing fills table %s: a view from %s is missing: migrate first", ErrUnfit, name, log.Table))
+		for _, name := range schema.Filled {
+			if _, ok := tables[name]; ok && !slices.Contains(filled, name) {
+				errs = append(errs, fmt.Errorf("%w: nothing fills table %s: a view from %s is missing: %s", ErrUnfit, name, log.Table, mend))
 			}
 		}
 		reached = append(reached, filled...)
 	}
-	// A view leaves out without a word what its target has no column for.
-	lacks, err := lacking(ctx, conn, "decisions", schema.Added)
-	if err != nil {
-		return err
-	}
-	errs = append(errs, lacks...)
+	errs = append(errs, unfilled(columns, tables, reached)...)
 	slices.Sort(reached)
 	for _, name := range slices.Compact(reached) {
 		errs = append(errs, fit(tables[name]))
@@ -78,18 +95,161 @@ func Check(ctx context.Context, conn driver.Conn) error {
 	return errors.Join(errs...)
 }
 
-// lacking says which columns a table should have and has not.
-func lacking(ctx context.Context, conn driver.Conn, table string, want []string) (errs []error, err error) {
-	columns, err := column(ctx, conn, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+table+"'")
-	if err != nil {
-		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
+// checkServer looks at what the server is, and whether this user's inserts have the
+// settings that they need.
+func checkServer(ctx context.Context, conn driver.Conn) error {
+	var version string
+	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&version); err != nil {
+		return fmt.Errorf("ask for the server's version: %w", err)
 	}
-	for _, c := range want {
-		if !slices.Contains(columns, c) {
-			errs = append(errs, fmt.Errorf("%w: table %s has no column %s: migrate first", ErrUnfit, table, c))
+	if tooOld(version) {
+		return fmt.Errorf("%w: this server is ClickHouse %s: %d.%d or newer is needed", ErrUnfit, version, Oldest[0], Oldest[1])
+	}
+	names := append(slices.Sorted(maps.Keys(InsertSettings)), tokenSetting)
+	list := "'" + strings.Join(names, "', '") + "'"
+	known, err := column(ctx, conn, "SELECT name FROM system.settings WHERE name IN ("+list+")")
+	if err != nil {
+		return fmt.Errorf("read the server's settings: %w", err)
+	}
+	var errs []error
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			errs = append(errs, fmt.Errorf("%w: this server has no setting %s: ClickHouse %d.%d or newer is needed", ErrUnfit, name, Oldest[0], Oldest[1]))
 		}
 	}
-	return errs, nil
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	// As an insert sets them. A constraint of the user's profile refuses them, or
+	// something between here and the server puts others in their place.
+	set := maps.Clone(InsertSettings)
+	set[tokenSetting] = "weir-check"
+	got, err := column(clickhouse.Context(ctx, clickhouse.WithSettings(set)), conn, "SELECT concat(name, '=', value) FROM system.settings WHERE name IN ("+list+")")
+	if e, ok := errors.AsType[*clickhouse.Exception](err); ok && (e.Code == 452 || e.Code == 164) {
+		return fmt.Errorf("%w: ClickHouse does not let this user set what an insert needs (%s): take the constraint, or readonly, from its profile, or give Weir a user without: %w", ErrUnfit, strings.Join(names, ", "), err)
+	}
+	if err != nil {
+		return fmt.Errorf("try the settings of an insert: %w", err)
+	}
+	for _, name := range names {
+		if want := fmt.Sprintf("%s=%v", name, set[name]); !slices.Contains(got, want) {
+			i := slices.IndexFunc(got, func(s string) bool { return strings.HasPrefix(s, name+"=") })
+			is := "it is not there"
+			if i >= 0 {
+				is = got[i]
+			}
+			errs = append(errs, fmt.Errorf("%w: Weir sets %s, and ClickHouse has %s: a proxy or a profile forces it; take that away for Weir's user", ErrUnfit, want, is))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tooOld says whether a version such as 24.3.1.2672 is before Oldest. One that
+// cannot be read is not: the settings tell.
+func tooOld(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	if err != nil || err2 != nil {
+		return false
+	}
+	return slices.Compare([]int{a, b}, Oldest[:]) < 0
+}
+
+// migrated is the last migration that was carried out, by goose's own table.
+func migrated(ctx context.Context, conn driver.Conn, tables map[string]table) (int64, error) {
+	if _, ok := tables[versions]; !ok {
+		return 0, nil
+	}
+	var at int64
+	// The last row of a version counts: a migration that was taken back has one
+	// more, with is_applied 0.
+	err := conn.QueryRow(ctx, "SELECT max(if(applied = 1, version_id, 0)) FROM (SELECT version_id, argMax(is_applied, tstamp) AS applied FROM "+versions+" GROUP BY version_id)").Scan(&at)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", versions, err)
+	}
+	return at, nil
+}
+
+// versions is goose's table.
+const versions = "goose_db_version"
+
+// columnsOf reads the types of all columns by table and name. Views have some too.
+func columnsOf(ctx context.Context, conn driver.Conn) (map[string]map[string]string, error) {
+	rows, err := conn.Query(ctx, "SELECT table, name, type FROM system.columns WHERE database = currentDatabase()")
+	if err != nil {
+		return nil, fmt.Errorf("read the columns: %w", err)
+	}
+	defer rows.Close()
+	all := make(map[string]map[string]string)
+	for rows.Next() {
+		var table, name, kind string
+		if err := rows.Scan(&table, &name, &kind); err != nil {
+			return nil, fmt.Errorf("read the columns: %w", err)
+		}
+		if all[table] == nil {
+			all[table] = make(map[string]string)
+		}
+		all[table][name] = kind
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the columns: %w", err)
+	}
+	return all, nil
+}
+
+// compareColumns says which of Weir's tables and columns are missing, or of another
+// type than the migrations give them.
+func compareColumns(got map[string]map[string]string, tables map[string]table, mend string) (errs []error) {
+	last := ""
+	for _, c := range schema.AllColumns() {
+		switch kind, ok := got[c.Table][c.Name]; {
+		case tables[c.Table].name == "":
+			if c.Table != last {
+				errs = append(errs, fmt.Errorf("%w: there is no table %s: %s", ErrUnfit, c.Table, mend))
+			}
+		case !ok:
+			errs = append(errs, fmt.Errorf("%w: table %s has no column %s: run ALTER TABLE %s ADD COLUMN `%s` %s", ErrUnfit, c.Table, c.Name, c.Table, c.Name, definition(c)))
+		case plainType(kind) != plainType(c.Type):
+			errs = append(errs, fmt.Errorf("%w: column %s of table %s is of type %s, and Weir's rows have %s: put it back", ErrUnfit, c.Name, c.Table, kind, c.Type))
+		}
+		last = c.Table
+	}
+	return errs
+}
+
+func definition(c schema.Column) string {
+	if c.Default == "" {
+		return c.Type
+	}
+	return c.Type + " DEFAULT " + c.Default
+}
+
+var dictionary = regexp.MustCompile(`LowCardinality\((\w+)\)`)
+
+// plainType is a type without how it is stored.
+func plainType(t string) string { return dictionary.ReplaceAllString(t, "$1") }
+
+// unfilled says which columns a view fills that its target does not have: ClickHouse
+// leaves them out without a word.
+func unfilled(columns map[string]map[string]string, tables map[string]table, reached []string) (errs []error) {
+	var seen []string
+	for _, name := range reached {
+		for _, v := range tables[name].views {
+			to := target(tables[v])
+			if slices.Contains(seen, v) || tables[to].name == "" || slices.Contains(schema.Filled, to) {
+				continue // Weir's own have been compared
+			}
+			seen = append(seen, v)
+			for _, c := range slices.Sorted(maps.Keys(columns[v])) {
+				if _, ok := columns[to][c]; !ok {
+					errs = append(errs, fmt.Errorf("%w: view %s fills column %s, which table %s has not, so it would be left out without a word: add the column, or take it from the view", ErrUnfit, v, c, to))
+				}
+			}
+		}
+	}
+	return errs
 }
 
 // table is what Check looks at of one.

@@ -21,3 +21,6 @@ func MigrateTo(ctx context.Context, rawURL string, version int64) error {
 		return err
 	})
 }
+
+// TooOld says whether a server's version is refused.
+var TooOld = tooOld

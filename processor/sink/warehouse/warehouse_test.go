@@ -3,6 +3,11 @@ package warehouse_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -15,6 +20,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
 	"github.com/weirhq/weir/processor/sink/warehouse"
+	schema "github.com/weirhq/weir/schemas/clickhouse"
 )
 
 func TestMain(m *testing.M) {
@@ -115,6 +121,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
+var newest = fmt.Sprint(schema.Newest())
+
 func TestCheck(t *testing.T) {
 	addr := startEngine(t)
 	for _, tt := range []struct {
@@ -138,10 +146,22 @@ func TestCheck(t *testing.T) {
 			want: []string{"table status_log_2 has no column marker", "nothing fills table decisions: a view from status_log_2"}},
 		{name: "a former sink's plans would be lost", harm: []string{"DROP VIEW status_log_to_decisions"},
 			want: []string{"nothing fills table decisions: a view from status_log is"}},
-		{name: "a migration half done", harm: []string{"DROP TABLE status_log"}, want: []string{"no table status_log: migrate first"}},
+		{name: "a migration half done", harm: []string{"DROP TABLE status_log"}, want: []string{"no table status_log: goose_db_version says that migration " + newest + " is done: run TRUNCATE TABLE goose_db_version"}},
 		{name: "a migration without its first part", harm: []string{"ALTER TABLE decisions DROP COLUMN `carried.t`, DROP COLUMN onward"},
-			want: []string{"table decisions has no column carried.t: migrate first", "table decisions has no column onward"}},
-		{name: "a migration missing", harm: []string{"DROP TABLE status_log_2"}, want: []string{"no table status_log_2: migrate first"}},
+			want: []string{"table decisions has no column carried.t: run ALTER TABLE decisions ADD COLUMN `carried.t` Array(DateTime64(3, 'UTC'))",
+				"ALTER TABLE decisions ADD COLUMN `onward` Int32 DEFAULT -1"}},
+		{name: "a migration missing", harm: []string{"DROP TABLE status_log_2"}, want: []string{"no table status_log_2: goose_db_version says that migration " + newest}},
+		{name: "nothing migrated", harm: []string{"TRUNCATE TABLE goose_db_version", "DROP TABLE status_log_2"}, want: []string{"no table status_log_2: migrate first"}},
+		{name: "a column of another type", harm: []string{"DROP VIEW status_log_2_to_messages_state", "ALTER TABLE status_log_2 MODIFY COLUMN class UInt64"},
+			want: []string{"column class of table status_log_2 is of type UInt64, and Weir's rows have String"}},
+		{name: "a column stored otherwise", harm: []string{"ALTER TABLE status_events MODIFY COLUMN tenant String"}},
+		{name: "an operator's view fills what its table has not", harm: []string{
+			"CREATE TABLE mine (class String, tenant String) ENGINE = MergeTree ORDER BY class SETTINGS non_replicated_deduplication_window = 5000",
+			"CREATE MATERIALIZED VIEW to_mine TO mine AS SELECT class, tenant FROM status_events", "ALTER TABLE mine DROP COLUMN tenant"},
+			want: []string{"view to_mine fills column tenant, which table mine has not"}},
+		{name: "a newer Weir was here", harm: []string{"INSERT INTO goose_db_version (version_id, is_applied, tstamp) VALUES (99, 1, now())"},
+			want: []string{"it has migration 99, and this one knows " + newest}},
+		{name: "a newer Weir was here and took it back", harm: []string{"INSERT INTO goose_db_version (version_id, is_applied, tstamp) VALUES (99, 1, now() - 5), (99, 0, now())"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			url := "http://" + addr + "/" + "db_" + strings.Map(func(r rune) rune {
@@ -202,5 +222,77 @@ func TestMigrationMendsItself(t *testing.T) {
 	}
 	if err := conn.Exec(t.Context(), "SELECT * FROM messages"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// behind is the engine behind something that changes its calls, or answers in its
+// place by returning false.
+func behind(t *testing.T, addr string, meddle func(w http.ResponseWriter, q url.Values) bool) string {
+	t.Helper()
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if !meddle(w, q) {
+			return
+		}
+		r.URL.RawQuery = q.Encode()
+		to.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// Weir's settings reach the server, or it does not begin.
+func TestCheckOfTheServer(t *testing.T) {
+	addr := startEngine(t)
+	if err := warehouse.Migrate(t.Context(), "http://"+addr); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(code int) func(http.ResponseWriter, url.Values) bool {
+		return func(w http.ResponseWriter, q url.Values) bool {
+			if !q.Has("insert_deduplicate") {
+				return true
+			}
+			w.Header().Set("X-ClickHouse-Exception-Code", fmt.Sprint(code))
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintf(w, "Code: %d. DB::Exception: Setting insert_deduplicate should not be changed. (SETTING_CONSTRAINT_VIOLATION) (version 26.7.2.1)\n", code)
+			return false
+		}
+	}
+	force := func(name, value string) func(http.ResponseWriter, url.Values) bool {
+		return func(_ http.ResponseWriter, q url.Values) bool { q.Set(name, value); return true }
+	}
+	for _, tt := range []struct {
+		name   string
+		meddle func(http.ResponseWriter, url.Values) bool
+		want   string
+	}{
+		{"as it is", func(http.ResponseWriter, url.Values) bool { return true }, ""},
+		{"inserts made asynchronous", force("async_insert", "1"), "Weir sets async_insert=0, and ClickHouse has async_insert=1"},
+		{"views do not deduplicate", force("deduplicate_blocks_in_dependent_materialized_views", "0"), "ClickHouse has deduplicate_blocks_in_dependent_materialized_views=0"},
+		{"views' errors ignored", force("materialized_views_ignore_errors", "1"), "ClickHouse has materialized_views_ignore_errors=1"},
+		{"tokens taken away", func(_ http.ResponseWriter, q url.Values) bool { q.Del("insert_deduplication_token"); return true }, "ClickHouse has insert_deduplication_token="},
+		{"a constraint", refuse(452), "take the constraint, or readonly, from its profile"},
+		{"a user that only reads", refuse(164), "take the constraint, or readonly, from its profile"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			conn, err := warehouse.Open(t.Context(), behind(t, addr, tt.meddle))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			err = warehouse.Check(t.Context(), conn)
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, warehouse.ErrUnfit) || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("check: %v; want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestOldServers(t *testing.T) {
+	for version, want := range map[string]bool{"23.8.1.1": true, "24.7.99.1": true, "24.8.1.1": false, "25.1": false, "26.7.2.1": false, "a fork": false} {
+		if warehouse.TooOld(version) != want {
+			t.Errorf("%s is too old: %v, want %v", version, !want, want)
+		}
 	}
 }
