@@ -50,6 +50,7 @@ var shopKey = schemas.LivePrefix + strings.Repeat("x", 43)
 
 // live is a running weir dev.
 type live struct {
+	bin         string
 	http, kafka string
 	pages       []page
 	secrets     []string // what no label may hold
@@ -90,7 +91,7 @@ func startLive(t *testing.T) *live {
 			t.Logf("weir dev:\n%s", p.Tail(20))
 		}
 	})
-	l := &live{}
+	l := &live{bin: bin}
 	within(t, time.Minute, "weir dev is ready", func() bool {
 		select {
 		case <-p.Done():
@@ -247,7 +248,7 @@ func TestLive(t *testing.T) {
 	t.Run("Labels", func(t *testing.T) { labelsAreHarmless(t, l, families) })
 	t.Run("Page", func(t *testing.T) { pageIsTrue(t, families) })
 	t.Run("Panels", func(t *testing.T) { panelsAnswer(t, l) })
-	t.Run("Rules", func(t *testing.T) { rulesAsk(t, families) })
+	t.Run("Rules", func(t *testing.T) { rulesAsk(t, families, l.bin) })
 }
 
 func (l *live) families(t *testing.T) map[string]*dto.MetricFamily {
