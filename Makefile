@@ -111,6 +111,7 @@ lint: ## formatting, vet, staticcheck, exhaustive switches, tidy modules
 	$(GO) run $(STATICCHECK) -tags e2e,chaos,mutations ./...
 	$(GO) run $(EXHAUSTIVE) -d -typeonly "weirhq/weir" ./...
 	$(GO) mod tidy -diff
+	$(GO) -C deploy/prometheus/promql vet ./... && $(GO) -C deploy/prometheus/promql mod tidy -diff
 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,17 +301,37 @@ func labelsAreHarmless(t *testing.T, l *live, families map[string]*dto.MetricFam
 	}
 }
 
-// program builds the PromQL engine.
-func program(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "promql")
+// built is the PromQL engine, which is built once, into a directory of its own.
+var built = sync.OnceValues(func() (bin string, err error) {
+	dir, err := os.MkdirTemp("", "weir-promql-*")
+	if err != nil {
+		return "", err
+	}
+	bin = filepath.Join(dir, "promql")
 	cmd := exec.Command("go", "build", "-o", bin, ".")
 	cmd.Dir = "promql"
 	if out, err := cmd.CombinedOutput(); err != nil {
-		if os.Getenv("CI") == "" && strings.Contains(string(out), "dial tcp") {
-			t.Skipf("NOT TESTED: Prometheus's engine cannot be fetched: %s", out)
+		return bin, fmt.Errorf("build the PromQL engine: %w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bin, _ := built(); bin != "" {
+		os.RemoveAll(filepath.Dir(bin))
+	}
+	os.Exit(code)
+}
+
+func program(t *testing.T) string {
+	t.Helper()
+	bin, err := built()
+	if err != nil {
+		if os.Getenv("CI") == "" && strings.Contains(err.Error(), "dial tcp") {
+			t.Skipf("NOT TESTED: Prometheus's engine cannot be fetched: %v", err)
 		}
-		t.Fatalf("build the PromQL engine: %v\n%s", err, out)
+		t.Fatal(err)
 	}
 	return bin
 }
