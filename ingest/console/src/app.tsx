@@ -141,7 +141,7 @@ function Side({ current, who, asking }: { current: string; who: Who; asking: boo
     if (n && a) n.scrollLeft = a.offsetLeft - n.offsetLeft - (n.clientWidth - a.offsetWidth) / 2;
   }, [current, asking]);
   return (
-    <div class={`side${asking ? " asking" : ""}`}>
+    <header class={`side${asking ? " asking" : ""}`}>
       <a class="brand" href={link("home")} aria-label="Weir, overview">
         <svg viewBox="0 0 32 32" aria-hidden="true">
           <rect width="32" height="32" rx="7" class="brand-bg" />
@@ -177,7 +177,7 @@ function Side({ current, who, asking }: { current: string; who: Who; asking: boo
           </button>
         )}
       </div>
-    </div>
+    </header>
   );
 }
 

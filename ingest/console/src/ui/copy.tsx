@@ -7,7 +7,6 @@ export function Copy({ text, label }: { text: string; label?: string }) {
       type="button"
       class="copy"
       title="Copy"
-      aria-label={`Copy ${label ?? text}`}
       onClick={() => {
         navigator.clipboard.writeText(text).then(
           () => announce("Copied"),
@@ -15,6 +14,7 @@ export function Copy({ text, label }: { text: string; label?: string }) {
         );
       }}
     >
+      <span class="sr">Copy{label ? ` ${label}:` : ""} </span>
       <code>{text}</code>
       <svg viewBox="0 0 16 16" aria-hidden="true">
         <path d="M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z" />

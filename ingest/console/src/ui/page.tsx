@@ -6,9 +6,12 @@ export function Page({ title, lead, actions, children }: { title: string; lead?:
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} · Weir`;
+  }, [title]);
+  // Once: a title that becomes known later takes the focus from nobody.
+  useEffect(() => {
     if (opened) heading.current?.focus({ preventScroll: true });
     opened = true;
-  }, [title]);
+  }, []);
   return (
     <>
       <header class="page-head">

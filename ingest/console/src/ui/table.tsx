@@ -104,11 +104,17 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd
         <caption class="sr">{caption}</caption>
         <thead>
           <tr aria-rowindex={1}>
-            {columns.map((c) => (
-              <th key={c.key} scope="col" class={cls(c)} style={c.width ? { width: c.width } : undefined}>
-                {c.title}
-              </th>
-            ))}
+            {columns.map((c) => {
+              const style = c.width ? { width: c.width } : undefined;
+              // A column of buttons or bars needs no name, and an empty heading would be read as one.
+              return c.title ? (
+                <th key={c.key} scope="col" class={cls(c)} style={style}>
+                  {c.title}
+                </th>
+              ) : (
+                <td key={c.key} class={cls(c)} style={style} />
+              );
+            })}
           </tr>
         </thead>
         <tbody>

@@ -101,7 +101,7 @@ function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; coun
         {said?.length === 0 && <li class="muted">It answered no error in the last hour.</li>}
       </ul>
       <div class="panel-foot">
-        <button type="button" class="button small" onClick={onChange} aria-label={`Change the pace of ${p.name}`}>
+        <button type="button" class="button small" onClick={onChange} aria-label={`Change pace of ${p.name}`}>
           Change pace
         </button>
       </div>
@@ -139,7 +139,7 @@ function Routes({ of, providers, onChange }: { of: Route[]; providers: ProviderH
             end: true,
             cell: (r) =>
               (r.to?.length ?? 0) > 1 && (
-                <button type="button" class="button small" onClick={() => onChange(r.name ?? "")} aria-label={`Change the weights of ${r.name}`}>
+                <button type="button" class="button small" onClick={() => onChange(r.name ?? "")} aria-label={`Change weights of ${r.name}`}>
                   Weights
                 </button>
               ),

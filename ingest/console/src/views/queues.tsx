@@ -1,11 +1,97 @@
-import type { ViewProps } from "../app.tsx";
-import { Page } from "../ui/page.tsx";
-import { Empty } from "../ui/states.tsx";
+// What waits and what was given up on: delays by tier, messages that wait for
+// their time or a place, and the dead letter queue with its redrive.
 
-export default function View(_: ViewProps) {
+import "./desk.css";
+import type { ViewProps } from "../app.tsx";
+import { delays } from "../api/delays.ts";
+import { useQuery } from "../api/query.ts";
+import { useWho } from "../session.tsx";
+import { duration, number, plural } from "../ui/format.ts";
+import { Page, Panel } from "../ui/page.tsx";
+import { Answer, Empty, Failed, Loading } from "../ui/states.tsx";
+import { Table } from "../ui/table.tsx";
+import { Ago, Time } from "../ui/time.tsx";
+import { DeadLetters } from "./dlq.tsx";
+import { messageColumns, useMessages } from "./messages.tsx";
+
+export default function View({ query }: ViewProps) {
+  const { can } = useWho();
   return (
-    <Page title="Queues">
-      <Empty title="This view is not built yet." />
+    <Page title="Queues" lead="What waits for its time, and what Weir gave up on.">
+      <div class="stack">
+        {can("admin") && <Delays />}
+        <Waiting />
+        <DeadLetters query={query} />
+      </div>
     </Page>
+  );
+}
+
+function Delays() {
+  const tiers = useQuery(delays, [], { every: 5000 });
+  const most = Math.max(1, ...(tiers.data ?? []).map((t) => t.waiting));
+  return (
+    <Panel title="Delays" note="all tenants; Kafka counts the markers of transactions too" wide flush>
+      <Answer of={tiers} lines={5}>
+        {(list) => (
+          <Table
+            caption="Delays by how long they wait"
+            rows={list}
+            rowKey={(t) => t.name}
+            empty={<Empty title="There are no delay topics" />}
+            columns={[
+              { key: "wait", title: "Waits", cell: (t) => duration(t.wait_ms), width: "6rem" },
+              { key: "n", title: "Records", cell: (t) => number(t.waiting), end: true, width: "6rem" },
+              {
+                key: "bar",
+                title: "",
+                cell: (t) => (
+                  <span class="bar" aria-hidden="true">
+                    <i style={{ width: `${(t.waiting / most) * 100}%` }} />
+                  </span>
+                ),
+                wideOnly: true,
+              },
+              { key: "old", title: "Oldest came", cell: (t) => (t.waiting > 0 && t.oldest_at ? <Ago at={t.oldest_at} /> : <span class="muted">–</span>), width: "9rem" },
+            ]}
+          />
+        )}
+      </Answer>
+    </Panel>
+  );
+}
+
+function Waiting() {
+  const list = useMessages({ status: "scheduled,deferred,retrying" });
+  return (
+    <Panel
+      title="Waiting messages"
+      note={
+        <span class="panel-actions">
+          {list.rows && plural(list.rows.length, "message")}
+          {list.more && ", and more "}
+          <button type="button" class="button small" onClick={list.refresh} disabled={list.loading}>
+            Look again
+          </button>
+        </span>
+      }
+      wide
+      flush
+    >
+      {list.error !== undefined && !list.loading && <Failed error={list.error} retry={list.refresh} />}
+      {list.rows === undefined ? (
+        list.loading && <Loading lines={3} />
+      ) : (
+        <Table
+          caption="Messages that wait"
+          columns={[...messageColumns.filter((c) => c.key !== "provider"), { key: "due", title: "Due", cell: (m) => <Time at={m.retry_at} />, width: "8.5rem" }]}
+          rows={list.rows}
+          rowKey={(m) => m.id}
+          onEnd={list.loadMore}
+          all={20}
+          empty={<Empty title="Nothing waits" />}
+        />
+      )}
+    </Panel>
   );
 }
