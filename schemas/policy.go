@@ -226,12 +226,27 @@ type PreviousKey struct {
 	ExpiresAt Millis `json:"expires_at"`
 }
 
+// Of what an alert tells: values of Alert.When.
+const (
+	AlertLimitObserved  = "limit.observed"  // a limit in observe mode would have refused a message; it was sent
+	AlertLimitRefused   = "limit.refused"   // a limit refused a message, or let it wait
+	AlertBreakerOpen    = "breaker.open"    // a provider's breaker is open, as one of its lanes sees it
+	AlertDLQRecord      = "dlq.record"      // a message was given up on
+	AlertSinkDifference = "sink.difference" // ClickHouse lacks rows, has too many, or cannot be written to
+	AlertClockStall     = "clock.stall"     // a worker's clock is ahead of the broker's: it decides nothing
+	AlertLag            = "lag"             // a stage has left a record unread for longer than AlertLagAfter
+)
+
+// AlertLagAfter is how long a stage may leave a record unread before AlertLag. A
+// restart or a deployment takes less.
+const AlertLagAfter = 2 * time.Minute
+
 // Alert says whom to tell of what.
 type Alert struct {
 	Name   string         `json:"name"`
 	To     map[string]any `json:"to"`
 	When   []string       `json:"when"`
-	AtMost string         `json:"at_most,omitempty"`
+	AtMost string         `json:"at_most,omitempty"` // DefaultAtMost when empty
 }
 
 // Input binds a further topic to one tenant.
@@ -251,6 +266,7 @@ const (
 	DefaultOnUnknown    = UnknownResend
 	DefaultTimezone     = "UTC"
 	DefaultWeight       = 1
+	DefaultAtMost       = "1/10m"
 )
 
 // Bounds of a policy.
@@ -258,6 +274,7 @@ const (
 	MaxWindow      = 31 * 24 * time.Hour
 	MaxPlaces      = 1_000_000_000 // n of a window
 	MaxRolling     = 100_000       // n of a limit's rolling window: the time of each place is kept
+	MaxAlerts      = 100           // n of an alert's at_most
 	MaxRateRolling = 10_000        // n of a rate's rolling window, likewise
 	MaxWindows     = 16            // entries of one allow or pace
 	MaxRetries     = 32            // waits of one class

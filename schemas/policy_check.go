@@ -19,7 +19,7 @@ var (
 	KeyScopes   = []string{"send", "read", "admin"}
 	KeyRates    = []string{"write", "query", "batch", "import"}
 	AlertTypes  = []string{"slack", "webhook", "email"}
-	AlertEvents = []string{"limit.observed", "limit.refused", "breaker.open", "dlq.record", "sink.difference"}
+	AlertEvents = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertLag}
 )
 
 // ProviderTypes are the adapters and the channels each can carry.
@@ -810,8 +810,11 @@ func (c *checker) alert(v *Alert, path string) {
 		mustBe(c, itemPath(path+".when", i), s, AlertEvents)
 	}
 	if v.AtMost != "" {
-		if w, err := ParseWindow(v.AtMost); err != nil || w.Kind != WindowRolling {
+		switch w, err := ParseWindow(v.AtMost); {
+		case err != nil || w.Kind != WindowRolling:
 			c.failf(path+".at_most", "%s is not n/DURATION: write how many in how long, such as 1/10m", quote(v.AtMost))
+		case w.N > MaxAlerts:
+			c.failf(path+".at_most", "%s is more than anybody reads: at most %d in a window, such as 1/10m", w, MaxAlerts)
 		}
 	}
 }

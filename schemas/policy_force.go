@@ -21,8 +21,10 @@ var notYetInForce = []notInForce{
 	{"providers[].type", isNot("simulated", "http", ProviderExternal, ProviderNone), "this type of provider; simulated, http, external and none are"},
 	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},
 	{"tenants[].callback", nil, "callback"},
-	{"alerts[]", nil, "alerts"},
+	{"alerts[].to", byEmail, "alerts by email: they come when the provider type smtp stands; slack and webhook are"},
 }
+
+func byEmail(v any) bool { to, ok := v.(map[string]any); return ok && to["type"] == "email" }
 
 func isNot(values ...string) func(any) bool {
 	return func(v any) bool { s, ok := v.(string); return ok && !slices.Contains(values, s) }

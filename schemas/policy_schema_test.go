@@ -345,7 +345,8 @@ func TestExplainField(t *testing.T) {
 		{"classes.expires_after", []string{`"72h"`}},
 		{"providers.lanes", []string{"1 to 128", "Default:   1"}},
 		{"providers.price.per_segment", []string{"0.045"}},
-		{"alerts", []string{"Not yet in force: alerts"}},
+		{"alerts.to", []string{"Not yet in force: alerts by email", "${SLACK_WEBHOOK_URL}"}},
+		{"alerts.at_most", []string{`Default:   "1/10m"`}},
 	} {
 		got, err := ExplainField(c.path)
 		if err != nil {

@@ -13,6 +13,14 @@ type Report struct {
 	By    string       `json:"by"` // which process: its slot, or the host and user of a command
 	Sink  *SinkReport  `json:"sink,omitempty"`
 	Audit *AuditReport `json:"audit,omitempty"`
+	Clock *ClockReport `json:"clock,omitempty"`
+}
+
+// ClockReport is what a worker of admission says when its clock stalls it, every
+// ten seconds while it does, and when it decides again. Its Report.At is by the
+// broker's clock, since its own is what is wrong.
+type ClockReport struct {
+	AheadMillis int64 `json:"ahead_ms"` // of the broker's clock; 0: it decides
 }
 
 // SinkReport is what a sink says about once a minute, and when it begins to
@@ -54,6 +62,9 @@ const ReportKeyAudit = "audit"
 
 // ReportKeySink is the key of a sink's reports.
 func ReportKeySink(slot string) string { return "sink/" + slot }
+
+// ReportKeyClock is the key of a worker's reports of its clock.
+func ReportKeyClock(slot string) string { return "clock/" + slot }
 
 // Encode returns the record's value.
 func (r *Report) Encode() []byte {

@@ -162,6 +162,7 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 	add(n.Health(), 1, PartitionsFloor, "breakers and success rates of providers", compact())
 	add(n.Replies(), cmp.Or(cfg.Replies, defaultReplies), PartitionsFloor, "decisions that waiting HTTP requests asked for", keep(ReplyRetention))
 	add(n.Reports(), 1, PartitionsFloor, "what sinks and audits say of their own work", compact())
+	add(n.Alerts(), 1, PartitionsFixed, "what the alerter has told, and how far it has read", compact())
 	for _, pr := range p.Providers {
 		if pr.Type == schemas.ProviderNone {
 			continue // nothing is dispatched

@@ -34,7 +34,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		specs[s.Name] = s
 	}
-	if want := 5 + 7 + 5 + 2*5; len(specs) != want {
+	if want := 5 + 7 + 6 + 2*5; len(specs) != want {
 		t.Errorf("%d topics, want %d", len(specs), want)
 	}
 	day := 24 * time.Hour
@@ -63,6 +63,7 @@ func TestCatalogue(t *testing.T) {
 		{"weir.health", 1, PartitionsFloor, "compact", 0},
 		{"weir.replies", 8, PartitionsFloor, "delete", time.Hour},
 		{"weir.reports", 1, PartitionsFloor, "compact", 0},
+		{"weir.alerts", 1, PartitionsFixed, "compact", 0},
 		{"weir.dispatch.aliyun.urgent", 2, PartitionsLanes, "delete", waiting},
 		{"weir.dispatch.aliyun.again", 2, PartitionsLanes, "delete", waiting},
 		{"weir.dispatch.aliyun.normal", 2, PartitionsLanes, "delete", waiting},

@@ -128,6 +128,10 @@ func (n Names) Replies() string { return n.of("replies") }
 // Reports is the compacted topic of what processes say of their own work.
 func (n Names) Reports() string { return n.of("reports") }
 
+// Alerts is the compacted topic of what the alerter has told, and how far it has
+// read.
+func (n Names) Alerts() string { return n.of("alerts") }
+
 // TierOf returns the tier whose delay topic this is.
 func (n Names) TierOf(topic string) (Tier, bool) {
 	name, ok := strings.CutPrefix(topic, n.of("delay."))

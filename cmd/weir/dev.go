@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/presets"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
 )
@@ -127,6 +128,16 @@ func (d *dev) run(ctx context.Context) (err error) {
 	s.Brokers, s.Partitions, s.Replication, s.ClickHouse = []string{kafka.Addr()}, devPartitions, 1, clickhouse
 	s.HTTP, s.Slot, s.LogLevel = listener.Addr().String(), "0", d.logLevel
 	s.Grace = devGrace
+	// Whoever tries alerts out has a receiver here.
+	s.Private = []string{"127.0.0.0/8", "::1"}
+	if v := d.getenv("WEIR_CALLBACK_ALLOW_PRIVATE"); v != "" {
+		if err := assign(&s.Private, v); err != nil {
+			return err
+		}
+		if _, err := outbound.ParseNetworks(s.Private); err != nil {
+			return usagef("WEIR_CALLBACK_ALLOW_PRIVATE: %v", err)
+		}
+	}
 	if err := d.bringIntoForce(ctx, &s, &doc.Policy); err != nil {
 		return err
 	}

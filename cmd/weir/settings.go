@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -36,10 +37,11 @@ type Settings struct {
 	Standby     bool // of admission's partitions that other workers own
 	LogLevel    string
 	Grace       time.Duration // of a shutdown, from the signal to the end
+	Private     []string      // networks that alerts may call although they are not public
 }
 
 // allRoles are the parts of Weir that weir run can run.
-var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "sink"}
+var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "sink", "alerts"}
 
 // setting is one of them: kafka.brokers in the file, --kafka-brokers,
 // WEIR_KAFKA_BROKERS.
@@ -64,6 +66,7 @@ var settings = []setting{
 	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
 	{"admission.standby", "follow the partitions that other workers own, so that a takeover reads only what is left: costs each worker the memory of all recipients (about 100 bytes a recipient and limit), and reading what all workers write to the ledger", func(s *Settings) any { return &s.Standby }},
 	{"shutdown.grace", "how long an orderly end may take, SIGTERM to exit, 1s to 10m: set it below what the supervisor waits (Kubernetes: 30 s)", func(s *Settings) any { return &s.Grace }},
+	{"callback.allow_private", "networks that alerts may call although they are private, link-local or loopback, with commas, such as 10.0.0.0/8", func(s *Settings) any { return &s.Private }},
 	{"log.level", "debug, info, warn or error", func(s *Settings) any { return &s.LogLevel }},
 }
 
@@ -279,6 +282,9 @@ func (l *loaded) validate() error {
 	}
 	if _, err := l.trustedProxies(); err != nil {
 		errs = append(errs, err)
+	}
+	if _, err := outbound.ParseNetworks(l.Private); err != nil {
+		errs = append(errs, fmt.Errorf("callback.allow_private: %w", err))
 	}
 	var level logLevel
 	if err := level.UnmarshalText([]byte(l.LogLevel)); err != nil {

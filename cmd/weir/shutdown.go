@@ -68,9 +68,11 @@ var stopSteps = []stopStep{
 	{"delay", "delays drained", 1, 20},
 	{"lanes", "lanes drained", 1, 60},
 	{"sink", "sink drained", 2, 20},
+	{"alerts", "alerts written down", 2, 20},
 	{"metrics", "metrics closed", 2, 20},
 	{"policy", "policy log closed", 2, 20},
 	{"health", "health log closed", 2, 20},
+	{"clock", "clock's reports ended", 2, 20},
 	{"reports", "reports closed", 2, 20},
 }
 

@@ -19,11 +19,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/alert"
 	"github.com/weirhq/weir/processor/backtest"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/input"
 	"github.com/weirhq/weir/processor/lane"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
@@ -201,14 +203,14 @@ func (s *system) run(ctx context.Context) (err error) {
 		rs.start(ctx, "metrics", func(ctx context.Context) error { return serveMetrics(ctx, s.metrics, registry) })
 	}
 	var advice *health.Watcher
-	if has("admission") || has("ingest") { // who routes by it, and who shows it
+	if has("admission") || has("ingest") || has("alerts") { // who routes by it, who shows it and who tells of it
 		if advice, err = health.Watch(ctx, names.Health(), s.logger, brokers); err != nil {
 			return err
 		}
 		rs.start(ctx, "health", advice.Run)
 	}
 	var said *report.Watcher
-	if has("ingest") { // who shows what sinks and audits said
+	if has("ingest") || has("alerts") { // who shows or tells what sinks and audits said
 		if said, err = report.Watch(ctx, names.Reports(), s.logger, brokers); err != nil {
 			return err
 		}
@@ -221,11 +223,13 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	if has("admission") {
 		registry.MustRegister(advice)
+		stalls := newClockTeller(amend, names.Reports(), s.settings.Slot, s.logger)
+		rs.start(ctx, "clock", stalls.run)
 		rs.start(ctx, "admission", func(ctx context.Context) error {
 			return admission.Run(ctx, admission.Config{
 				Stream: streaming("admission"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq, ReplyPartitions: replies,
-				Standby: s.settings.Standby, Health: advice.Now,
+				Standby: s.settings.Standby, Health: advice.Now, Clock: stalls.tell,
 				Now: machineClock(), Logger: s.logger, Metrics: registry,
 			}, watch)
 		})
@@ -253,6 +257,21 @@ func (s *system) run(ctx context.Context) (err error) {
 			return sink.Run(ctx, sink.Config{
 				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, InstanceID: names.Status() + ".sink." + s.settings.Slot,
 				Report: s.sinkReports(c.cl, names), Logger: s.logger, Metrics: registry,
+			})
+		})
+	}
+	if has("alerts") {
+		networks, err := outbound.ParseNetworks(s.settings.Private)
+		if err != nil {
+			return fmt.Errorf("callback.allow_private: %w", err)
+		}
+		client := outbound.New(outbound.Config{Allow: networks, Agent: "weir/" + version})
+		defer client.Close()
+		rs.start(ctx, "alerts", func(ctx context.Context) error {
+			return alert.Run(ctx, alert.Config{
+				Brokers: s.settings.Brokers, Names: names, Slot: s.settings.Slot,
+				Policy: watch.Latest, Health: advice.Now, Reports: said.Now, Stages: stagesOf(names),
+				Sender: &alert.Sender{Client: client, Getenv: os.Getenv}, Logger: s.logger, Metrics: registry,
 			})
 		})
 	}
@@ -299,6 +318,20 @@ func (s *system) sinkReports(cl *kgo.Client, names topics.Names) func(schemas.Si
 		if err != nil {
 			s.logger.Warn("what the sink says of itself was not written; it goes on loading", "error", err)
 		}
+	}
+}
+
+// stagesOf are the stages that must not be behind. Lanes are none of them: what
+// waits for a provider's pace waits as it should.
+func stagesOf(names topics.Names) []alert.Stage {
+	return []alert.Stage{
+		{Name: "admission", Group: admission.Group(names)},
+		{Name: "inputs", Group: input.Group(names)},
+		{Name: "delay", Group: delay.Group(names), Wait: func(topic string) time.Duration {
+			tier, _ := names.TierOf(topic)
+			return tier.Wait
+		}},
+		{Name: "sink", Group: sink.Group(names)},
 	}
 }
 

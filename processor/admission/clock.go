@@ -97,12 +97,20 @@ func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
 		// It may have stepped after the decisions: what speaks for later ones is
 		// what was compared.
 		s.checked, s.latest = now, latest
+		s.tellClock(0)
 		return nil
 	}
 	tx.Abort(fmt.Errorf("%w (by %v)", errClockAhead, worst.Round(time.Millisecond)))
 	s.cfg.Logger.Error("stalled: "+errClockAhead.Error(), "ahead", worst.Round(time.Millisecond))
 	s.stall()
+	s.tellClock(worst)
 	return nil
+}
+
+func (s *stage) tellClock(ahead time.Duration) {
+	if s.cfg.Clock != nil {
+		s.cfg.Clock(ahead)
+	}
 }
 
 // vouched reports whether the last comparison still speaks for a transaction whose

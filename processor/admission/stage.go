@@ -35,7 +35,11 @@ type Config struct {
 	Standby bool
 	// Health tells how providers are, for routing: package health's Now. Nil is
 	// all well.
-	Health  func() route.Health
+	Health func() route.Health
+	// Clock is told how far ahead of the broker's clock this machine's was found,
+	// each time that it stalls the worker, and 0 when it was found right. It must
+	// not block. Nil tells nobody.
+	Clock   func(ahead time.Duration)
 	Now     func() time.Time
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer

@@ -2,14 +2,12 @@ package provider
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -51,45 +49,9 @@ func (t Types) Open(p schemas.Provider, deps Deps) (Provider, error) {
 	return pr, nil
 }
 
-var envForm = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-
-// maxSecretFile bounds what is read of a file: a path by mistake to something
-// large must not fill the memory.
-const maxSecretFile = 64 << 10
-
-// Resolve returns a setting's text with every ${NAME} replaced by that
-// variable of the environment, or the content of the file that file:PATH
-// names, without the newline at its end. Errors name the setting, and the
-// variable or file it refers to, never a secret.
+// Resolve is secret.Resolve of a setting.
 func Resolve(setting, value string, getenv func(string) string) (string, error) {
-	if path, ok := strings.CutPrefix(value, "file:"); ok {
-		f, err := os.Open(path)
-		if err != nil {
-			return "", fmt.Errorf("settings.%s: %w", setting, err)
-		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-		switch {
-		case err != nil:
-			return "", fmt.Errorf("settings.%s: %w", setting, err)
-		case len(b) == 0 || len(b) > maxSecretFile:
-			return "", fmt.Errorf("settings.%s: %s is empty or over 64 KiB", setting, path)
-		}
-		return strings.TrimRight(string(b), "\r\n"), nil
-	}
-	var missing []string
-	out := envForm.ReplaceAllStringFunc(value, func(ref string) string {
-		name := ref[2 : len(ref)-1]
-		v := getenv(name)
-		if v == "" {
-			missing = append(missing, name)
-		}
-		return v
-	})
-	if len(missing) > 0 {
-		return "", fmt.Errorf("settings.%s: the environment has no %s", setting, strings.Join(missing, ", "))
-	}
-	return out, nil
+	return secret.Resolve("settings."+setting, value, getenv)
 }
 
 // Known refuses settings that the adapter does not have.

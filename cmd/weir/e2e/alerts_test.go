@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// alerted is a webhook of an alert, as far as these tests read it.
+type alerted struct {
+	Data struct {
+		ID    string
+		Alert string
+		Count int64
+		Text  string
+		Items []struct {
+			Event, State, Limit, Window, Text string
+			Count, Recipients                 int64
+			Examples                          []string
+		}
+	}
+}
+
+// ears take webhooks.
+type ears struct {
+	URL string
+	mu  sync.Mutex
+	all []alerted
+	at  []time.Time
+}
+
+func listenForAlerts(t *testing.T) *ears {
+	t.Helper()
+	e := new(ears)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		var n alerted
+		if err != nil || json.Unmarshal(b, &n) != nil || r.Method != "POST" {
+			t.Errorf("%v %s", err, b)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.all, e.at = append(e.all, n), append(e.at, time.Now())
+	}))
+	t.Cleanup(s.Close)
+	e.URL = s.URL
+	return e
+}
+
+func (e *ears) heard() []alerted {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]alerted(nil), e.all...)
+}
+
+// count is what all notices say, those that came twice once.
+func (e *ears) count() (sum int64, repeats int) {
+	seen := map[string]bool{}
+	for _, n := range e.heard() {
+		if seen[n.Data.ID] {
+			repeats++
+			continue
+		}
+		seen[n.Data.ID] = true
+		sum += n.Data.Count
+	}
+	return sum, repeats
+}
+
+// TestAlertsPage is docs/alerts.md's first example, but for the ten minutes.
+func TestAlertsPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(page)
+	if block == nil || !strings.Contains(string(block[1]), "at_most: 1/10m") {
+		t.Fatal("docs/alerts.md has no policy any more")
+	}
+	const window = 4 * time.Second
+	ears := listenForAlerts(t)
+	t.Setenv("ALERT_URL", ears.URL)
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(string(block[1]), "1/10m", "1/4s", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := startDev(t, t.TempDir(), append([]string{"--policy", file, "--log-level", "info"}, anyPorts...)...)
+	if !poll(t, 20*time.Second, func() bool { return strings.Contains(d.Output(), "this process sends the alerts") }) {
+		t.Fatal("nobody sends alerts")
+	}
+	call := func() {
+		t.Helper()
+		out := d.weir(t, "send", "--channel", "voice", "--to", "+8613800000000", "--class", "reminder", "--body", "b", "--wait", "--json")
+		var m struct{ Status schemas.Status }
+		if err := json.Unmarshal([]byte(out), &m); err != nil || m.Status != schemas.StatusSent {
+			t.Fatalf("%v %s", err, out)
+		}
+	}
+	for range 7 {
+		call()
+	}
+	if got := ears.heard(); len(got) != 0 {
+		t.Fatalf("told before the limit is full: %+v", got)
+	}
+	call() // the eighth is sent, and told
+	if !poll(t, 10*time.Second, func() bool { return len(ears.heard()) == 1 }) {
+		t.Fatal("the eighth call is not told")
+	}
+	first := ears.heard()[0].Data
+	if i := first.Items[0]; first.Alert != "oncall" || first.Count != 1 || i.Event != "limit.observed" || i.Limit != "calls" || i.Window != "7/1h" || i.Recipients != 1 ||
+		strings.Contains(i.Text, "13800000000") || !strings.Contains(i.Text, "would have refused 1 message at") {
+		t.Errorf("%+v", first)
+	}
+	for range 3 { // these are held, and summed up
+		call()
+	}
+	if !poll(t, 20*time.Second, func() bool { n, _ := ears.count(); return n == 4 }) {
+		t.Fatalf("what was held is not told: %+v", ears.heard())
+	}
+	for i := 1; i < len(ears.at); i++ {
+		if gap := ears.at[i].Sub(ears.at[i-1]); gap < window-100*time.Millisecond {
+			t.Errorf("two notices within %v", gap)
+		}
+	}
+	t.Logf("%s\n%s", first.Items[0].Text, ears.heard()[1].Data.Items[0].Text)
+}

@@ -1,0 +1,144 @@
+package alert
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
+)
+
+// Config is what the role is made of.
+type Config struct {
+	Brokers []string
+	Names   topics.Names
+	Slot    string // of this process: for people
+	Policy  func() *schemas.Revision
+	Health  func() route.Health
+	Reports func() map[string]schemas.Report
+	Stages  []Stage // that must not be behind
+	Sender  *Sender
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+
+	Session time.Duration // after which a silent alerter's place is taken; 10 s when 0
+}
+
+func (c *Config) session() time.Duration { return cmp.Or(c.Session, 10*time.Second) }
+
+// Group is the consumer group whose member with weir.alerts/0 is the alerter.
+func Group(names topics.Names) string { return names.Alerts() + ".alerter" }
+
+// Run stands by, or is the alerter while the group says so, until ctx ends.
+func Run(ctx context.Context, cfg Config) error {
+	e := &election{cfg: cfg, metrics: newMetrics(cfg.Metrics)}
+	session := cfg.session()
+	cl, err := kgo.NewClient(
+		kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-alerts"),
+		kgo.ConsumerGroup(Group(cfg.Names)), kgo.ConsumeTopics(cfg.Names.Alerts()),
+		kgo.Balancers(kgo.RangeBalancer()), kgo.DisableAutoCommit(),
+		kgo.SessionTimeout(session), kgo.HeartbeatInterval(session/5),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, got map[string][]int32) { e.change(ctx, got, true) }),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { e.change(ctx, lost, false) }),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { e.change(ctx, lost, false) }),
+	)
+	if err != nil {
+		return fmt.Errorf("alerts: %w", err)
+	}
+	e.group = cl
+	for ctx.Err() == nil {
+		// Its records are read elsewhere: this keeps the group's errors from piling up.
+		cl.PollFetches(ctx).EachError(func(topic string, p int32, err error) {
+			if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+				cfg.Logger.Warn("electing the alerter failed; it is tried again", "topic", topic, "partition", p, "error", err)
+			}
+		})
+	}
+	e.end()
+	cl.CloseAllowingRebalance()
+	return nil
+}
+
+// election starts and ends a term as this process becomes the alerter and is it no
+// longer.
+type election struct {
+	cfg     Config
+	metrics *metrics
+	group   *kgo.Client
+
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (e *election) change(ctx context.Context, parts map[string][]int32, mine bool) {
+	for _, p := range parts[e.cfg.Names.Alerts()] {
+		switch {
+		case p != 0:
+		case mine:
+			e.begin(ctx)
+		default:
+			e.end()
+		}
+	}
+}
+
+func (e *election) begin(ctx context.Context) {
+	e.end()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	e.cancel, e.done = cancel, done
+	go func() {
+		defer close(done)
+		defer e.metrics.active.Set(0)
+		for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
+			began := time.Now()
+			err := e.term(ctx)
+			if err == nil || ctx.Err() != nil {
+				if err != nil && !errors.Is(err, context.Canceled) {
+					e.cfg.Logger.Warn("the alerter ended before it had written what it told: one notice may be repeated", "error", err)
+				}
+				return
+			}
+			e.metrics.active.Set(0)
+			if time.Since(began) > time.Minute {
+				wait = time.Second
+			}
+			if errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) {
+				// Another has been elected. The group will have said so by then, and
+				// this one must not fence it.
+				wait = 2 * e.cfg.session()
+			}
+			e.cfg.Logger.Error("the alerter begins anew", "error", err, "in", wait)
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+		}
+	}()
+}
+
+// end ends a term and waits for it.
+func (e *election) end() {
+	e.mu.Lock()
+	cancel, done := e.cancel, e.done
+	e.cancel, e.done = nil, nil
+	e.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		<-done
+	}
+}

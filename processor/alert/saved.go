@@ -1,0 +1,85 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// stateKey is the key of the one record of weir.alerts.
+const stateKey = "state"
+
+// Saved is the record: what was told, and how far everything was read. Both are
+// written at once, so that what is read again after a crash is exactly what is not
+// in the sums.
+type Saved struct {
+	Version int                 `json:"version"`
+	At      schemas.Millis      `json:"at"`
+	By      string              `json:"by"` // the slot of who wrote it
+	Read    map[string]*TopicAt `json:"read"`
+	State   State               `json:"state"`
+}
+
+// TopicAt is how far a topic was read.
+type TopicAt struct {
+	ID   string          `json:"id"` // of the topic: one of the same name made anew is read from its start
+	Next map[int32]int64 `json:"next"`
+}
+
+const (
+	savedVersion = 1
+	// maxSaved is well below the largest record of the topic.
+	maxSaved = 900 << 10
+)
+
+// encode returns the record's value. Where there is too much to write, the counts
+// of distinct recipients are given up, then classes and tenants: never a count of
+// messages.
+func (s *Saved) encode() []byte {
+	for shed := 0; ; shed++ {
+		b := encode(s)
+		if len(b) <= maxSaved || shed == 2 {
+			return b
+		}
+		for _, a := range s.State.Alerts {
+			for _, sum := range a.Held {
+				sum.shed(shed)
+			}
+			if a.Out == nil {
+				continue
+			}
+			less := make([]*Sum, len(a.Out.Sums)) // a try may be reading the others
+			for i, sum := range a.Out.Sums {
+				as := *sum
+				as.shed(shed)
+				less[i] = &as
+			}
+			a.Out.Sums = less
+		}
+	}
+}
+
+func (s *Sum) shed(step int) {
+	if step == 0 {
+		s.Seen = nil
+		return
+	}
+	s.Classes, s.Tenants, s.Examples = nil, nil, nil
+}
+
+func decodeSaved(b []byte) (*Saved, error) {
+	s := new(Saved)
+	if err := json.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("the alerter's state is torn or foreign: %w", err)
+	}
+	if s.Version != savedVersion {
+		return nil, fmt.Errorf("the alerter's state is of version %d: run the Weir that wrote it, or a newer one", s.Version)
+	}
+	for _, a := range s.State.Alerts {
+		if a == nil {
+			return nil, fmt.Errorf("the alerter's state is torn or foreign: an alert is null")
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,82 @@
+package alert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
+)
+
+// How old a report may be and still count.
+const (
+	sinkAge  = 10 * time.Minute // a sink speaks once a minute
+	clockAge = 45 * time.Second // a stalled worker every ten seconds
+)
+
+// breakers returns who does not take calls. One that is probed has not closed yet.
+func breakers(h route.Health) []Condition {
+	out := []Condition{}
+	for name, s := range h {
+		var open []string
+		c := Condition{Subject: Subject{Event: schemas.AlertBreakerOpen, Provider: name}}
+		for i := range s.Lanes {
+			l := &s.Lanes[i]
+			if l.Breaker == schemas.BreakerClosed {
+				continue
+			}
+			if c.Since == 0 || l.At < c.Since {
+				c.Since = l.At
+			}
+			open = append(open, fmt.Sprintf("lane %d saw %d of %d calls fail", l.Lane, l.Failures, l.Calls))
+		}
+		if len(open) == 0 {
+			continue
+		}
+		slices.Sort(open)
+		c.Detail = strings.Join(open, ", ")
+		out = append(out, c)
+	}
+	return out
+}
+
+// sinks returns what sinks say is wrong with their tables.
+func sinks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
+	out := []Condition{}
+	for key, r := range reports {
+		slot, ok := strings.CutPrefix(key, schemas.ReportKeySink(""))
+		if !ok || r.Sink == nil || r.At+schemas.Millis(sinkAge.Milliseconds()) < now {
+			continue
+		}
+		subject := Subject{Event: schemas.AlertSinkDifference, Process: slot}
+		if r.Sink.Difference != 0 {
+			out = append(out, Condition{Subject: subject, Since: r.Sink.CheckedAt, Detail: fmt.Sprintf("records without a row, and rows too many: %d", r.Sink.Difference)})
+		}
+		if r.Sink.Failing != "" {
+			subject.Reason = failingReason
+			out = append(out, Condition{Subject: subject, Since: r.At, Detail: clip(r.Sink.Failing)})
+		}
+	}
+	return out
+}
+
+// clocks returns which workers of admission stand still.
+func clocks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
+	out := []Condition{}
+	for key, r := range reports {
+		slot, ok := strings.CutPrefix(key, schemas.ReportKeyClock(""))
+		if !ok || r.Clock == nil || r.Clock.AheadMillis == 0 {
+			continue
+		}
+		if r.At+schemas.Millis(clockAge.Milliseconds()) < now {
+			continue
+		}
+		out = append(out, Condition{
+			Subject: Subject{Event: schemas.AlertClockStall, Process: slot}, Since: r.At,
+			Detail: fmt.Sprintf("%.1f s ahead", float64(r.Clock.AheadMillis)/1000),
+		})
+	}
+	return out
+}

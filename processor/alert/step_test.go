@@ -1,0 +1,335 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+const minute = schemas.Millis(60_000)
+
+func refusal(at schemas.Millis, limit string) Happening {
+	return Happening{Subject: Subject{Event: schemas.AlertLimitRefused, Limit: limit, Window: "1/60s"}, At: at, To: fmt.Sprintf("+86138%08d", at), Class: "verify", Tenant: "acme"}
+}
+
+func oncall() Rule {
+	return Rule{Name: "oncall", When: []string{schemas.AlertLimitRefused, schemas.AlertBreakerOpen}, N: 1, Window: 10 * time.Minute}
+}
+
+func open(provider string, since schemas.Millis) map[string][]Condition {
+	return map[string][]Condition{schemas.AlertBreakerOpen: {{Subject: Subject{Event: schemas.AlertBreakerOpen, Provider: provider}, Since: since}}}
+}
+
+var nobody = map[string][]Condition{schemas.AlertBreakerOpen: {}}
+
+// play steps a state and says what is told: a line for each notice when it becomes
+// due, which is taken at once unless a verdict says otherwise.
+type play struct {
+	t     *testing.T
+	state State
+	rules []Rule
+	seen  map[string]bool
+}
+
+func (p *play) at(now schemas.Millis, f Facts, v Verdict) (lines []string) {
+	p.t.Helper()
+	due, _ := p.state.Step(p.rules, f, now)
+	for _, n := range due {
+		if p.seen == nil {
+			p.seen = make(map[string]bool)
+		}
+		for _, i := range n.Items() {
+			lines = append(lines, fmt.Sprintf("%s %s%s %d", i.State, i.Limit, i.Provider, i.Count))
+		}
+		p.seen[n.ID] = true
+		if v == "" {
+			v = Taken
+		}
+		p.state.Step(p.rules, Facts{Outcomes: []Outcome{{Alert: n.Alert, Notice: n.ID, At: now, Verdict: v}}}, now)
+	}
+	return lines
+}
+
+func TestStep(t *testing.T) {
+	happened := func(h ...Happening) Facts { return Facts{Happened: h} }
+	stands := func(m map[string][]Condition) Facts { return Facts{Standing: m} }
+	type step struct {
+		at      schemas.Millis
+		f       Facts
+		verdict Verdict
+		want    string // lines, with commas
+	}
+	for _, tt := range []struct {
+		name  string
+		rules []Rule
+		steps []step
+	}{
+		{"the first at once, the rest summed", []Rule{oncall()}, []step{
+			{1, happened(refusal(1, "a")), "", "happened a 1"},
+			{2, happened(refusal(2, "a"), refusal(2, "b")), "", ""},
+			{3, happened(refusal(3, "a")), "", ""},
+			{10 * minute, Facts{}, "", ""},
+			{10*minute + 1, Facts{}, "", "happened a 2,happened b 1"},
+			{30 * minute, Facts{}, "", ""}, // nothing is held
+		}},
+		{"two alerts are capped each by itself", []Rule{oncall(), {Name: "chat", When: []string{schemas.AlertLimitRefused}, N: 2, Window: time.Minute}}, []step{
+			{1, happened(refusal(1, "a")), "", "happened a 1,happened a 1"},
+			{2, happened(refusal(2, "a")), "", "happened a 1"},
+			{3, happened(refusal(3, "a")), "", ""},
+			{minute + 1, Facts{}, "", "happened a 1"},
+			{10*minute + 1, Facts{}, "", "happened a 2"},
+		}},
+		{"what nobody asked for", []Rule{{Name: "x", When: []string{schemas.AlertDLQRecord}, N: 1, Window: time.Minute}}, []step{
+			{1, happened(refusal(1, "a")), "", ""},
+			{2, stands(open("p", 2)), "", ""},
+		}},
+		{"a breaker opens and closes", []Rule{oncall()}, []step{
+			{1, stands(open("p", 1)), "", "open p 1"},
+			{2, stands(open("p", 1)), "", ""},
+			{3, stands(nobody), "", ""},
+			{4, Facts{}, "", ""}, // not known is not resolved
+			{10*minute + 1, Facts{}, "", "resolved p 0"},
+			{60 * minute, stands(nobody), "", ""},
+		}},
+		{"it closes before it may be told", []Rule{oncall()}, []step{
+			{1, happened(refusal(1, "a")), "", "happened a 1"},
+			{2, stands(open("p", 1)), "", ""},
+			{3, stands(nobody), "", ""},
+			{4, stands(open("p", 4)), "", ""},
+			{5, stands(nobody), "", ""},
+			{11 * minute, Facts{}, "", "resolved p 2"},
+		}},
+		{"it was over and began again", []Rule{oncall()}, []step{
+			{1, stands(open("p", 1)), "", "open p 1"},
+			{2, stands(nobody), "", ""},
+			{3, stands(open("p", 3)), "", ""},
+			{11 * minute, Facts{}, "", "open p 1"},
+			{12 * minute, stands(nobody), "", ""},
+			{22 * minute, Facts{}, "", "resolved p 0"},
+		}},
+		{"a receiver that is away is tried again", []Rule{oncall()}, []step{
+			{0 + minute, happened(refusal(minute, "a")), Again, "happened a 1"},
+			{1 + minute, happened(refusal(1+minute, "a")), Again, ""}, // it pauses
+			{1000 + minute, Facts{}, Again, "happened a 1"},           // the same, not more
+			{2000 + minute, Facts{}, Again, ""},
+			{3000 + minute, Facts{}, Taken, "happened a 1"},
+			{11*minute + 2999, Facts{}, "", ""}, // a window from when it was taken
+			{11*minute + 3000, Facts{}, "", "happened a 1"},
+		}},
+		{"given up, and held for the next", []Rule{oncall()}, []step{
+			{minute, happened(refusal(minute, "a")), Again, "happened a 1"},
+			{2 * minute, happened(refusal(2*minute, "b")), Again, "happened a 1"},
+			{15*minute + 58_000, Facts{}, Again, "happened a 1"}, // and would come after 15 min
+			{16 * minute, stands(open("p", 2)), "", ""},
+			{26 * minute, Facts{}, "", "open p 1,happened a 1,happened b 1"},
+		}},
+		{"refused, and held for the next", []Rule{{Name: "fast", When: []string{schemas.AlertLimitRefused}, N: 5, Window: time.Second}}, []step{
+			{minute, happened(refusal(minute, "a")), Refused, "happened a 1"},
+			{minute + 59_999, happened(refusal(minute, "a")), "", ""},
+			{minute + 60_000, Facts{}, "", "happened a 2"},
+		}},
+		{"a clock that is set back makes no room", []Rule{oncall()}, []step{
+			{60 * minute, happened(refusal(1, "a")), "", "happened a 1"},
+			{5 * minute, happened(refusal(2, "a")), "", ""},
+			{69 * minute, Facts{}, "", ""},
+			{70 * minute, Facts{}, "", "happened a 1"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &play{t: t, rules: tt.rules}
+			for i, s := range tt.steps {
+				if got := strings.Join(p.at(s.at, s.f, s.verdict), ","); got != s.want {
+					t.Errorf("step %d, at %d: %q, want %q", i, s.at, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+// TestStepRetryAfter: what the receiver asks for is waited for, also past the end.
+func TestStepRetryAfter(t *testing.T) {
+	var s State
+	rules := []Rule{oncall()}
+	due, _ := s.Step(rules, Facts{Happened: []Happening{refusal(1, "a")}}, minute)
+	asked := func(after schemas.Millis) []*Notice {
+		due, _ := s.Step(rules, Facts{Outcomes: []Outcome{{Alert: "oncall", Notice: due[0].ID, At: minute, Verdict: Again, After: int64(after)}}}, minute)
+		return due
+	}
+	asked(5 * minute)
+	if got, _ := s.Step(rules, Facts{}, 6*minute-1); len(got) != 0 {
+		t.Errorf("tried before the receiver wants it: %v", got)
+	}
+	if got, _ := s.Step(rules, Facts{}, 6*minute); len(got) != 1 {
+		t.Error("not tried again")
+	}
+	asked(60 * minute)
+	if got, _ := s.Step(rules, Facts{}, 61*minute-1); len(got) != 0 {
+		t.Errorf("tried before the receiver wants it: %v", got)
+	}
+	if got, _ := s.Step(rules, Facts{}, 61*minute); len(got) != 1 {
+		t.Error("lost")
+	}
+}
+
+// TestStepProperty: whatever happens, whoever crashes, at_most holds at the
+// receiver, and each happening is told once.
+func TestStepProperty(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		rule := Rule{Name: "a", When: []string{schemas.AlertLimitRefused}, N: 1 + rng.IntN(3), Window: time.Duration(1+rng.IntN(60)) * time.Second}
+		rules := []Rule{rule}
+		var (
+			log       []Happening // what happened, in its order
+			saved     []byte
+			savedAt   int // how far of the log is in what was saved
+			state     State
+			at        int
+			now       = minute
+			taken     = map[string]int64{} // by id: the receiver drops what it knows
+			calls     []schemas.Millis     // of notices that it had not seen
+			crashes   int
+			repeats   int
+			reachable = true
+		)
+		save := func() {
+			saved, savedAt = (&Saved{Version: savedVersion, State: state}).encode(), at
+		}
+		save()
+		for range 400 {
+			now += schemas.Millis(rng.IntN(3000))
+			if rng.IntN(40) == 0 {
+				reachable = !reachable
+			}
+			for range rng.IntN(4) {
+				log = append(log, refusal(now, "l"+string(rune('a'+rng.IntN(40)))))
+			}
+			due, _ := state.Step(rules, Facts{Happened: log[at:]}, now)
+			at = len(log)
+			if rng.IntN(30) == 0 || len(due) > 0 {
+				save()
+			}
+			crash := rng.IntN(25) == 0
+			if crash && rng.IntN(2) == 0 { // before it is sent
+				due = nil
+			}
+			for _, n := range due {
+				o := Outcome{Alert: "a", Notice: n.ID, At: now, Verdict: Again}
+				// Who has taken it takes it again: who refuses it then, or is away for
+				// 15 minutes, is told its counts a second time.
+				_, known := taken[n.ID]
+				if reachable || known {
+					o.Verdict = Taken
+					if known {
+						repeats++
+					} else {
+						taken[n.ID] = n.Count()
+						calls = append(calls, now)
+					}
+				} else if rng.IntN(9) == 0 {
+					o.Verdict = Refused
+				}
+				if crash { // after it was sent, before that was written
+					continue
+				}
+				state.Step(rules, Facts{Outcomes: []Outcome{o}}, now)
+				save()
+			}
+			if crash {
+				crashes++
+				was, err := decodeSaved(saved)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state, at = was.State, savedAt
+			}
+		}
+		for i := range calls {
+			if i >= rule.N && calls[i]-calls[i-rule.N] < schemas.Millis(rule.Window.Milliseconds()) {
+				t.Fatalf("seed %d: %d notices within %v, at most %d in %v", seed, rule.N+1, time.Duration(calls[i]-calls[i-rule.N])*time.Millisecond, rule.N, rule.Window)
+			}
+		}
+		if repeats > crashes {
+			t.Fatalf("seed %d: %d repeats after %d crashes", seed, repeats, crashes)
+		}
+		told := int64(0)
+		for _, n := range taken {
+			told += n
+		}
+		held := int64(0)
+		for _, a := range state.Alerts {
+			for _, sum := range a.Held {
+				held += sum.Count
+			}
+			if a.Out != nil {
+				if _, known := taken[a.Out.ID]; !known {
+					held += a.Out.Count()
+				}
+			}
+		}
+		if told+held != int64(at) {
+			t.Fatalf("seed %d: told %d, held %d, of %d that happened", seed, told, held, at)
+		}
+	}
+}
+
+func TestSavedSheds(t *testing.T) {
+	s := &Saved{Version: savedVersion, State: State{Alerts: map[string]*Alert{}}}
+	total := int64(0)
+	for i := range 40 {
+		a := &Alert{Held: map[string]*Sum{}}
+		s.State.Alerts[fmt.Sprint("alert-", i)] = a
+		for j := range maxSubjects {
+			sum := a.held(Subject{Event: schemas.AlertLimitRefused, Limit: fmt.Sprint("limit-", j)})
+			for k := range 100 {
+				h := refusal(schemas.Millis(1+k), "x")
+				h.Class, h.To = strings.Repeat("c", 80)+fmt.Sprint(k), fmt.Sprint("+1415", 1000000+k)
+				sum.add(&h)
+				total++
+			}
+		}
+	}
+	b := s.encode()
+	if len(b) > maxSaved {
+		t.Fatalf("%d bytes", len(b))
+	}
+	back, err := decodeSaved(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range back.State.Alerts {
+		for _, sum := range a.Held {
+			total -= sum.Count
+		}
+	}
+	if total != 0 {
+		t.Errorf("%d are not counted any more", total)
+	}
+}
+
+func TestSketch(t *testing.T) {
+	for _, n := range []int{0, 1, 63, 64, 500, 20_000} {
+		var s Sketch
+		for i := range n {
+			s.Add(hashOf(fmt.Sprint("+8613", i)))
+			s.Add(hashOf(fmt.Sprint("+8613", i)))
+		}
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Sketch
+		if err := json.Unmarshal(b, &back); err != nil || !slices.Equal(s, back) {
+			t.Errorf("%v, %d of %d", err, len(back), len(s))
+		}
+		got, exact := back.Count()
+		if exact != (n < sketchSize) || exact && got != int64(n) || float64(got) < 0.6*float64(n) || float64(got) > 1.6*float64(n) {
+			t.Errorf("%d counted as %d, exact %v", n, got, exact)
+		}
+	}
+}
