@@ -290,6 +290,7 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"Proof":             reflect.TypeFor[client.Proof](),
 		"Report":            reflect.TypeFor[schemas.Report](),
 		"SinkReport":        reflect.TypeFor[schemas.SinkReport](),
+		"ClockReport":       reflect.TypeFor[schemas.ClockReport](),
 		"AuditReport":       reflect.TypeFor[schemas.AuditReport](),
 		"Delays":            reflect.TypeFor[client.Delays](),
 		"DelayTier":         reflect.TypeFor[client.DelayTier](),
