@@ -1498,7 +1498,7 @@ export interface components {
             /** @description Records without a row and rows too many, of all sinks: 0 unless something is wrong. */
             difference: number;
         };
-        /** @description What a process says of its own work. It has one of sink and audit. */
+        /** @description What a process says of its own work. It has one of sink, audit and clock. */
         Report: {
             /**
              * Format: date-time
@@ -1511,6 +1511,13 @@ export interface components {
             sink?: components["schemas"]["SinkReport"];
             /** @description Of an audit. */
             audit?: components["schemas"]["AuditReport"];
+            /** @description Of a worker of admission, whose clock stalls it or did. */
+            clock?: components["schemas"]["ClockReport"];
+        };
+        /** @description What a worker says of its clock. */
+        ClockReport: {
+            /** @description By how much it is ahead of the broker's, in milliseconds; 0 when it decides again. */
+            ahead_ms: number;
         };
         /** @description What a sink says of its work. */
         SinkReport: {
@@ -3017,7 +3024,7 @@ export interface components {
              */
             name?: string;
             /**
-             * @description Whom to tell: slack and webhook by url, email by address.
+             * @description Whom to tell: slack and webhook by url, email by address. A webhook with a secret is signed (Standard Webhooks).
              * @example {
              *       "type": "slack",
              *       "url": "${SLACK_WEBHOOK_URL}"
@@ -3033,13 +3040,14 @@ export interface components {
                 type?: "email";
                 address: string;
             };
-            /** @description Of what. */
-            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference")[];
+            /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage is behind. */
+            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "lag")[];
             /**
-             * @description How often at most; every one when absent.
+             * @description How often at most, n to 100. What is held back is summed up in the next.
+             * @default 1/10m
              * @example 1/10m
              */
-            at_most?: components["schemas"]["rolling"];
+            at_most: components["schemas"]["rolling"];
         };
         /** @description Alert with its version. */
         AlertResource: {
