@@ -5,7 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { ApiError, call, get, signedOut } from "./api/client.ts";
 import { find, go, link, useRoute } from "./router.ts";
 import type { View } from "./router.ts";
-import { WhoContext } from "./session.tsx";
+import { WhoContext, useWho } from "./session.tsx";
 import type { Scope, Session, Who } from "./session.tsx";
 import { setTheme, theme, themes } from "./theme.ts";
 import type { Theme } from "./theme.ts";
@@ -100,8 +100,10 @@ function Lazy({ view, param, query }: ViewProps & { view: View }) {
   const [Shown, set] = useState<ComponentType<ViewProps> | undefined>(() => loaded.get(view));
   const [error, setError] = useState<unknown>();
   const entry = entries[view];
+  const { can } = useWho();
+  const may = !entry.scope || can(entry.scope);
   useEffect(() => {
-    if (loaded.has(view)) return;
+    if (!may || loaded.has(view)) return;
     entry.load().then(
       (m) => {
         loaded.set(view, m.default);
@@ -109,15 +111,16 @@ function Lazy({ view, param, query }: ViewProps & { view: View }) {
       },
       () => setError(new Error("A part of the console could not be loaded. If Weir was just updated, load the page again.")),
     );
-  }, [view]);
+  }, [view, may]);
+  if (entry.scope && !may)
+    return (
+      <Page title={entry.title}>
+        <Needs scope={entry.scope}>{null}</Needs>
+      </Page>
+    );
   if (error) return <Failed error={error} retry={() => location.reload()} />;
   if (!Shown) return <Loading lines={10} label={`Loading ${entry.title}`} />;
-  const shown = <Shown param={param} query={query} />;
-  return entry.scope ? (
-    <Needs scope={entry.scope}>{shown}</Needs>
-  ) : (
-    shown
-  );
+  return <Shown param={param} query={query} />;
 }
 
 function Nowhere() {

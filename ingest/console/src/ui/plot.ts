@@ -51,13 +51,13 @@ export function draw(at: HTMLElement, first: ChartProps) {
       {
         width: at.clientWidth,
         height: at.clientHeight,
-        padding: [8, 4, 0, 0],
+        padding: [8, 16, 0, 0],
         legend: { show: false },
         cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
         axes: [
           { ...axis, size: 24, space: 56, values: (_, ticks) => ticks.map((t) => `${two(new Date(t * 1000).getHours())}:${two(new Date(t * 1000).getMinutes())}`) },
-          { ...axis, size: 48, space: 34, grid, values: (_, ticks) => ticks.map((v) => (props.format ?? compact)(v)) },
+          { ...axis, size: (_, labels) => Math.max(40, ...(labels ?? []).map((l) => l.length * 6.5 + 14)), space: 34, grid, values: (_, ticks) => ticks.map((v) => (props.format ?? compact)(v)) },
         ],
         series: [
           {},

@@ -43,7 +43,7 @@ export default function Home(_: ViewProps) {
     <Page title="Overview" lead={lead(whole.data)} actions={<LiveMark state={live.state} rate={live.rate} />}>
       <Figures now={whole.data} backlog={backlog.data} waiting={waiting.data?.tiers.reduce((n, t) => n + t.waiting, 0)} />
       {whole.error && !whole.loading ? <Failed error={whole.error} retry={whole.reload} /> : null}
-      <div class="panels even">
+      <div class="panels even uneven">
         <Panel title="Messages a minute" wide>
           <MinuteChart now={minutes.data} before={yesterday.data} />
         </Panel>
@@ -217,12 +217,12 @@ function Happening({ events, only }: { events: Event[]; only: "all" | "failures"
         caption={only === "all" ? "The latest messages that came to an end" : "The latest messages that failed"}
         fixed
         rows={events}
-        rowKey={(e) => e.message_id ?? ""}
+        rowKey={(_, i) => String(i)} // rows stay, and what they show changes: nothing moves
         columns={[
-          { key: "at", title: "When", cell: (e) => <Time at={e.at} />, width: "5.9rem" },
+          { key: "at", title: "When", cell: (e) => <Time at={e.at} />, width: "5.6rem" },
           { key: "status", title: "Status", cell: (e) => <Status status={e.status ?? ""} />, width: "7.4rem" },
-          { key: "to", title: "Recipient", cell: (e) => <a href={link("messages", e.message_id ?? "")}>{e.to || "unreadable"}</a>, width: "10rem" },
-          { key: "why", title: "By", wideOnly: true, cell: (e) => <span title={why(e)}>{why(e)}</span> },
+          { key: "to", title: "Recipient", cell: (e) => <a href={link("messages", e.message_id ?? "")}>{e.to || "unreadable"}</a> },
+          { key: "why", title: "By", wideOnly: true, cell: (e) => <span title={why(e)}>{why(e)}</span>, width: "38%" },
         ]}
         empty={<Empty title="Nothing since this page was opened.">{only === "all" ? "Messages show here when they end." : "Messages that fail, expire, are rejected or do not arrive show here at once."}</Empty>}
       />
