@@ -70,7 +70,7 @@ func (s *Server) table() []route {
 
 func (s *Server) routes() *chi.Mux {
 	m := chi.NewRouter()
-	m.Use(framing, s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, legacyPaths, middleware.GetHead)
+	m.Use(framing, s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, s.consolePaths, legacyPaths, middleware.GetHead)
 	m.NotFound(notFound)
 	m.MethodNotAllowed(methodNotAllowed(m))
 	for _, rt := range s.table() {

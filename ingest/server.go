@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/ingest/console"
 	"github.com/weirhq/weir/ingest/replies"
 	"github.com/weirhq/weir/processor/backtest"
 	"github.com/weirhq/weir/processor/delay"
@@ -51,6 +52,8 @@ type Config struct {
 	// number of brokers if fewer.
 	Replication int16
 	History     History // where the tail does not reach; nil is none
+	// Console is the pages for people; nil serves none.
+	Console *console.Pages
 	// Health is what is known of the providers, Reports what sinks and audits said
 	// of their work; nil is nothing.
 	Health  func() routing.Health
@@ -128,6 +131,7 @@ type Server struct {
 	feed     *feed
 	streams  streams
 	tail     *tail
+	console  *console.Pages
 	health   func() routing.Health
 	reports  func() map[string]schemas.Report
 	waits    waits
@@ -223,7 +227,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.editor.Client.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
-	s.health, s.reports = cfg.Health, cfg.Reports
+	s.health, s.reports, s.console = cfg.Health, cfg.Reports, cfg.Console
 	s.tryout = tryout{
 		run: backtest.Run, within: tryWithin, turn: make(chan struct{}, 1),
 		cfg: backtest.Config{Brokers: cfg.Brokers, Names: cfg.Names, Options: cfg.Options, History: cfg.Decisions, Most: tryMost},
