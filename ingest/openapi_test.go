@@ -92,12 +92,12 @@ func (d *document) compile(t testing.TB, schema map[string]any) *jsonschema.Sche
 	return s
 }
 
-// operation finds what the document says of a request: of the path itself,
-// before one with parameters.
+// operation finds what the document says of a request: of the path itself, if it
+// has the method, before one with parameters.
 func (d *document) operation(method, path string) map[string]any {
 	best := ""
 	for template := range d.at("paths") {
-		if pathMatches(template, path) && (best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
+		if pathMatches(template, path) && d.at("paths", template, strings.ToLower(method)) != nil && (best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
 			best = template
 		}
 	}

@@ -237,12 +237,13 @@ func (d *dev) welcome(e *endpoints, started time.Time) {
 	if click == "" {
 		click = "none"
 	}
-	fmt.Fprintf(d.stdout, `Weir is ready after %.1f s. This is for development: the broker keeps one copy, the providers are simulated.
+	fmt.Fprintf(d.stdout, `Weir is ready after %[1].1f s. This is for development: the broker keeps one copy, the providers are simulated.
 
-  HTTP         http://%s
-  Kafka        %s
-  ClickHouse   %s
-  data         %s
+  console      http://%[2]s/console/
+  HTTP         http://%[2]s
+  Kafka        %[3]s
+  ClickHouse   %[4]s
+  data         %[5]s
 
   weir send --to +8613800000000 --class verify --body "code 1" --wait
 

@@ -41,7 +41,7 @@ type Settings struct {
 }
 
 // allRoles are the parts of Weir that weir run can run.
-var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "sink", "alerts"}
+var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "sink", "alerts", "console"}
 
 // setting is one of them: kafka.brokers in the file, --kafka-brokers,
 // WEIR_KAFKA_BROKERS.
@@ -265,6 +265,9 @@ func (l *loaded) validate() error {
 		if !slices.Contains(allRoles, r) {
 			errs = append(errs, fmt.Errorf("roles: there is no role %q: %s", r, strings.Join(allRoles, ", ")))
 		}
+	}
+	if slices.Contains(l.Roles, "console") && !slices.Contains(l.Roles, "ingest") {
+		errs = append(errs, errors.New("roles: console needs ingest: its pages are of the HTTP API's address"))
 	}
 	if l.Slot == "" {
 		l.Slot, l.from["slot"] = "0", "default"

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/weirhq/weir/ingest"
+	"github.com/weirhq/weir/ingest/console"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/alert"
 	"github.com/weirhq/weir/processor/backtest"
@@ -288,10 +289,16 @@ func (s *system) run(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("http.session_secret_file: %w", err)
 		}
+		var pages *console.Pages
+		if has("console") {
+			if pages, err = console.Built(); err != nil {
+				return err
+			}
+		}
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
-			History: history, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
+			Console: pages, History: history, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
