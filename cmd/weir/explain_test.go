@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,18 @@ comment  // Retry-After: 1795309200 means: wait 20779 days 1 hour after this ans
 		if err := explainRetryAfter(&out, value, now); err != nil || out.String() != want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", value, err, out.String(), want)
 		}
+	}
+	// The page shows what it prints.
+	page, err := os.ReadFile("../../docs/retry-after.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := explainRetryAfter(&out, "120", now); err != nil {
+		t.Fatal(err)
+	}
+	if block := "    $ weir explain retry-after 120\n    " + strings.TrimSuffix(strings.ReplaceAll(out.String(), "\n", "\n    "), "    "); !strings.Contains(string(page), block) {
+		t.Errorf("docs/retry-after.md has not\n%s", block)
 	}
 	for _, c := range []struct {
 		args []string
