@@ -1,6 +1,10 @@
 package backtest
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -19,8 +23,10 @@ type engine struct {
 	joined *requests // nil unless the policy asks for what only a request has
 	wide   bool      // some limit of the policy is wide: partitions depend on each other
 	known  map[string]bool
-	guests *limit.Table // wide limits that the log does not have
+	guests *counter // wide limits that the log does not have
 	parts  []*replay
+	tried  *schemas.Policy
+	force  *schemas.Revision
 	most   int64
 	kept   atomic.Int64
 }
@@ -28,14 +34,17 @@ type engine struct {
 // newEngine prepares a backtest over n partitions. A wide limit is known if the
 // policy in force counts the same by its name: then the log says when each of its
 // owners was asked.
-func newEngine(n int32, rules *limit.Rules, tried, inForce *schemas.Policy, from, until schemas.Millis, most int64) *engine {
-	x := &engine{rules: rules, needs: needsOf(tried), from: from, until: until, wide: rules.Wide(), known: knownLimits(tried, inForce), most: most}
+func newEngine(n int32, rules *limit.Rules, tried *schemas.Policy, inForce *schemas.Revision, from, until schemas.Millis, most int64) *engine {
+	x := &engine{
+		rules: rules, needs: needsOf(tried), from: from, until: until, wide: rules.Wide(), known: knownLimits(tried, &inForce.Policy),
+		most: most, tried: tried, force: inForce,
+	}
 	span := max(longest(tried), 3*day) // until no window sees a place, and none waits as a rule
 	for i := range n {
-		x.parts = append(x.parts, &replay{num: i, x: x, table: limit.NewTable(), lives: newLives(span), tally: newTally()})
+		x.parts = append(x.parts, &replay{num: i, x: x, counter: counter{limit.NewTable(), rules}, lives: newLives(span), tally: newTally()})
 	}
 	if x.wide {
-		x.guests = limit.NewTable()
+		x.guests = &counter{limit.NewTable(), rules}
 	}
 	return x
 }
@@ -45,15 +54,21 @@ func (x *engine) close() {
 		r.table.Close()
 	}
 	if x.guests != nil {
-		x.guests.Close()
+		x.guests.table.Close()
 	}
+}
+
+// counter is a table with the rules that it is asked under.
+type counter struct {
+	table *limit.Table
+	rules *limit.Rules
 }
 
 // replay decides one partition's steps again, in their order and at their times.
 type replay struct {
+	counter
 	num   int32
 	x     *engine
-	table *limit.Table
 	lives lives
 	tally *tally
 
@@ -95,7 +110,9 @@ func (r *replay) take(s *step) error {
 	case stepRecordOwner:
 		r.recordOwner(s)
 	case stepMarker:
-		r.tally.marker(s, r.x.from)
+		if err := r.marker(s); err != nil {
+			return err
+		}
 	case stepNothing:
 	}
 	if r.steps++; r.steps%batch == 0 {
@@ -108,10 +125,10 @@ func (r *replay) take(s *step) error {
 const batch = 256
 
 func (r *replay) settleMemory(t schemas.Millis) error {
-	r.table.Sweep(r.x.rules, t, 64)
+	r.table.Sweep(r.rules, t, 64)
 	r.table.Commit()
 	if r.x.wide {
-		r.x.guests.Commit()
+		r.x.guests.table.Commit()
 	}
 	r.lives.turn(t)
 	kept := int64(r.lives.len() + r.table.Len() + r.tally.recipients())
@@ -214,7 +231,7 @@ func (r *replay) askHome(l *life, s *step, last bool) bool {
 	if forced && last && s.then.Refused {
 		return false // what happened, happened
 	}
-	if (own || len(r.asks) > 0) && !r.put(l, r.table, s, own, r.asks, forced) {
+	if (own || len(r.asks) > 0) && !r.put(l, &r.counter, s, own, r.asks, forced) {
 		return false
 	}
 	if !last {
@@ -225,7 +242,7 @@ func (r *replay) askHome(l *life, s *step, last bool) bool {
 		if st.Own || l.hasVisited(st.Ask.Limit, st.Ask.Scope) {
 			continue
 		}
-		if !r.put(l, r.tableOf(st.Ask.Limit, st.Ask.Scope), s, false, []schemas.Ask{st.Ask}, forced) {
+		if !r.put(l, r.counterOf(st.Ask.Limit, st.Ask.Scope), s, false, []schemas.Ask{st.Ask}, forced) {
 			return false
 		}
 	}
@@ -239,7 +256,7 @@ func (r *replay) askHome(l *life, s *step, last bool) bool {
 
 // put asks some limits at once, all or nothing, and keeps what they say. What
 // happened before the policy is taken to be in force is not asked but repeated.
-func (r *replay) put(l *life, table *limit.Table, s *step, own bool, asks []schemas.Ask, forced bool) bool {
+func (r *replay) put(l *life, at *counter, s *step, own bool, asks []schemas.Ask, forced bool) bool {
 	r.old = r.old[:0]
 	for _, c := range l.places {
 		if wide := limit.Wide(c.Scope); !wide && own || wide && slices.ContainsFunc(asks, func(a schemas.Ask) bool { return a.Limit == c.Limit && a.Scope == c.Scope }) {
@@ -251,13 +268,13 @@ func (r *replay) put(l *life, table *limit.Table, s *step, own bool, asks []sche
 		who = &l.subject
 	}
 	if forced {
-		moved, _ := table.GiveBack(r.x.rules, r.old, s.t)
+		moved, _ := at.table.GiveBack(at.rules, r.old, s.t)
 		l.moved = append(l.moved, moved...)
 		skip := func(name string) bool { return slices.Contains(s.observed, name) }
-		charges, _ := table.Take(r.x.rules, who, asks, skip, s.t)
+		charges, _ := at.table.Take(at.rules, who, asks, skip, s.t)
 		l.taken = append(l.taken, charges...)
 	} else {
-		table.DecideStep(&r.res, r.x.rules, who, asks, r.old, s.t)
+		at.table.DecideStep(&r.res, at.rules, who, asks, r.old, s.t)
 		if !r.res.OK {
 			e := &r.res.Refused[0]
 			l.now = Said{Refused: true, Limit: e.Limit, Window: e.Window}
@@ -298,7 +315,7 @@ func (r *replay) owner(s *step) {
 		return
 	}
 	forced := s.t < r.x.from
-	ok := !(forced && s.then.Refused) && r.put(l, r.table, s, false, r.asks, forced)
+	ok := !(forced && s.then.Refused) && r.put(l, &r.counter, s, false, r.asks, forced)
 	switch {
 	case ok:
 	case s.then.Refused:
@@ -313,10 +330,10 @@ func (r *replay) owner(s *step) {
 // no step for that.
 func (r *replay) diverge(l *life, s *step) {
 	for _, c := range l.taken {
-		r.tableOf(c.Limit, c.Scope).Unwind(r.x.rules, []schemas.Charge{c}, s.t)
+		r.counterOf(c.Limit, c.Scope).giveUp(c, true, s.t)
 	}
 	for _, c := range l.moved {
-		r.tableOf(c.Limit, c.Scope).Restore(r.x.rules, []schemas.Charge{c}, s.t)
+		r.counterOf(c.Limit, c.Scope).putBack(c, s.t)
 	}
 	l.asking, l.taken, l.moved = false, l.taken[:0], l.moved[:0]
 	if l.path = pathRefused; l.counted {
@@ -336,7 +353,7 @@ func (r *replay) stopRound(l *life, s *step, keeps bool) {
 			if owner, later := r.later(c, s.reinstated); later {
 				l.owed = append(l.owed, debt{charge: c, owner: owner, restore: true})
 			} else {
-				r.tableOf(c.Limit, c.Scope).Restore(r.x.rules, []schemas.Charge{c}, s.t)
+				r.counterOf(c.Limit, c.Scope).putBack(c, s.t)
 			}
 		}
 	}
@@ -351,16 +368,20 @@ func (r *replay) letGo(l *life, s *step, places []schemas.Charge, unwinding bool
 			l.owed = append(l.owed, debt{charge: c, owner: owner, unwinding: unwinding})
 			continue
 		}
-		r.x.giveUp(r.tableOf(c.Limit, c.Scope), c, unwinding, s.t)
+		r.counterOf(c.Limit, c.Scope).giveUp(c, unwinding, s.t)
 	}
 }
 
-func (x *engine) giveUp(table *limit.Table, c schemas.Charge, unwinding bool, t schemas.Millis) {
+func (n *counter) giveUp(c schemas.Charge, unwinding bool, t schemas.Millis) {
 	if unwinding {
-		table.Unwind(x.rules, []schemas.Charge{c}, t)
+		n.table.Unwind(n.rules, []schemas.Charge{c}, t)
 	} else {
-		table.GiveBack(x.rules, []schemas.Charge{c}, t)
+		n.table.GiveBack(n.rules, []schemas.Charge{c}, t)
 	}
+}
+
+func (n *counter) putBack(c schemas.Charge, t schemas.Millis) {
+	n.table.Restore(n.rules, []schemas.Charge{c}, t)
 }
 
 // later reports whether an owner's step, which is still to come, returns a place
@@ -388,9 +409,9 @@ func (r *replay) owed(s *step) {
 				continue
 			}
 			if restore {
-				r.table.Restore(r.x.rules, []schemas.Charge{d.charge}, s.t)
+				r.putBack(d.charge, s.t)
 			} else {
-				r.x.giveUp(r.table, d.charge, d.unwinding, s.t)
+				r.giveUp(d.charge, d.unwinding, s.t)
 			}
 		}
 	}
@@ -446,7 +467,12 @@ func (r *replay) end(s *step) {
 func (r *replay) record(s *step) {
 	var sub limit.Subject
 	r.describe(&sub, s)
-	r.table.Record(r.x.rules, &sub, s.at, s.t)
+	at := s.at
+	if at == 0 {
+		at = s.t
+		r.tally.undated++
+	}
+	r.table.Record(r.rules, &sub, at, s.t)
 	if !r.x.wide {
 		return
 	}
@@ -454,18 +480,19 @@ func (r *replay) record(s *step) {
 	further := false
 	for i := range r.stops {
 		a := r.stops[i].Ask
-		a.T = s.at
+		a.T = at
 		switch {
 		case r.stops[i].Own:
 		case r.x.known[a.Limit] && r.ownerOf(a.Scope) != r:
 			further = true // its owner's step is still to come
 		default:
-			r.tableOf(a.Limit, a.Scope).RecordStep(r.x.rules, &a, s.t)
+			n := r.counterOf(a.Limit, a.Scope)
+			n.table.RecordStep(n.rules, &a, s.t)
 		}
 	}
 	if further && r.lives.find(s.key) == nil {
 		l := r.lives.take()
-		l.subject, l.counted, l.began = sub, true, s.at
+		l.subject, l.counted, l.began = sub, true, at
 		r.lives.keep(s.key, l)
 	}
 }
@@ -481,8 +508,8 @@ func (r *replay) recordOwner(s *step) {
 	r.stops = r.x.rules.Plan(r.stops[:0], &l.subject)
 	for i := range r.stops {
 		a := r.stops[i].Ask
-		if a.T = l.began; !r.stops[i].Own && r.x.known[a.Limit] && r.ownerOf(a.Scope) == r && slices.Contains(s.asked, scopeRef{a.Limit, a.Scope}) {
-			r.table.RecordStep(r.x.rules, &a, s.t)
+		if a.T = cmp.Or(s.at, l.began); !r.stops[i].Own && r.x.known[a.Limit] && r.ownerOf(a.Scope) == r && slices.Contains(s.asked, scopeRef{a.Limit, a.Scope}) {
+			r.table.RecordStep(r.rules, &a, s.t)
 		}
 	}
 }
@@ -522,15 +549,38 @@ func (r *replay) forget(k messageKey, l *life) {
 	r.lives.drop(k, l)
 }
 
-// tableOf returns where a limit's count of a scope is kept.
-func (r *replay) tableOf(name, scope string) *limit.Table {
+// counterOf returns where a limit's places of a scope are kept.
+func (r *replay) counterOf(name, scope string) *counter {
 	switch {
 	case !r.x.wide || !limit.Wide(scope):
-		return r.table
+		return &r.counter
 	case !r.x.known[name]:
 		return r.x.guests
 	}
-	return r.ownerOf(scope).table
+	return &r.ownerOf(scope).counter
+}
+
+// marker takes over since when windows count: a message that was sent elsewhere
+// may have a place from before. Only the revision in force is known, and only
+// what began before the time that is judged holds for all of it.
+func (r *replay) marker(s *step) error {
+	if s.t > r.x.from && r.tally.decisions > 1 {
+		r.tally.markers++
+		return nil
+	}
+	if s.revision != r.x.force.Revision {
+		return nil
+	}
+	since := limit.NextSince(&r.x.force.Policy, s.since, r.x.tried, math.MaxInt64)
+	for _, moments := range since {
+		maps.DeleteFunc(moments, func(_ string, t schemas.Millis) bool { return t == math.MaxInt64 })
+	}
+	rules, err := limit.Compile(r.x.tried, since)
+	if err != nil {
+		return fmt.Errorf("the policy to try: %w", err)
+	}
+	r.rules = rules
+	return nil
 }
 
 func (r *replay) ownerOf(scope string) *replay {

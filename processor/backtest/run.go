@@ -44,7 +44,7 @@ func run(ctx context.Context, cfg Config, rules *limit.Rules) (*Result, error) {
 	if there.whole > warm && from-there.whole < longest(cfg.Tried) {
 		notes = append(notes, fmt.Sprintf("Windows that look back beyond %s begin empty there, so until they have passed once they refuse too little.", there.whole))
 	}
-	x := newEngine(src.partitions, rules, cfg.Tried, &cfg.InForce.Policy, from, cfg.Until, cfg.Most)
+	x := newEngine(src.partitions, rules, cfg.Tried, cfg.InForce, from, cfg.Until, cfg.Most)
 	defer x.close()
 	x.each = cfg.Each
 	if need.requests() {
@@ -56,7 +56,7 @@ func run(ctx context.Context, cfg Config, rules *limit.Rules) (*Result, error) {
 	if err := x.run(ctx, src.feeds(there, warm)); err != nil {
 		return nil, err
 	}
-	r := x.result(cfg.Tried, &cfg.InForce.Policy)
+	r := x.result(cfg.Tried)
 	r.Revision = cfg.InForce.Revision
 	r.Source = there.source()
 	x.bounds(r, warm)
@@ -178,9 +178,10 @@ func (x *engine) bounds(r *Result, warm schemas.Millis) {
 
 // notes says what could not be told, or was assumed.
 func (x *engine) notes(tried *schemas.Policy) (out []string) {
-	var unjoined, markers, admitted int64
+	var unjoined, markers, admitted, undated int64
 	for _, p := range x.parts {
 		unjoined += p.tally.unjoined
+		undated += p.tally.undated
 		markers = max(markers, p.tally.markers)
 		admitted += p.tally.newlyAdmitted
 	}
@@ -192,6 +193,9 @@ func (x *engine) notes(tried *schemas.Policy) (out []string) {
 	}
 	if unjoined > 0 {
 		out = append(out, fmt.Sprintf("For %d decisions the request is no longer in Kafka: limits that look at metadata or content did not see it.", unjoined))
+	}
+	if undated > 0 {
+		out = append(out, fmt.Sprintf("%d messages that were sent elsewhere took no place in their recipient's limits then, so when they were sent is not on record: they count from when Weir learnt of them.", undated))
 	}
 	if i := slices.IndexFunc(tried.Limits, func(l schemas.Limit) bool { return !l.Off() && l.OnRefusal == schemas.RefusalDefer }); i >= 0 {
 		out = append(out, "A message that the other policy would let wait is counted as refused, and does not come back in the replay, unless it waited then as well.")

@@ -39,10 +39,11 @@ type step struct {
 	segments int32
 	seq      int64
 	t        schemas.Millis
-	at       schemas.Millis // of a message sent elsewhere: when
+	at       schemas.Millis // of a message sent elsewhere: when, if it took a place; 0 if nobody knows
 	returned schemas.Millis // the earliest of the places that were given back; 0 if none
 	key      messageKey
 	revision int64
+	since    map[string]map[string]schemas.Millis // of a marker
 
 	id, to, tenant, channel, class, template, provider string
 	source                                             schemas.Source
@@ -91,7 +92,9 @@ func (s *step) read(e *schemas.Event, partitions int32) {
 	}
 	s.part, s.seq, s.t, s.revision = d.Partition, d.Seq, d.T, d.Revision
 	if d.Verdict == schemas.VerdictMarker {
-		s.kind = stepMarker
+		if s.kind = stepMarker; d.Marker != nil {
+			s.since = d.Marker.Since
+		}
 		return
 	}
 	if e.To == "" {
@@ -131,10 +134,10 @@ func (s *step) read(e *schemas.Event, partitions int32) {
 		}
 	case schemas.VerdictRecord:
 		if s.kind = stepRecordOwner; described {
-			s.kind, s.at = stepRecord, s.t
-			for i := range d.Charges {
-				s.at = d.Charges[i].T
-			}
+			s.kind = stepRecord
+		}
+		for i := range d.Charges {
+			s.at = d.Charges[i].T
 		}
 	case schemas.VerdictExpire, schemas.VerdictSuppress, schemas.VerdictCancel, schemas.VerdictReject, schemas.VerdictDuplicate:
 		if status {

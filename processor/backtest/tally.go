@@ -23,6 +23,7 @@ type tally struct {
 	hourAt        schemas.Millis
 	of            map[uint64]*refusals // by the recipient's hash
 	unjoined      int64                // decisions whose request is not there any more
+	undated       int64                // messages sent elsewhere that took no place then
 	markers       int64                // revisions that came into force in the time that is judged
 	first         schemas.Millis
 	last          schemas.Millis
@@ -58,12 +59,6 @@ func (y *tally) seen(s *step) {
 		y.first, y.firstSeq = s.t, s.seq
 	}
 	y.last = s.t
-}
-
-func (y *tally) marker(s *step, from schemas.Millis) {
-	if s.t > from && y.decisions > 1 {
-		y.markers++
-	}
 }
 
 // message counts a message's first decision.
@@ -136,7 +131,7 @@ func entry[K comparable, V any](m map[K]*V, k K) *V {
 const busiest = 20
 
 // result adds up what the partitions counted.
-func (x *engine) result(tried, inForce *schemas.Policy) *Result {
+func (x *engine) result(tried *schemas.Policy) *Result {
 	r := &Result{From: x.from, Until: x.until, ByLimit: []LimitCount{}, ByClass: []ClassCount{}, ByHour: []HourCount{}, Busiest: []Recipient{}}
 	byLimit, byClass, byHour := map[scopeWindow]*counts{}, map[string]*counts{}, map[schemas.Millis]*counts{}
 	for i := range tried.Limits {

@@ -36,7 +36,7 @@ SELECT d.seq, d.t, toString(d.kind), toString(d.verdict), d.revision, d.message_
        toString(d.status), d.reason, d.limit, d.window, d.observed,
        d.charges.limit, d.charges.scope, d.charges.t, d.charges.cost,
        d.carried.limit, d.carried.scope, d.carried.t, d.carried.cost,
-       d.returned, d.missing, d.passed, d.restored, d.released, d.reinstated, d.onward, d.evidence,
+       d.returned, d.missing, d.passed, d.restored, d.released, d.reinstated, d.onward, d.evidence, d.marker,
        if(d.kind = 'status', e.to, m.to), if(d.kind = 'status', e.template, m.template),
        if(d.kind = 'status', e.provider, m.provider), if(d.kind = 'status', e.segments, m.segments), e.attempt
 FROM (
@@ -76,6 +76,7 @@ func (h History) Decisions(ctx context.Context, partition int32, from schemas.Mi
 			charges, carried            placeColumns
 			returned, missing, passed   string
 			restored, released, instead string
+			marker                      string
 			evidence                    string
 			onward                      int32
 			segments, attempt           uint16
@@ -83,7 +84,7 @@ func (h History) Decisions(ctx context.Context, partition int32, from schemas.Mi
 		if err := rows.Scan(&d.Seq, &t, &kind, &verdict, &d.Revision, &e.MessageID, &e.Tenant, &e.Channel, &e.Class,
 			&status, &e.Reason, &e.Limit, &e.Window, &e.Observed,
 			&charges.limit, &charges.scope, &charges.t, &charges.cost, &carried.limit, &carried.scope, &carried.t, &carried.cost,
-			&returned, &missing, &passed, &restored, &released, &instead, &onward, &evidence,
+			&returned, &missing, &passed, &restored, &released, &instead, &onward, &evidence, &marker,
 			&e.To, &e.Template, &e.Provider, &segments, &attempt); err != nil {
 			return fmt.Errorf("read decision: %w", err)
 		}
@@ -92,7 +93,7 @@ func (h History) Decisions(ctx context.Context, partition int32, from schemas.Mi
 		for _, c := range []struct {
 			text string
 			into any
-		}{{returned, &d.Returned}, {missing, &d.Missing}, {passed, &d.Passed}, {restored, &d.Restored}, {released, &d.Released}, {instead, &d.Reinstated}, {evidence, &d.Evidence}} {
+		}{{returned, &d.Returned}, {missing, &d.Missing}, {passed, &d.Passed}, {restored, &d.Restored}, {released, &d.Released}, {instead, &d.Reinstated}, {evidence, &d.Evidence}, {marker, &d.Marker}} {
 			if c.text == "" {
 				continue
 			}
