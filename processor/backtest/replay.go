@@ -231,20 +231,26 @@ func (r *replay) askHome(l *life, s *step, last bool) bool {
 	if forced && last && s.then.Refused {
 		return false // what happened, happened
 	}
-	if (own || len(r.asks) > 0) && !r.put(l, &r.counter, s, own, r.asks, forced) {
+	together := own || len(r.asks) > 0
+	for i := range r.stops {
+		st := &r.stops[i]
+		switch {
+		case st.Own && own, !st.Own && slices.Contains(r.asks, st.Ask):
+			if together && !r.put(l, &r.counter, s, own, r.asks, forced) {
+				return false
+			}
+			together = false
+		case last && !st.Own && !l.hasVisited(st.Ask.Limit, st.Ask.Scope):
+			if !r.put(l, r.counterOf(st.Ask.Limit, st.Ask.Scope), s, false, []schemas.Ask{st.Ask}, forced) {
+				return false
+			}
+		}
+	}
+	if together && !r.put(l, &r.counter, s, own, r.asks, forced) {
 		return false
 	}
 	if !last {
 		return true
-	}
-	for i := range r.stops {
-		st := &r.stops[i]
-		if st.Own || l.hasVisited(st.Ask.Limit, st.Ask.Scope) {
-			continue
-		}
-		if !r.put(l, r.counterOf(st.Ask.Limit, st.Ask.Scope), s, false, []schemas.Ask{st.Ask}, forced) {
-			return false
-		}
 	}
 	for _, c := range l.places {
 		if wide := limit.Wide(c.Scope); wide && !l.hasVisited(c.Limit, c.Scope) || !wide && !l.ownAsked {

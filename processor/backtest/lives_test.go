@@ -1,0 +1,320 @@
+package backtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+const (
+	someone = "+8613800000001"
+	sec     = schemas.Millis(1000)
+)
+
+// TestLives replays lives that go on after their first decision, and asks at the
+// end whether a probe, a message that was let through then, is refused now.
+func TestLives(t *testing.T) {
+	one := "  - {name: a, per: [recipient], allow: [1/60s]}"
+	two := "  - {name: a, per: [recipient], allow: [2/60s]}"
+	for name, c := range map[string]struct {
+		tried   string
+		inForce string // as tried, if empty
+		from    schemas.Millis
+		log     func(m *schemas.Event) []*schemas.Event
+		probe   schemas.Millis
+		full    bool // the probe is refused
+		want    func(r *Result) bool
+	}{
+		"a place counts until it is a window old": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event { return []*schemas.Event{admitted(m, t0, "a")} }, probe: 60*sec - 1, full: true,
+		},
+		"and no longer": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event { return []*schemas.Event{admitted(m, t0, "a")} }, probe: 60 * sec,
+		},
+		"a further attempt moves the place": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{admitted(m, t0, "a"), moved(m, t0+30*sec, "a")}
+			}, probe: 61 * sec, full: true,
+		},
+		"and leaves the old one empty": {
+			tried: two, log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{admitted(m, t0, "a"), moved(m, t0+30*sec, "a")}
+			}, probe: 31 * sec,
+		},
+		"where attempts count each keeps its place": {
+			tried: two[:len(two)-1] + ", count: attempt}", log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{admitted(m, t0, "a"), moved(m, t0+30*sec, "a")}
+			}, probe: 31 * sec, full: true,
+		},
+		"a place is given back when it was": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{admitted(m, t0, "a"), returned(m, t0+10*sec, t0, "a")}
+			}, probe: 11 * sec,
+		},
+		"and not before": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{admitted(m, t0, "a"), returned(m, t0+10*sec, t0, "a")}
+			}, probe: 9 * sec, full: true,
+		},
+		"a place of a limit that was not there is given back too": {
+			tried: one, inForce: "  - {name: b, per: [recipient], allow: [9/60s]}", log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{admitted(m, t0, "b"), returned(m, t0+10*sec, t0, "b")}
+			}, probe: 11 * sec,
+		},
+		"what expires between attempts gives its place back if it did": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				end := with(m, t0+10*sec, schemas.StatusExpired, schemas.VerdictExpire)
+				end.Attempt, end.Decision.Returned = 1, places(m, t0, []string{"a"})
+				return []*schemas.Event{admitted(m, t0, "a"), end}
+			}, probe: 11 * sec,
+		},
+		"and keeps it if it may have been received": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				end := with(m, t0+10*sec, schemas.StatusExpired, schemas.VerdictExpire)
+				end.Attempt = 1
+				return []*schemas.Event{admitted(m, t0, "a"), end}
+			}, probe: 11 * sec, full: true,
+		},
+		"what ends unknown keeps its place": {
+			tried: one, inForce: "  - {name: b, per: [recipient], allow: [9/60s]}", log: func(m *schemas.Event) []*schemas.Event {
+				end := with(m, t0+10*sec, schemas.StatusUnknown, schemas.VerdictExpire)
+				end.Attempt = 1
+				return []*schemas.Event{admitted(m, t0, "b"), end}
+			}, probe: 11 * sec, full: true,
+		},
+		"quiet hours ask no limit": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				wait := with(m, t0, schemas.StatusDeferred, schemas.VerdictDefer)
+				wait.Reason = "quiet_hours"
+				return []*schemas.Event{wait}
+			}, probe: 1,
+		},
+		"a message sent elsewhere takes its place as of then": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{with(m, t0+50*sec, "", schemas.VerdictRecord, places(m, t0, []string{"a"})...)}
+			}, probe: 59 * sec, full: true,
+		},
+		"which is not now": {
+			tried: one, log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{with(m, t0+50*sec, "", schemas.VerdictRecord, places(m, t0, []string{"a"})...)}
+			}, probe: 60 * sec,
+		},
+		"who was refused and would pass is taken to be sent at once": {
+			tried: one, inForce: "  - {name: b, per: [recipient], allow: [1/60s], on_refusal: defer}", log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{deferredBy(m, t0, "b", "1/60s"), admitted(m, t0+50*sec, "b"), moved(m, t0+55*sec, "b"), returned(m, t0+56*sec, t0+55*sec, "b")}
+			}, probe: 59 * sec, full: true, want: func(r *Result) bool { return r.NewlyAdmitted == 1 && len(r.Notes) > 0 },
+		},
+		"at the time of its first decision": {
+			tried: one, inForce: "  - {name: b, per: [recipient], allow: [1/60s], on_refusal: defer}", log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{deferredBy(m, t0, "b", "1/60s"), admitted(m, t0+50*sec, "b"), moved(m, t0+55*sec, "b")}
+			}, probe: 60 * sec,
+		},
+		"who is refused now takes no place later": {
+			tried: two, inForce: "  - {name: b, per: [recipient], allow: [9/60s]}", log: func(m *schemas.Event) []*schemas.Event {
+				third := *m
+				third.MessageID = msg(3, m.To, m.Class).MessageID
+				second := *m
+				second.MessageID = msg(4, m.To, m.Class).MessageID
+				return []*schemas.Event{admitted(&second, t0, "b"), admitted(&third, t0, "b"), admitted(m, t0+10*sec, "b"), moved(m, t0+61*sec, "b")}
+			}, probe: 62 * sec, want: func(r *Result) bool { return r.NewlyRefused == 1 && r.Now.Admitted == 3 },
+		},
+		"a further attempt that is refused now keeps the old place": {
+			tried: two[:len(two)-1] + ", count: segments}", inForce: "  - {name: b, per: [recipient], allow: [9/60s]}", log: func(m *schemas.Event) []*schemas.Event {
+				longer := moved(m, t0+10*sec, "b")
+				longer.Segments = 3
+				return []*schemas.Event{admitted(m, t0, "b"), longer, moved(m, t0+40*sec, "b")}
+			}, probe: 61 * sec, want: func(r *Result) bool { return r.Now.Held == 1 && r.Then.Held == 0 && r.Messages == 2 },
+		},
+		"who waited then and would wait now is asked again when it was": {
+			tried: one[:len(one)-1] + ", on_refusal: defer}", log: func(m *schemas.Event) []*schemas.Event {
+				first := *m
+				first.MessageID = msg(3, m.To, m.Class).MessageID
+				return []*schemas.Event{admitted(&first, t0, "a"), deferredBy(m, t0+1, "a", "1/60s"), admitted(m, t0+60*sec, "a")}
+			}, probe: 61 * sec, full: true, want: func(r *Result) bool {
+				return r.Messages == 3 && r.Now.Refused == 2 && r.Then.Refused == 1 && r.NewlyRefused == 1
+			},
+		},
+		"what a limit that only observed passed by has no place": {
+			tried: "  - {name: a, per: [recipient], allow: [1/60s]}", inForce: "  - {name: a, per: [recipient], allow: [1/60s], mode: observe}", from: t0 + 61*sec,
+			log: func(m *schemas.Event) []*schemas.Event {
+				first := *m
+				first.MessageID = msg(3, m.To, m.Class).MessageID
+				passed := admitted(m, t0+30*sec)
+				passed.Observed, passed.Limit, passed.Window = true, "a", "1/60s"
+				passed.Decision.Evidence = []schemas.Evidence{{Limit: "a", Scope: m.To, Window: "1/60s"}}
+				return []*schemas.Event{admitted(&first, t0, "a"), passed}
+			}, probe: 62 * sec,
+		},
+		"what happened before it begins happened, whatever it says": {
+			tried: two, inForce: "  - {name: b, per: [recipient], allow: [9/60s]}", from: t0 + 20*sec, log: func(m *schemas.Event) (out []*schemas.Event) {
+				for i := range 3 {
+					each := *m
+					each.MessageID = msg(10+i, m.To, m.Class).MessageID
+					out = append(out, admitted(&each, t0+schemas.Millis(i)*sec, "b"))
+				}
+				return out
+			}, probe: 60*sec + 1, full: true, want: func(r *Result) bool { return r.Messages == 1 && r.Then.Refused == 0 },
+		},
+		"and what was refused before took no place": {
+			tried: one, inForce: "  - {name: b, per: [recipient], allow: [9/60s]}", from: t0 + 20*sec, log: func(m *schemas.Event) []*schemas.Event {
+				return []*schemas.Event{refusedBy(m, t0, "b", "9/60s")}
+			}, probe: 21 * sec, want: func(r *Result) bool { return r.Messages == 1 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.inForce == "" {
+				c.inForce = c.tried
+			}
+			g := newLog(1)
+			probed := false
+			probe := admitted(msg(2, someone, "notice"), t0+c.probe)
+			for _, e := range c.log(msg(1, someone, "notice")) {
+				if !probed && e.At > probe.At {
+					probed = true
+					g.add(probe)
+				}
+				g.add(e)
+			}
+			if !probed {
+				g.add(probe)
+			}
+			r, answers := (&trial{tried: policyOf(t, c.tried), inForce: policyOf(t, c.inForce), from: c.from}).run(t, g)
+			a, ok := answers[answerAt{0, probe.Decision.Seq}]
+			if !ok {
+				t.Fatal("nobody answered the probe")
+			}
+			if a.Now.Refused != c.full {
+				t.Errorf("the probe was refused: %v, want %v", a.Now.Refused, c.full)
+			}
+			if c.want != nil && !c.want(r) {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestUntil leaves out what comes later.
+func TestUntil(t *testing.T) {
+	g := newLog(2)
+	for i := range 20 {
+		g.add(admitted(msg(i, someone, "notice"), t0+schemas.Millis(i), "a"))
+	}
+	p := policyOf(t, "  - {name: a, per: [recipient], allow: [5/60s]}")
+	r, _ := (&trial{tried: p, inForce: p, from: t0 + 10, until: t0 + 15}).run(t, g)
+	if r.Messages != 5 || r.Now.Refused != 5 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestBounds ends a backtest that would keep too much, or that nobody waits for.
+func TestBounds(t *testing.T) {
+	for _, wide := range []bool{false, true} {
+		t.Run(fmt.Sprintf("wide=%v", wide), func(t *testing.T) {
+			text := "  - {name: a, per: [recipient], allow: [5/60s]}"
+			if wide {
+				text += "\n  - {name: b, per: [tenant], allow: [9/60s]}"
+			}
+			p := policyOf(t, text)
+			g := newLog(2)
+			for i := range 4000 {
+				g.add(admitted(msg(i, fmt.Sprintf("+8613800%06d", i), "notice"), t0, "a"))
+			}
+			if _, _, err := (&trial{tried: p, inForce: p, most: 1000}).try(t.Context(), g); !errors.Is(err, ErrTooMuch) {
+				t.Errorf("too much: %v", err)
+			}
+			if r, _ := (&trial{tried: p, inForce: p, most: 100_000}).run(t, g); r.Messages != 4000 {
+				t.Errorf("%d messages", r.Messages)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			gone := errors.New("nobody waits")
+			cancel(gone)
+			if _, _, err := (&trial{tried: p, inForce: p}).try(ctx, g); !errors.Is(err, gone) {
+				t.Errorf("cancelled: %v", err)
+			}
+		})
+	}
+}
+
+// TestClocksDiffer has an owner's answer at an earlier time than its question, and
+// another partition that goes on meanwhile.
+func TestClocksDiffer(t *testing.T) {
+	p := policyOf(t, "  - {name: b, per: [], allow: [2/60s]}")
+	const n = 4
+	owner := ownerOf(n)
+	g := newLog(n)
+	refused := 0
+	for i := range 12 {
+		m := msg(i, fmt.Sprintf("+8613800%06d", i), "notice")
+		home := g.home(m.To)
+		at := t0 + schemas.Millis(i)*30*sec
+		place := schemas.Charge{Limit: "b", T: at - 1500, Cost: 1}
+		if home == owner {
+			place.T = at
+			g.add(with(m, at, schemas.StatusQueued, schemas.VerdictAdmit, place))
+			continue
+		}
+		onward := with(m, at, "", schemas.VerdictCharge)
+		onward.Decision.Onward = &owner
+		g.add(onward)
+		step := &schemas.Event{Kind: schemas.KindDecision, MessageID: m.MessageID, Tenant: m.Tenant, To: m.To, At: at - 1500, Decision: &schemas.Decision{Verdict: schemas.VerdictCharge, Onward: &home, Charges: []schemas.Charge{place}}}
+		end := with(m, at+10, schemas.StatusQueued, schemas.VerdictAdmit)
+		end.Decision.Carried = []schemas.Charge{place}
+		if i%5 == 4 {
+			refused++
+			step.Decision = &schemas.Decision{Verdict: schemas.VerdictRefuse, Onward: &home, Evidence: []schemas.Evidence{{Limit: "b", Window: "2/60s"}}}
+			end = refusedBy(m, at+10, "b", "2/60s")
+			end.Decision.Evidence[0].Scope = ""
+		}
+		g.addTo(owner, step)
+		g.add(end)
+	}
+	if refused == 0 {
+		t.Fatal("nobody was refused")
+	}
+	got, answers := (&trial{tried: p, inForce: p}).run(t, g)
+	for k, a := range answers {
+		if !a.Now.Refused && len(a.Now.Places) > 0 && len(a.Then.Places) > 0 && a.Now.Places[0] != a.Then.Places[0] {
+			t.Errorf("%v: it took %v, and had taken %v", k, a.Now.Places, a.Then.Places)
+		}
+	}
+	if got.Messages != 12 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func ownerOf(n int32) int32 { return schemas.PartitionOf("", n) }
+
+// TestText holds what people read.
+func TestText(t *testing.T) {
+	r := &Result{
+		From: t0, Until: t0 + day, Warmed: t0 - hour, Source: "both", Revision: 7, Messages: 88_120,
+		Then: Tally{Admitted: 87_810, Refused: 310}, Now: Tally{Admitted: 86_916, Refused: 1204, Held: 3}, NewlyRefused: 900, NewlyAdmitted: 6,
+		ByLimit: []LimitCount{{"verify", "1/60s", "enforce", 300, 1200}}, ByClass: []ClassCount{{"verify", 80_000, 310, 1204}},
+		Busiest: []Recipient{{"+86*********01", 50, 3, 40}}, Notes: []string{"Something was assumed."},
+	}
+	for i := range 30 {
+		r.ByHour = append(r.ByHour, HourCount{Hour: t0 - t0%hour + schemas.Millis(i)*hour, Messages: 100, Now: int64(i)})
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Would have refused 1,204 of 88,120 messages (1.4 %); as it was, 310 (0.4 %).\n",
+		"900 let through then would be refused, 6 refused then would be let through.\n",
+		"further attempts of 3 would wait for a limit; as it was, of 0.\n",
+		"(windows filled from ", "from ClickHouse and Kafka", "Revision 7 is in force.",
+		"verify  1/60s   enforce  300   1,200  +900\n", "(6 more hours; --json has all)\n", "+86*********01  50        3     40   +37\n", "\nNote: Something was assumed.\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("it lacks %q:\n%s", want, b.String())
+		}
+	}
+	if n := strings.Count(b.String(), "\n20"); n != hoursShown {
+		t.Errorf("%d hours", n)
+	}
+}
