@@ -72,12 +72,13 @@ type replay struct {
 	lives lives
 	tally *tally
 
-	res   limit.Result
-	stops []limit.Stop
-	asks  []schemas.Ask
-	old   []schemas.Charge
-	steps int
-	kept  int64 // what engine.kept has of it
+	res      limit.Result
+	stops    []limit.Stop
+	asks     []schemas.Ask
+	old      []schemas.Charge
+	subjects []limit.Subject // of the steps that were foreseen
+	steps    int
+	kept     int64 // what engine.kept has of it
 }
 
 // take replays one step.
@@ -139,6 +140,23 @@ func (r *replay) settleMemory(t schemas.Millis) error {
 	return nil
 }
 
+// foreseen is how many steps' places are asked for at once: the memory in which
+// they stand is slow, and gives many at a time.
+const foreseen = 32
+
+// foresee tells the table whom the next steps are about.
+func (r *replay) foresee(steps []step) {
+	r.subjects = slices.Grow(r.subjects[:0], len(steps))
+	for i := range steps {
+		if s := &steps[i]; s.kind == stepAsk && s.t < r.x.until {
+			r.subjects = r.subjects[:len(r.subjects)+1]
+			s.subject = &r.subjects[len(r.subjects)-1]
+			r.describe(s.subject, s)
+		}
+	}
+	r.table.Touch(r.rules, r.subjects)
+}
+
 // ask replays a decision of home in which limits took part.
 func (r *replay) ask(s *step) {
 	last := s.kind == stepAsk
@@ -160,7 +178,11 @@ func (r *replay) ask(s *step) {
 	if !l.asking {
 		l.begin(s.t)
 	}
-	r.describe(&l.subject, s)
+	if s.subject != nil {
+		l.subject = *s.subject
+	} else {
+		r.describe(&l.subject, s)
+	}
 	ok := !l.saidNo
 	if ok {
 		ok = r.askHome(l, s, last)

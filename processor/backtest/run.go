@@ -149,13 +149,30 @@ func (x *engine) run(ctx context.Context, feeds []feed) error {
 	for n, f := range feeds {
 		g.Go(func() error {
 			r := x.parts[n]
-			steps := 0
-			return f(ctx, func(s *step) error {
-				if steps++; steps%1024 == 0 && ctx.Err() != nil {
+			chunk := make([]step, 0, foreseen)
+			hand := func() error {
+				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				return r.take(s)
+				r.foresee(chunk)
+				for i := range chunk {
+					if err := r.take(&chunk[i]); err != nil {
+						return err
+					}
+				}
+				chunk = chunk[:0]
+				return nil
+			}
+			err := f(ctx, func(s *step) error {
+				if chunk = append(chunk, *s); len(chunk) == foreseen {
+					return hand()
+				}
+				return nil
 			})
+			if err != nil {
+				return err
+			}
+			return hand()
 		})
 	}
 	return g.Wait()

@@ -48,6 +48,7 @@ type step struct {
 	id, to, tenant, channel, class, template, provider string
 	source                                             schemas.Source
 
+	subject    *limit.Subject // if it was foreseen
 	then       Said
 	observed   []string   // limits that only observe and were full, in this decision
 	asked      []scopeRef // wide limits that were asked in this decision
