@@ -207,7 +207,7 @@ func (r *replay) ask(s *step) {
 		if s.then.Refused {
 			l.path = pathSent
 		} else {
-			l.held = len(s.then.Places) > 0
+			l.held = s.held
 		}
 	case !s.then.Refused:
 		r.diverge(l, s)

@@ -137,19 +137,24 @@ func (s *source) events(ctx context.Context, n int32, st stretch, fn func(*step)
 	if st.from >= st.end {
 		return nil
 	}
-	var at step
+	var (
+		at    step
+		event schemas.EventReader
+		known = make(texts)
+	)
 	_, err := s.reader.Span(ctx, stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, st.from, st.end, func(r *kgo.Record) error {
 		s.tick()
 		if !bytes.Contains(r.Value, decided) && !bytes.Contains(r.Value, wasSent) && !bytes.Contains(r.Value, wasDoubt) {
 			return nil
 		}
-		e, err := schemas.DecodeEvent(r.Value)
+		e, err := event.Read(string(r.Value))
 		if err != nil {
 			return nil // the sink keeps what is no event, and the audit tells of it
 		}
 		if at.read(e, s.partitions); at.kind == stepNothing {
 			return nil
 		}
+		at.detach(known, s.cfg.Each != nil)
 		return fn(&at)
 	})
 	if err != nil {

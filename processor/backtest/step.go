@@ -2,6 +2,8 @@ package backtest
 
 import (
 	"hash/maphash"
+	"slices"
+	"strings"
 
 	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
@@ -30,6 +32,7 @@ type step struct {
 	kind     stepKind
 	again    bool // a further attempt
 	own      bool // home's own limits were asked in this decision
+	held     bool // the message was let through with places
 	kept     bool // a round's end put old places back
 	end      bool // nothing follows
 	unknown  bool // it ended as one that may have been received
@@ -108,6 +111,7 @@ func (s *step) read(e *schemas.Event, partitions int32) {
 	case schemas.VerdictAdmit, schemas.VerdictMove:
 		s.kind, s.again = stepAsk, d.Verdict == schemas.VerdictMove
 		s.then = Said{Observed: e.Observed, Places: d.Charges}
+		s.held = len(d.Charges)+len(d.Carried) > 0
 		if len(d.Carried) > 0 {
 			s.then.Places = append(append([]schemas.Charge(nil), d.Carried...), d.Charges...)
 		}
@@ -203,4 +207,47 @@ func refs(charges []schemas.Charge) (out []scopeRef) {
 		out = append(out, scopeRef{charges[i].Limit, charges[i].Scope})
 	}
 	return out
+}
+
+// texts are words that come again and again, each kept once.
+type texts map[string]string
+
+func (m texts) one(s string) string {
+	if known, ok := m[s]; ok {
+		return known
+	}
+	if len(m) > 10_000 { // not words, after all
+		clear(m)
+	}
+	s = strings.Clone(s)
+	m[s] = s
+	return s
+}
+
+// detach makes a step independent of the record that it was read from, whose text it
+// would keep in memory as long as any part of it is. told says that somebody wants
+// to know whose step it is.
+func (s *step) detach(known texts, told bool) {
+	s.to = strings.Clone(s.to)
+	for _, word := range [...]*string{&s.tenant, &s.channel, &s.class, &s.template, &s.provider, &s.source.Topic, &s.then.Limit, &s.then.Window} {
+		*word = known.one(*word)
+	}
+	for i := range s.observed {
+		s.observed[i] = known.one(s.observed[i])
+	}
+	for _, list := range [...][]scopeRef{s.asked, s.released, s.reinstated} {
+		for i := range list {
+			list[i] = scopeRef{known.one(list[i].limit), known.one(list[i].scope)}
+		}
+	}
+	if !told {
+		s.id, s.then.Places = "", nil
+		return
+	}
+	s.id = strings.Clone(s.id)
+	s.then.Places = slices.Clone(s.then.Places)
+	for i := range s.then.Places {
+		c := &s.then.Places[i]
+		c.Limit, c.Scope = known.one(c.Limit), strings.Clone(c.Scope)
+	}
 }
