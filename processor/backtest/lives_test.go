@@ -129,6 +129,13 @@ func TestLives(t *testing.T) {
 				return []*schemas.Event{admitted(m, t0, "b"), longer, moved(m, t0+40*sec, "b")}
 			}, probe: 61 * sec, want: func(r *Result) bool { return r.Now.Held == 1 && r.Then.Held == 0 && r.Messages == 2 },
 		},
+		"also if the limit that refuses it is another's": {
+			tried: one + "\n  - {name: w, per: [tenant], allow: [1/5s]}", inForce: "  - {name: b, per: [recipient], allow: [9/60s]}", log: func(m *schemas.Event) []*schemas.Event {
+				other := *m
+				other.MessageID, other.To = msg(3, "", "").MessageID, "+8613800000009"
+				return []*schemas.Event{admitted(m, t0, "b"), admitted(&other, t0+28*sec, "b"), moved(m, t0+30*sec, "b")}
+			}, probe: 59 * sec, full: true, want: func(r *Result) bool { return r.Now.Held == 1 },
+		},
 		"who waited then and would wait now is asked again when it was": {
 			tried: one[:len(one)-1] + ", on_refusal: defer}", log: func(m *schemas.Event) []*schemas.Event {
 				first := *m
