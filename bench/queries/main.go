@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, _ func(string) string, stdout, stde
 	if err != nil {
 		return err
 	}
-	b := &bench{url: url, end: end, runs: *runs, only: *only, log: stderr}
+	b := &bench{url: url, end: end, runs: *runs, only: *only, pid: p.PID(), log: stderr}
 	report, err := b.measure(ctx, string(text))
 	if err != nil {
 		return err

@@ -202,13 +202,13 @@ func TestErase(t *testing.T) {
 		found   []uint64 // decisions, by recipient, by time, messages, others' latest, others' text, status_events
 		columns int      // in which the person stands before
 		left    string   // recipients that are left
-		of      string   // and theirs
+		ids     string   // and the messages in decisions
 	}{
-		{"a number", erase.Person{Keys: []string{her}}, []uint64{10, 3, 3, 3, 1, 2, 9}, 14, "+86138000000012,ann+x=y@example.com", ""},
-		{"of one tenant", erase.Person{Keys: []string{her}, Tenant: "globex"}, []uint64{3, 1, 1, 1, 0, 0, 3}, 14, "+8613800000001,+86138000000012,ann+x=y@example.com", "globex"},
-		{"of the default tenant", erase.Person{Keys: []string{her}, Tenant: "default"}, []uint64{3, 1, 1, 1, 0, 0, 3}, 14, "+8613800000001,+86138000000012,ann+x=y@example.com", "default"},
-		{"an address that scopes escape", erase.Person{Keys: []string{mail}}, []uint64{3, 1, 1, 1, 0, 0, 3}, 14, "+8613800000001,+86138000000012", ""},
-		{"nobody", erase.Person{Keys: []string{"+8613800000009"}}, []uint64{0, 0, 0, 0, 0, 0, 0}, 0, "+8613800000001,+86138000000012,ann+x=y@example.com", ""},
+		{"a number", erase.Person{Keys: []string{her}}, []uint64{10, 3, 3, 3, 1, 2, 9}, 14, "+86138000000012,ann+x=y@example.com", "m-3,m-4"},
+		{"of one tenant", erase.Person{Keys: []string{her}, Tenant: "globex"}, []uint64{3, 1, 1, 1, 0, 0, 3}, 14, "+8613800000001,+86138000000012,ann+x=y@example.com", "m-1,m-3,m-4,m-5"},
+		{"of the default tenant", erase.Person{Keys: []string{her}, Tenant: "default"}, []uint64{3, 1, 1, 1, 0, 0, 3}, 14, "+8613800000001,+86138000000012,ann+x=y@example.com", "m-1,m-2,m-3,m-4"},
+		{"an address that scopes escape", erase.Person{Keys: []string{mail}}, []uint64{3, 1, 1, 1, 0, 0, 3}, 14, "+8613800000001,+86138000000012", "m-1,m-2,m-3,m-5"},
+		{"nobody", erase.Person{Keys: []string{"+8613800000009"}}, []uint64{0, 0, 0, 0, 0, 0, 0}, 0, "+8613800000001,+86138000000012,ann+x=y@example.com", "m-1,m-2,m-3,m-4,m-5"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := database(t, addr)
@@ -241,6 +241,9 @@ func TestErase(t *testing.T) {
 			left := ask(t, conn, "SELECT arrayStringConcat(arraySort(groupUniqArrayIf(to, to != '')), ',') FROM status_events")
 			if want := fmt.Sprintf("('%s')", tt.left); left[0] != want {
 				t.Errorf("left are %s, want %s", left[0], want)
+			}
+			if ids := ask(t, conn, "SELECT arrayStringConcat(arraySort(groupUniqArrayIf(message_id, message_id != '' OR recipient_hash != 0)), ',') FROM decisions"); ids[0] != "('"+tt.ids+"')" {
+				t.Errorf("decisions are of %s, want %s", ids[0], tt.ids)
 			}
 			if diff := cmp.Diff(dense, ask(t, conn, "SELECT partition, seq, t, verdict, kind, class, status, length(charges.limit), length(carried.scope) FROM decisions ORDER BY seq")); diff != "" {
 				t.Errorf("the decision log: %s", diff)
