@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string, _ func(string) string, stdout, stde
 	events := fs.Int("events", 10_000_000, "fill: how many events")
 	runs := fs.Int("runs", 20, "how often each query is asked")
 	only := fs.String("only", "", "ask only the queries whose names contain this")
+	skip := fs.Int("skip", 0, "leave out so many queries from the first on")
 	page := fs.String("page", "docs/sql.md", "the page of queries")
 	out := fs.String("out", "", "also write the tables to this file, as Markdown")
 	if err := fs.Parse(args); err != nil {
@@ -84,7 +85,7 @@ func run(ctx context.Context, args []string, _ func(string) string, stdout, stde
 	if err != nil {
 		return err
 	}
-	b := &bench{url: url, end: end, runs: *runs, only: *only, pid: p.PID(), log: stderr}
+	b := &bench{url: url, end: end, runs: *runs, only: *only, skip: *skip, pid: p.PID(), log: stderr}
 	report, err := b.measure(ctx, string(text))
 	if err != nil {
 		return err

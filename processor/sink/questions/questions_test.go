@@ -66,6 +66,9 @@ func TestQueriesOfTheDocs(t *testing.T) {
 			for _, b := range breaks {
 				if at := strings.Index(q.SQL, b.old); at >= 0 && !slices.Contains(b.same, q.Title) {
 					broken := questions.Query{SQL: q.SQL[:at] + b.new + q.SQL[at+len(b.old):]}
+					if strings.HasPrefix(b.old, "INTERVAL") { // a span that is named twice is one
+						broken.SQL = strings.ReplaceAll(q.SQL, b.old, b.new)
+					}
 					if got, err := try(url, broken.At(noon)); err == nil && cmp.Equal(want, got, cmp.Comparer(same)) {
 						t.Errorf("with %q for %q the answer is the same: it would not be seen", b.new, b.old)
 					}
