@@ -83,8 +83,11 @@ func (d Dashboard) variables() []object {
 	}
 	var list []object
 	for _, s := range slices.Sorted(maps.Keys(asked)) {
-		list = append(list, object{"name": string(s), "label": map[Source]string{ClickHouse: "ClickHouse", Prometheus: "Prometheus"}[s], "type": "datasource", "query": s.ref()["type"],
-			"refresh": 1, "hide": 0, "includeAll": false, "multi": false, "regex": "", "options": []any{}, "current": object{}})
+		// Where there are several, that of provisioning/ is the first choice.
+		title := map[Source]string{ClickHouse: "ClickHouse", Prometheus: "Prometheus"}[s]
+		list = append(list, object{"name": string(s), "label": title, "type": "datasource", "query": s.ref()["type"],
+			"refresh": 1, "hide": 0, "includeAll": false, "multi": false, "regex": "", "options": []any{},
+			"current": object{"text": "Weir " + title, "value": "weir-" + string(s)}})
 	}
 	for _, v := range d.Vars {
 		o := object{"name": v.Name, "label": v.Label, "hide": 0}
@@ -98,7 +101,7 @@ func (d Dashboard) variables() []object {
 		}
 		if v.Source != "" {
 			maps.Copy(o, object{
-				"type": "query", "definition": v.Query, "datasource": v.Source.ref(), "refresh": 2, "sort": 1, "regex": "", "options": []any{},
+				"type": "query", "datasource": v.Source.ref(), "refresh": 2, "sort": 1, "regex": "", "options": []any{},
 				"multi": true, "includeAll": true, "allValue": ".*", "current": object{"text": []string{"All"}, "value": []string{"$__all"}},
 			})
 		}

@@ -301,13 +301,14 @@ func labelsAreHarmless(t *testing.T, l *live, families map[string]*dto.MetricFam
 	}
 }
 
+var builtIn string
+
 // built is the PromQL engine, which is built once, into a directory of its own.
 var built = sync.OnceValues(func() (bin string, err error) {
-	dir, err := os.MkdirTemp("", "weir-promql-*")
-	if err != nil {
+	if builtIn, err = os.MkdirTemp("", "weir-promql-*"); err != nil {
 		return "", err
 	}
-	bin = filepath.Join(dir, "promql")
+	bin = filepath.Join(builtIn, "promql")
 	cmd := exec.Command("go", "build", "-o", bin, ".")
 	cmd.Dir = "promql"
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -318,8 +319,8 @@ var built = sync.OnceValues(func() (bin string, err error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if bin, _ := built(); bin != "" {
-		os.RemoveAll(filepath.Dir(bin))
+	if builtIn != "" {
+		os.RemoveAll(builtIn)
 	}
 	os.Exit(code)
 }
