@@ -173,7 +173,7 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 	if err := cl.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 30*time.Second, "what was sent is seen in /metrics", func() bool {
+	within(t, time.Minute, "what was sent is seen in /metrics", func() bool {
 		now := l.sums(t)
 		for name, more := range map[string]float64{
 			"weir_accepted_to_sent_seconds_count": 4, // the others are tried again first
