@@ -71,7 +71,7 @@ var entries = []struct {
 	{schemas.ResourceTemplate, "mine", `{"channel":"email","subject":"s","body":"Hello {{name}}"}`, `{"channel":"sms","body":"b"}`},
 	{schemas.ResourceTenant, "mine", `{"default_region":"CN"}`, `{}`},
 	{schemas.ResourceKey, "mine", `{"tenant":"default","scopes":["read"]}`, `{"tenant":"default","scopes":["read","send"],"expires_at":"2999-01-01T00:00:00Z"}`},
-	{schemas.ResourceAlert, "mine", `{"to":{"type":"email","address":"a@b.example"},"when":["dlq.record"]}`, `{"to":{"type":"email","address":"a@b.example"},"when":["breaker.open"]}`},
+	{schemas.ResourceAlert, "mine", `{"to":{"type":"slack","url":"${SLACK}"},"when":["dlq.record"]}`, `{"to":{"type":"webhook","url":"https://b.example/a"},"when":["breaker.open"],"at_most":"2/1h"}`},
 	{schemas.ResourceInput, "acme.sends", `{"tenant":"default"}`, `{"tenant":"default"}`},
 }
 

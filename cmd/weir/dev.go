@@ -128,8 +128,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	s.Brokers, s.Partitions, s.Replication, s.ClickHouse = []string{kafka.Addr()}, devPartitions, 1, clickhouse
 	s.HTTP, s.Slot, s.LogLevel = listener.Addr().String(), "0", d.logLevel
 	s.Grace = devGrace
-	// Whoever tries alerts out has a receiver here.
-	s.Private = []string{"127.0.0.0/8", "::1"}
+	s.Private = devNetworks
 	if v := d.getenv("WEIR_CALLBACK_ALLOW_PRIVATE"); v != "" {
 		if err := assign(&s.Private, v); err != nil {
 			return err

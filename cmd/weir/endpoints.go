@@ -81,6 +81,8 @@ func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settin
 			"kafka.partitions": func() { l.Partitions = e.Partitions },
 			"clickhouse.url":   func() { l.ClickHouse = e.ClickHouse },
 			"http.listen":      func() { l.HTTP = e.HTTP },
+
+			"callback.allow_private": func() { l.Private = devNetworks }, // as the weir dev does
 		}
 		for key, take := range fill {
 			if l.from[key] == "default" {

@@ -62,6 +62,8 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"run", "--http-trusted-proxies", "::ffff:10.0.0.0/104"}, "is no network"},
 		{[]string{"dev", "--nope"}, "nope"},
 		{[]string{"dlq"}, "list, show or redrive"},
+		{[]string{"alerts"}, "say test"},
+		{[]string{"alerts", "test"}, "name one alert"},
 		{[]string{"dlq", "list", "3/17"}, "takes no argument"},
 		{[]string{"dlq", "show"}, "one position or id"},
 		{[]string{"dlq", "redrive", "--rate", "fast"}, "no rate"},

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -133,4 +136,102 @@ func TestAlertsPage(t *testing.T) {
 		}
 	}
 	t.Logf("%s\n%s", first.Items[0].Text, ears.heard()[1].Data.Items[0].Text)
+}
+
+const alertPolicy = `
+limits:
+  - {name: one, per: [recipient], allow: [1/24h]}
+providers:
+  - {name: p, type: simulated, channels: [sms]}
+alerts:
+  - {name: oncall, to: {type: webhook, url: URL}, when: [limit.refused, dlq.record], at_most: 1/1s}
+`
+
+// alertsOverKills kills the alerter in the middle of a stream of refusals, again
+// and again: each refusal is told once, and at_most holds.
+func alertsOverKills(t *testing.T, brokers []string, sc scale) {
+	ears := listenForAlerts(t)
+	s := newSite(t, brokers, "alerts", strings.Replace(alertPolicy, "URL", ears.URL, 1))
+	s.env = []string{"WEIR_CALLBACK_ALLOW_PRIVATE=127.0.0.1"}
+	work := s.run(0, "admission,lanes,delay")
+	alerters := []*Process{s.run(1, "alerts"), s.run(2, "alerts")}
+	const marker = "this process sends the alerts"
+	active := func() int {
+		for i, p := range alerters {
+			select {
+			case <-p.Done():
+				continue
+			default:
+			}
+			if strings.Contains(p.Output(), marker) {
+				return i
+			}
+		}
+		return -1
+	}
+	if !poll(t, 30*time.Second, func() bool { return active() >= 0 }) {
+		t.Fatal("nobody sends alerts")
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	const rounds, each = 3, 400
+	sent := 0
+	burst := func(n int) {
+		t.Helper()
+		var rs []*kgo.Record
+		for i := range n {
+			to := fmt.Sprintf("+86138%08d", i%10)
+			rs = append(rs, &kgo.Record{Topic: s.names.Requests(), Key: []byte(to), Value: []byte(fmt.Sprintf(`{"channel":"sms","to":%q,"body":"b"}`, to))})
+		}
+		if err := cl.ProduceSync(t.Context(), rs...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		sent += n
+	}
+	for round := range rounds {
+		// The kill comes while refusals come, and a second has room for a notice.
+		for range each / 50 {
+			burst(50)
+			<-time.After(60 * time.Millisecond)
+		}
+		i := active()
+		if i < 0 {
+			t.Fatal("nobody sends alerts any more")
+		}
+		alerters[i].Kill()
+		burst(50)
+		next := s.run(3+round, "alerts")
+		alerters = append(alerters, next)
+		if !poll(t, 40*time.Second, func() bool { return active() >= 0 }) {
+			t.Fatal("nobody took over")
+		}
+	}
+	want := int64(sent - 10) // the first of each number is let through
+	if !poll(t, 30*time.Second, func() bool { n, _ := ears.count(); return n >= want }) {
+		n, _ := ears.count()
+		t.Errorf("told of %d refusals, there were %d", n, want)
+	}
+	n, repeats := ears.count()
+	if n != want || repeats > rounds {
+		t.Errorf("told of %d refusals, of %d; %d notices were repeated in %d takeovers", n, want, repeats, rounds)
+	}
+	seen := map[string]bool{}
+	var last time.Time
+	ears.mu.Lock()
+	for i, a := range ears.all {
+		if seen[a.Data.ID] {
+			continue
+		}
+		seen[a.Data.ID] = true
+		if gap := ears.at[i].Sub(last); gap < 990*time.Millisecond {
+			t.Errorf("two notices within %v", gap)
+		}
+		last = ears.at[i]
+	}
+	ears.mu.Unlock()
+	t.Logf("%d refusals in %d notices, %d takeovers, %d repeated", n, len(seen), rounds, repeats)
+	s.stop(work, alerters[len(alerters)-1])
 }

@@ -16,6 +16,7 @@ func suite(t *testing.T, brokers []string, sc scale) {
 	t.Run("delays", func(t *testing.T) { delays(t, brokers, nil) })
 	t.Run("latency", func(t *testing.T) { latency(t, brokers, sc) })
 	t.Run("replies", func(t *testing.T) { waited(t, brokers, sc) })
+	t.Run("alerts", func(t *testing.T) { alertsOverKills(t, brokers, sc) })
 	t.Run("exact", func(t *testing.T) { exact(t, brokers, sc) })
 }
 
