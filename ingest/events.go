@@ -217,12 +217,15 @@ type eventWriter struct {
 
 // event writes a status. Its decision is left out: GET of the message has it.
 func (o *eventWriter) event(i *item, position string) {
-	e, err := schemas.DecodeEvent(i.value)
-	if err != nil {
-		return // it was decoded before it was kept
+	text := i.show()
+	if text == nil {
+		return
 	}
-	e.Decision = nil
-	fmt.Fprintf(&o.buf, "event: status\nid: %s\ndata: %s\n\n", position, schemas.AppendEvent(nil, e))
+	o.buf.WriteString("event: status\nid: ")
+	o.buf.WriteString(position)
+	o.buf.WriteString("\ndata: ")
+	o.buf.Write(text)
+	o.buf.WriteString("\n\n")
 }
 
 // say writes what is no status.

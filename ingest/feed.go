@@ -35,6 +35,26 @@ type item struct {
 	provider                   string
 	status                     schemas.Status
 	value                      []byte
+	shown                      *showing
+}
+
+// showing is a status as streams show it, without its decision: made when the first of
+// them comes to it, since to read and write it again is most of what a stream costs.
+type showing struct {
+	once sync.Once
+	text []byte // nil: it cannot be shown
+}
+
+func (i *item) show() []byte {
+	i.shown.once.Do(func() {
+		e, err := schemas.DecodeEvent(i.value)
+		if err != nil {
+			return // it was decoded before it was kept
+		}
+		e.Decision = nil
+		i.shown.text = schemas.AppendEvent(nil, e)
+	})
+	return i.shown.text
 }
 
 func newFeed(partitions int32, most, mostBytes int) *feed {
@@ -66,7 +86,7 @@ func (f *feed) add(partition int32, offset int64, e *schemas.Event, value []byte
 	if tenant == "" {
 		tenant = schemas.DefaultTenant
 	}
-	f.items = append(f.items, item{partition, offset, shared(tenant), e.To, shared(e.Channel), shared(e.Class), shared(e.Provider), e.Status, value})
+	f.items = append(f.items, item{partition, offset, shared(tenant), e.To, shared(e.Channel), shared(e.Class), shared(e.Provider), e.Status, value, new(showing)})
 	f.bytes += len(value)
 	for len(f.items) > f.most || f.bytes > f.mostBytes {
 		gone := &f.items[0]
