@@ -177,16 +177,23 @@ func (b *bench) read(ctx context.Context, decode bool) (n counted, err error) {
 	if err != nil {
 		return n, err
 	}
-	left := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
-	for left > 0 {
+	// What was aborted is not handed over, so records cannot be counted down.
+	open := make(map[int32]int64)
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			open[o.Partition] = o.Offset
+		}
+	})
+	for len(open) > 0 {
 		fetches := cl.PollFetches(ctx)
 		if err := fetches.Err0(); err != nil {
 			return n, err
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			r := it.Next()
-			left--
+			if r.Offset+1 >= open[r.Partition] {
+				delete(open, r.Partition)
+			}
 			if r.Attrs.IsControl() {
 				continue
 			}
