@@ -17,6 +17,7 @@ export default defineConfig({
     sourcemap: false,
     assetsInlineLimit: 0, // the content security policy has no data: for scripts and styles
     reportCompressedSize: false,
+    rolldownOptions: { checks: { pluginTimings: false } }, // compressing takes the time that it takes
   },
   server: {
     // The server checks Host and Origin: both are its own behind the proxy.

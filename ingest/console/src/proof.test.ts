@@ -22,7 +22,7 @@ const of = (...sinks: Report[]): Proof => ({ audit: null, sinks, status_lag_ms: 
 
 test.each([
   ["none", of(), "mute", /No sink/],
-  ["well", of(sink({})), "ok", /one row in ClickHouse.*1 min ago/],
+  ["well", of(sink({})), "ok", /compared, 1 min ago.*exactly one row/],
   ["a difference beats all", of(sink({ difference: 3, failing: "x" })), "bad", /differ by 3 records/],
   ["failing", of(sink({}), sink({ failing: "connection refused" })), "bad", /^1 sink cannot load/],
   ["silent", of(sink({}, "2026-11-22T11:00:00Z")), "warn", /no word about now/],

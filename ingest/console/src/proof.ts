@@ -39,5 +39,5 @@ export function sinkWords(p: Proof, now: number): Words {
   if (now - newest > silent) return { tone: "warn", state: "silent", words: `No sink has reported for ${ago(newest, now).replace(" ago", "")}. The last word was that all is well, but that is no word about now.` };
   const checked = p.sinks.map((s) => Date.parse(s.sink?.checked_at ?? "")).filter(Number.isFinite);
   if (checked.length < p.sinks.length) return { tone: "mute", state: "not compared yet", words: "Sinks load, and have not all compared their rows with Kafka yet." };
-  return { tone: "ok", state: "no difference", words: `Every status in Kafka was one row in ClickHouse when it was last compared, ${ago(Math.min(...checked), now)}.` };
+  return { tone: "ok", state: "no difference", words: `When last compared, ${ago(Math.min(...checked), now)}, each status that sinks had loaded stood in ClickHouse as exactly one row.` };
 }

@@ -222,7 +222,7 @@ function Happening({ events, only }: { events: Event[]; only: "all" | "failures"
           { key: "at", title: "When", cell: (e) => <Time at={e.at} />, width: "5.6rem" },
           { key: "status", title: "Status", cell: (e) => <Status status={e.status ?? ""} />, width: "7.4rem" },
           { key: "to", title: "Recipient", cell: (e) => <a href={link("messages", e.message_id ?? "")}>{e.to || "unreadable"}</a> },
-          { key: "why", title: "By", wideOnly: true, cell: (e) => <span title={why(e)}>{why(e)}</span>, width: "38%" },
+          { key: "why", title: "By", wideOnly: true, cell: (e) => <span title={why(e)}>{why(e)}</span>, width: "30%" },
         ]}
         empty={<Empty title="Nothing since this page was opened.">{only === "all" ? "Messages show here when they end." : "Messages that fail, expire, are rejected or do not arrive show here at once."}</Empty>}
       />
