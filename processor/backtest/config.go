@@ -60,9 +60,9 @@ var ErrTooMuch = errors.New("the traffic is too much to keep in memory: take a s
 // content.
 type History interface {
 	// Begins returns the time and number of a partition's first decision that was
-	// taken at or after from; zeros when there is none. Number 1 means that
-	// nothing was before it.
-	Begins(ctx context.Context, partition int32, from schemas.Millis) (t schemas.Millis, seq int64, err error)
+	// taken at or after from; zeros when there is none. whole says that nothing is
+	// missing between from and it: it is the first ever, or the one before is here.
+	Begins(ctx context.Context, partition int32, from schemas.Millis) (t schemas.Millis, seq int64, whole bool, err error)
 	// Decisions calls fn with a partition's events that have a decision, in the
 	// order of their numbers: those of from or later whose record stood before
 	// the given offset of weir.status. The event is fn's to keep.

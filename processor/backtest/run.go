@@ -60,6 +60,9 @@ func run(ctx context.Context, cfg Config, rules *limit.Rules) (*Result, error) {
 	r.Revision = cfg.InForce.Revision
 	r.Source = there.source()
 	x.bounds(r, warm)
+	if n := src.missing.Load(); n > 0 {
+		notes = append(notes, fmt.Sprintf("%d decisions between those that are on record are missing: ClickHouse did not have them when Kafka let go of them. What follows them may be a little off.", n))
+	}
 	r.Notes = append(notes, x.notes(cfg.Tried)...)
 	return r, nil
 }
@@ -74,11 +77,12 @@ func (s *source) feeds(there *extent, warm schemas.Millis) []feed {
 	for n := range s.partitions {
 		out[n] = func(ctx context.Context, fn func(*step) error) error {
 			st := there.kafka[n]
+			line := &sequence{missing: &s.missing}
 			if there.history[n] {
 				var at step
 				err := s.cfg.History.Decisions(ctx, n, warm, st.start, func(e *schemas.Event) error {
 					s.tick()
-					if at.read(e, s.partitions); at.kind == stepNothing {
+					if at.read(e, s.partitions); line.repeats(&at) || at.kind == stepNothing {
 						return nil
 					}
 					return fn(&at)
@@ -87,7 +91,7 @@ func (s *source) feeds(there *extent, warm schemas.Millis) []feed {
 					return fmt.Errorf("read decisions of partition %d from ClickHouse: %w", n, err)
 				}
 			}
-			return s.events(ctx, n, st, fn)
+			return s.events(ctx, n, st, line, fn)
 		}
 	}
 	return out
@@ -106,15 +110,16 @@ func (s *source) extent(ctx context.Context, warm schemas.Millis, history bool) 
 		}
 		whole := st.first
 		if s.cfg.History != nil && history {
-			t, seq, err := s.cfg.History.Begins(ctx, n, warm)
+			t, _, all, err := s.cfg.History.Begins(ctx, n, warm)
 			if err != nil {
 				return nil, fmt.Errorf("ask ClickHouse where partition %d begins: %w", n, err)
 			}
 			if t > 0 && t < whole {
 				there.history[n] = true
-				if whole = t; seq == 1 || t < warm+minute {
-					whole = 0
-				}
+				whole = t
+			}
+			if all {
+				whole = 0
 			}
 		}
 		if whole <= warm {

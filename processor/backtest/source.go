@@ -26,9 +26,10 @@ type source struct {
 	reader     *stream.Reader
 	partitions int32
 
-	read   atomic.Int64
-	saying sync.Mutex
-	said   time.Time
+	read    atomic.Int64
+	missing atomic.Int64 // decisions that neither log has, between those that it has
+	saying  sync.Mutex
+	said    time.Time
 }
 
 func openSource(ctx context.Context, cfg Config) (*source, error) {
@@ -131,9 +132,30 @@ var (
 	wasDoubt = []byte(`"status":"unknown"`)
 )
 
+// sequence watches the numbers of a partition's decisions over the seam of two
+// logs: each comes once, and all do.
+type sequence struct {
+	last    int64
+	missing *atomic.Int64
+}
+
+// repeats reports whether a step's decision was here before.
+func (q *sequence) repeats(s *step) bool {
+	switch {
+	case s.seq == 0: // a lane's
+		return false
+	case s.seq <= q.last:
+		return true
+	case q.last > 0:
+		q.missing.Add(s.seq - q.last - 1)
+	}
+	q.last = s.seq
+	return false
+}
+
 // events hands a stretch of weir.status to fn, without what says nothing to a
 // replay: most records are a lane's. fn may not keep the step.
-func (s *source) events(ctx context.Context, n int32, st stretch, fn func(*step) error) error {
+func (s *source) events(ctx context.Context, n int32, st stretch, line *sequence, fn func(*step) error) error {
 	if st.from >= st.end {
 		return nil
 	}
@@ -151,7 +173,7 @@ func (s *source) events(ctx context.Context, n int32, st stretch, fn func(*step)
 		if err != nil {
 			return nil // the sink keeps what is no event, and the audit tells of it
 		}
-		if at.read(e, s.partitions); at.kind == stepNothing {
+		if at.read(e, s.partitions); line.repeats(&at) || at.kind == stepNothing {
 			return nil
 		}
 		at.detach(known, s.cfg.Each != nil)
