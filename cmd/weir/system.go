@@ -256,7 +256,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	if has("sink") && s.settings.ClickHouse != "" {
 		rs.start(ctx, "sink", func(ctx context.Context) error {
 			return sink.Run(ctx, sink.Config{
-				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, InstanceID: names.Status() + ".sink." + s.settings.Slot,
+				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, Cluster: s.settings.Cluster, InstanceID: names.Status() + ".sink." + s.settings.Slot,
 				Report: s.sinkReports(c.cl, names), Logger: s.logger, Metrics: registry,
 			})
 		})

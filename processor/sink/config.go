@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/schemas/clickhouse"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -21,6 +22,9 @@ type Config struct {
 	Names   topics.Names
 	// URL of ClickHouse's HTTP interface: http://user:password@host:8123/database.
 	URL string
+	// Cluster is the name of the ClickHouse cluster whose replicas keep the tables;
+	// empty is a single server.
+	Cluster string
 	// HashKey keys the column recipient_hash. Changing it breaks joins with
 	// older rows, nothing else.
 	HashKey []byte
@@ -75,6 +79,11 @@ func (c Config) Validate() error {
 	}
 	if _, err := warehouse.Parse(c.URL); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Cluster != "" {
+		if err := clickhouse.ValidCluster(c.Cluster); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if c.Rows < 0 || c.Rows > 500_000 {
 		errs = append(errs, fmt.Errorf("rows %d: must be 1 to 500000", c.Rows))

@@ -255,9 +255,9 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 		}
 		s.inserts.Go(func() {
 			if r.looked {
-				r.present, r.none, r.err = present(insertCtx, s.conn, id, from, to)
+				r.present, r.none, r.err = present(insertCtx, s.conn, s.cfg.Cluster, id, from, to)
 			} else {
-				r.err = load(insertCtx, s.insert, s.cfg.HashKey, plan, rows)
+				r.err = load(insertCtx, s.insert, s.cfg.HashKey, s.cfg.Cluster != "", plan, rows)
 			}
 			s.results <- r // has room for all that run
 			s.wakeUp()

@@ -170,7 +170,9 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		var c checked
-		c.difference, c.err = Difference(ctx, s.conn, ranges)
+		if c.err = caughtUp(ctx, s.conn, s.cfg.Cluster); c.err == nil {
+			c.difference, c.err = Difference(ctx, s.conn, ranges)
+		}
 		s.checked <- c
 	})
 }

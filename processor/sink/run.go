@@ -98,7 +98,7 @@ func connect(ctx context.Context, cfg Config, reporter *reporter) (driver.Conn, 
 
 func prepare(ctx context.Context, cfg Config) (driver.Conn, error) {
 	if !cfg.KeepSchema {
-		if err := warehouse.Migrate(ctx, cfg.URL); err != nil {
+		if err := warehouse.MigrateOn(ctx, cfg.URL, cfg.Cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +106,7 @@ func prepare(ctx context.Context, cfg Config) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := warehouse.Check(ctx, conn); err != nil {
+	if err := warehouse.CheckOn(ctx, conn, cfg.Cluster); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil

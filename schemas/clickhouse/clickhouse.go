@@ -13,12 +13,11 @@ import (
 	"strings"
 )
 
+// Table names in migrations/*.sql are unqualified: they are made in the
+// connection's database.
+//
 //go:embed migrations/*.sql
 var files embed.FS
-
-// Migrations holds migrations/*.sql, for goose. Table names in them are
-// unqualified: they are made in the connection's database.
-func Migrations() embed.FS { return files }
 
 // Log is a table that the sink inserts into, and the columns in the order in which
 // its encoder fills them. ingested_at is not among them: ClickHouse sets it.

@@ -22,6 +22,9 @@ import (
 const (
 	Window    = 10_000
 	MinWindow = 1_000
+	// MinSeconds is the least time for which a replicated table remembers them: a
+	// plan's life is two minutes.
+	MinSeconds = 600
 )
 
 // ErrUnfit means that this database would lose or double rows. It is fatal, and
@@ -50,9 +53,17 @@ var Oldest = [2]int{24, 8}
 // another type, and a table that a view fills from one of schema.Logs, directly or
 // through others (an operator's own too), without a deduplication window or without a
 // column that the view fills. Every reason is named, with what to do.
-func Check(ctx context.Context, conn driver.Conn) error {
+func Check(ctx context.Context, conn driver.Conn) error { return CheckOn(ctx, conn, "") }
+
+// CheckOn is Check for a cluster of replicas; the empty name is none.
+func CheckOn(ctx context.Context, conn driver.Conn, cluster string) error {
 	if err := checkServer(ctx, conn); err != nil {
 		return err
+	}
+	if cluster != "" {
+		if err := checkCluster(ctx, conn, cluster); err != nil {
+			return err
+		}
 	}
 	tables, err := catalogue(ctx, conn)
 	if err != nil {
@@ -91,6 +102,9 @@ func Check(ctx context.Context, conn driver.Conn) error {
 	slices.Sort(reached)
 	for _, name := range slices.Compact(reached) {
 		errs = append(errs, fit(tables[name]))
+		if cluster != "" {
+			errs = append(errs, replicated(tables[name]))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -142,6 +156,35 @@ func checkServer(ctx context.Context, conn driver.Conn) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkCluster refuses a cluster that the server does not know, and one of several
+// shards: a plan's token is known to one shard only.
+func checkCluster(ctx context.Context, conn driver.Conn, cluster string) error {
+	name := "'" + cluster + "'"
+	if macro, ok := strings.CutPrefix(cluster, "{"); ok {
+		name = "getMacro('" + strings.TrimSuffix(macro, "}") + "')"
+	}
+	var shards uint64
+	if err := conn.QueryRow(ctx, "SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = "+name).Scan(&shards); err != nil {
+		return fmt.Errorf("ask for the cluster %s: %w", cluster, err)
+	}
+	switch shards {
+	case 0:
+		return fmt.Errorf("%w: this server knows no cluster %s: SELECT DISTINCT cluster FROM system.clusters shows which there are; correct clickhouse.cluster", ErrUnfit, cluster)
+	case 1:
+		return nil
+	}
+	return fmt.Errorf("%w: the cluster %s has %d shards: a block that is sent again to another shard would stand twice: name a cluster of one shard and its replicas", ErrUnfit, cluster, shards)
+}
+
+// replicated refuses, on a cluster, a table of one node.
+func replicated(t table) error {
+	if !strings.HasSuffix(t.engine, "MergeTree") || strings.HasPrefix(t.engine, "Replicated") || strings.HasPrefix(t.engine, "Shared") {
+		return nil
+	}
+	return fmt.Errorf("%w: table %s is on this node only (engine %s), though clickhouse.cluster is set: name another database, which is made on the cluster and loaded with what Kafka still has, or unset clickhouse.cluster",
+		ErrUnfit, t.name, t.engine)
 }
 
 // tooOld says whether a version such as 24.3.1.2672 is before Oldest. One that
@@ -283,8 +326,9 @@ func fills(log string, tables map[string]table) []string {
 }
 
 var (
-	windowPattern = regexp.MustCompile(`\b(non_replicated_deduplication_window|replicated_deduplication_window)\s*=\s*'?(\d+)`)
-	targetPattern = regexp.MustCompile("(?s)^CREATE MATERIALIZED VIEW .*? TO (`[^`]+`|[^\\s.(]+)(?:\\.(`[^`]+`|[^\\s(]+))?[\\s(]")
+	windowPattern  = regexp.MustCompile(`\b(non_replicated_deduplication_window|replicated_deduplication_window)\s*=\s*'?(\d+)`)
+	secondsPattern = regexp.MustCompile(`\breplicated_deduplication_window_seconds\s*=\s*'?(\d+)`)
+	targetPattern  = regexp.MustCompile("(?s)^CREATE MATERIALIZED VIEW .*? TO (`[^`]+`|[^\\s.(]+)(?:\\.(`[^`]+`|[^\\s(]+))?[\\s(]")
 )
 
 // target is the table that a materialized view fills.
@@ -317,6 +361,12 @@ func fit(t table) error {
 		}
 	}
 	if window >= MinWindow {
+		if m := secondsPattern.FindStringSubmatch(t.full); m != nil {
+			if seconds, err := strconv.Atoi(m[1]); err == nil && seconds < MinSeconds {
+				return fmt.Errorf("%w: table %s remembers blocks for %d s, so one sent again after a crash could stand twice; run: ALTER TABLE %s MODIFY SETTING replicated_deduplication_window_seconds = %d",
+					ErrUnfit, t.name, seconds, t.name, schema.ReplicatedSeconds)
+			}
+		}
 		return nil
 	}
 	return fmt.Errorf("%w: table %s remembers the last %d blocks, so one sent again after a crash could stand twice; run: ALTER TABLE %s MODIFY SETTING %s = %d",

@@ -8,7 +8,7 @@ import (
 
 // MigrateTo brings a database up or down to a version.
 func MigrateTo(ctx context.Context, rawURL string, version int64) error {
-	return migrate(ctx, rawURL, func(ctx context.Context, p *goose.Provider) error {
+	return migrate(ctx, rawURL, "", func(ctx context.Context, p *goose.Provider) error {
 		at, err := p.GetDBVersion(ctx)
 		if err != nil {
 			return err
@@ -24,3 +24,9 @@ func MigrateTo(ctx context.Context, rawURL string, version int64) error {
 
 // TooOld says whether a server's version is refused.
 var TooOld = tooOld
+
+// Preparation is what MigrateOn runs before the migrations.
+var Preparation = preparation
+
+// Fit is fit for a table of which only that is known.
+func Fit(name, engine, full string) error { return fit(table{name: name, engine: engine, full: full}) }

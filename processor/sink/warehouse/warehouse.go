@@ -119,14 +119,18 @@ func ping(ctx context.Context, o *clickhouse.Options) error {
 // Migrate makes the database and brings its tables to this version. It may be
 // called again at any time, also after it was interrupted, by several at once,
 // and while rows are inserted, by a sink of a former version too.
-func Migrate(ctx context.Context, rawURL string) error {
-	return migrate(ctx, rawURL, func(ctx context.Context, p *goose.Provider) error {
+func Migrate(ctx context.Context, rawURL string) error { return MigrateOn(ctx, rawURL, "") }
+
+// MigrateOn is Migrate for a cluster of replicas, as schema.OnCluster renders it;
+// the empty name is none.
+func MigrateOn(ctx context.Context, rawURL, cluster string) error {
+	return migrate(ctx, rawURL, cluster, func(ctx context.Context, p *goose.Provider) error {
 		_, err := p.Up(ctx)
 		return err
 	})
 }
 
-func migrate(ctx context.Context, rawURL string, step func(context.Context, *goose.Provider) error) error {
+func migrate(ctx context.Context, rawURL, cluster string, step func(context.Context, *goose.Provider) error) error {
 	o, err := Parse(rawURL)
 	if err != nil {
 		return err
@@ -138,10 +142,19 @@ func migrate(ctx context.Context, rawURL string, step func(context.Context, *goo
 		return fmt.Errorf("open ClickHouse at %s: %w", o.Addr[0], err)
 	}
 	defer conn.Close()
-	if err := conn.Exec(ctx, "CREATE DATABASE IF NOT EXISTS `"+o.Auth.Database+"`"); err != nil {
-		return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
+	on := ""
+	if cluster != "" {
+		if err := schema.ValidCluster(cluster); err != nil {
+			return err
+		}
+		on = " ON CLUSTER '" + cluster + "'"
 	}
-	provider, err := provider(o)
+	for _, q := range preparation(o.Auth.Database, on) {
+		if err := conn.Exec(ctx, q); err != nil {
+			return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
+		}
+	}
+	provider, err := provider(o, cluster)
 	if err != nil {
 		return err
 	}
@@ -152,12 +165,27 @@ func migrate(ctx context.Context, rawURL string, step func(context.Context, *goo
 	return nil
 }
 
+// preparation is what is there before the first migration. On a cluster goose's
+// own table is one for all replicas too: it would make one for each.
+func preparation(database, on string) []string {
+	q := []string{"CREATE DATABASE IF NOT EXISTS `" + database + "`" + on}
+	if on != "" {
+		q = append(q, "CREATE TABLE IF NOT EXISTS `"+database+"`."+versions+on+
+			" (version_id Int64, is_applied UInt8, date Date DEFAULT now(), tstamp DateTime DEFAULT now()) ENGINE = ReplicatedMergeTree ORDER BY version_id")
+	}
+	return q
+}
+
 // stepWithin is for one statement of a migration: one that fills a table from
 // another takes a while.
 const stepWithin = 6 * time.Hour
 
-func provider(o *clickhouse.Options) (*goose.Provider, error) {
-	dir, err := fs.Sub(schema.Migrations(), "migrations")
+func provider(o *clickhouse.Options, cluster string) (*goose.Provider, error) {
+	all, err := schema.Render(cluster)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := fs.Sub(all, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
