@@ -48,8 +48,13 @@ type Config struct {
 	// forget it before, that is, fewer than 10,000 blocks may be inserted in
 	// this time. Default 2 min, at least 10 s.
 	PlanLife time.Duration
-	// Check is how often what was loaded is compared with what is there.
-	// Default 1 min.
+	// Try bounds one try of an insert. Default 1 min.
+	Try time.Duration
+	// Backoff is the longest wait between two tries of an insert, and between
+	// two tries to connect. Default 30 s.
+	Backoff time.Duration
+	// Check is how often what was loaded is compared with what is there, and the
+	// tables are looked at as at the start. Default 1 min.
 	Check time.Duration
 	// SessionTimeout is how long the group waits for a silent member; brokers
 	// refuse less than 6 s. Default 10 s.
@@ -107,6 +112,8 @@ func (c Config) withDefaults() Config {
 	c.Every = cmp.Or(c.Every, time.Second)
 	c.Inserts = cmp.Or(c.Inserts, 3)
 	c.PlanLife = cmp.Or(c.PlanLife, 2*time.Minute)
+	c.Try = cmp.Or(c.Try, time.Minute)
+	c.Backoff = cmp.Or(c.Backoff, 30*time.Second)
 	c.Check = cmp.Or(c.Check, time.Minute)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))

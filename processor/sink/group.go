@@ -28,7 +28,7 @@ func (s *sink) topicID(ctx context.Context) (string, error) {
 		if ctx.Err() != nil {
 			return "", nil
 		}
-		wait := backoff(n)
+		wait := s.cfg.wait(n)
 		s.cfg.Logger.Warn("the status topic cannot be read", "topic", s.name, "error", err, "retry_in", wait)
 		select {
 		case <-ctx.Done():

@@ -14,25 +14,25 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// tryWithin bounds one try of an insert: a server that hangs must not take the
-// whole of a plan's life.
-const tryWithin = time.Minute
+// askWithin bounds one question to ClickHouse.
+const askWithin = time.Minute
 
 // load makes the plan true: on nil every one of its records is a row, once. On
 // an error nothing is known, and the same call may be made again until the plan
 // expires.
-func load(ctx context.Context, to *warehouse.Inserter, key []byte, quorum bool, p Plan, recs []*kgo.Record) error {
+func load(ctx context.Context, to *warehouse.Inserter, cfg Config, p Plan, recs []*kgo.Record) error {
 	// Nobody inserts under a token that may have been forgotten.
 	ctx, cancel := context.WithDeadline(ctx, p.Expires.Time())
 	defer cancel()
-	ctx, cancelTry := context.WithTimeout(ctx, tryWithin)
+	// A server that hangs must not take the whole of a plan's life.
+	ctx, cancelTry := context.WithTimeout(ctx, cfg.Try)
 	defer cancelTry()
-	b := newBlock(key, p.Encoder)
+	b := newBlock(cfg.HashKey, p.Encoder)
 	b.Reserve(len(recs))
 	for _, r := range recs {
 		b.Append(Record{Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp), Value: r.Value})
 	}
-	return insert(ctx, to, quorum, p, b)
+	return insert(ctx, to, cfg.Cluster != "", p, b)
 }
 
 // insertSettings are those of a plan's insert. On a cluster most of the replicas
@@ -97,7 +97,7 @@ func caughtUp(ctx context.Context, conn driver.Conn, cluster string) error {
 // present asks which offsets of a partition in [from, to) ClickHouse has, and
 // whether it has none at or above to.
 func present(ctx context.Context, conn driver.Conn, cluster string, partition int32, from, to int64) (offsets map[int64]struct{}, none bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, tryWithin)
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	if err := caughtUp(ctx, conn, cluster); err != nil {
 		return nil, false, err

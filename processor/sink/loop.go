@@ -35,6 +35,7 @@ type sink struct {
 
 	checked   chan checked
 	checking  bool
+	unfit     bool // the last look at the tables said so: nothing is inserted
 	nextCheck time.Time
 
 	health   health
@@ -183,6 +184,9 @@ func (s *sink) due() time.Time {
 	at := now.Add(time.Second)
 	for _, p := range s.parts {
 		if t, ok := p.wakes(now); ok && t.Before(at) {
+			if s.unfit {
+				continue // the next look wakes us, or the second
+			}
 			if _, insert := p.wants(now); insert && s.running >= s.cfg.Inserts {
 				continue // an insert that ends wakes us
 			}
@@ -206,7 +210,7 @@ func (s *sink) collect(now time.Time) {
 			}
 			p := r.p
 			if r.err != nil {
-				wait := backoff(p.failures)
+				wait := s.cfg.wait(p.failures)
 				p.failed(now.Add(wait))
 				s.metrics.failures.Inc()
 				what := explain(r.err)
@@ -236,6 +240,9 @@ func (s *sink) collect(now time.Time) {
 
 // start begins the inserts that are due, a limited number at once.
 func (s *sink) start(ctx context.Context, now time.Time) {
+	if s.unfit {
+		return
+	}
 	for id, p := range s.parts {
 		at, ok := p.wants(now)
 		if !ok || at.After(now) {
@@ -257,7 +264,7 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 			if r.looked {
 				r.present, r.none, r.err = present(insertCtx, s.conn, s.cfg.Cluster, id, from, to)
 			} else {
-				r.err = load(insertCtx, s.insert, s.cfg.HashKey, s.cfg.Cluster != "", plan, rows)
+				r.err = load(insertCtx, s.insert, s.cfg, plan, rows)
 			}
 			s.results <- r // has room for all that run
 			s.wakeUp()

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -133,8 +135,27 @@ func Difference(ctx context.Context, conn driver.Conn, ranges []Loaded) (int64, 
 
 // checked is the end of one comparison.
 type checked struct {
+	compared   bool
 	difference int64
+	unfit      error // warehouse.ErrUnfit
 	err        error
+}
+
+// noPartition stands for all where health keeps why they fail.
+const noPartition = -1
+
+// fit takes in what a look at the tables said. Inserting into tables that somebody
+// has changed could lose a column, or double rows: then rows wait in Kafka.
+func (s *sink) fit(unfit error) {
+	switch {
+	case unfit != nil:
+		s.health.failed(noPartition, "ClickHouse cannot keep rows exactly once any more: the sink's log says why and what to do")
+		s.cfg.Logger.Error("somebody has changed ClickHouse, and nothing is loaded until that is mended; nothing is lost: what is to be loaded stands in Kafka", "why", unfit)
+	case s.unfit:
+		s.health.well(noPartition)
+		s.cfg.Logger.Info("ClickHouse is as it must be again, and is loaded")
+	}
+	s.unfit = unfit != nil
 }
 
 // check compares once in a while, beside everything else.
@@ -142,10 +163,14 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 	select {
 	case c := <-s.checked:
 		s.checking = false
+		if c.err == nil || c.unfit != nil {
+			s.fit(c.unfit)
+		}
 		switch {
+		case c.unfit != nil:
 		case c.err != nil:
 			s.cfg.Logger.Warn("what was loaded could not be compared with Kafka", "error", c.err)
-		default:
+		case c.compared:
 			s.metrics.difference.Set(float64(c.difference))
 			s.health.current.Difference, s.health.current.CheckedAt = c.difference, schemas.MillisOf(now)
 			if c.difference != 0 {
@@ -161,17 +186,26 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 		return
 	}
 	s.nextCheck = now.Add(s.cfg.Check)
-	ranges := s.ledger.ranges()
-	if len(ranges) == 0 {
-		return
+	if s.unfit {
+		s.nextCheck = now.Add(min(s.cfg.Check, 5*time.Second))
 	}
+	ranges := s.ledger.ranges()
 	s.checking = true
 	s.inserts.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		var c checked
-		if c.err = caughtUp(ctx, s.conn, s.cfg.Cluster); c.err == nil {
-			c.difference, c.err = Difference(ctx, s.conn, ranges)
+		c.err = warehouse.CheckOn(ctx, s.conn, s.cfg.Cluster)
+		if errors.Is(c.err, warehouse.ErrNewer) {
+			c.err = nil // an upgrade is under way, and this sink's rows have their table still
+		}
+		if errors.Is(c.err, warehouse.ErrUnfit) {
+			c.unfit = c.err
+		} else if c.err == nil && len(ranges) > 0 {
+			if c.err = caughtUp(ctx, s.conn, s.cfg.Cluster); c.err == nil {
+				c.difference, c.err = Difference(ctx, s.conn, ranges)
+				c.compared = true
+			}
 		}
 		s.checked <- c
 	})

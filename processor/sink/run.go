@@ -17,7 +17,6 @@ const (
 	// maxPoll is by how many records the memory allowed may be exceeded.
 	maxPoll      = 2_000
 	firstBackoff = 200 * time.Millisecond
-	maxBackoff   = 30 * time.Second
 	// stopWithin bounds the end of inserts that are under way when the sink is
 	// told to stop. What is cut off is done by the next owner.
 	stopWithin = 10 * time.Second
@@ -81,7 +80,7 @@ func connect(ctx context.Context, cfg Config, reporter *reporter) (driver.Conn, 
 		case ctx.Err() != nil:
 			return nil, nil
 		}
-		wait := backoff(n)
+		wait := cfg.wait(n)
 		what := explain(err)
 		cfg.Logger.Warn("ClickHouse is not ready; nothing is lost: what is to be loaded stands in Kafka", "why", what.why, "do", what.do, "error", err, "retry_in", wait)
 		if what.why != said {
@@ -112,9 +111,9 @@ func prepare(ctx context.Context, cfg Config) (driver.Conn, error) {
 	return conn, nil
 }
 
-// backoff is how long to wait after n failures before the next try: doubling,
+// wait is how long to wait after n failures before the next try: doubling,
 // capped, with jitter so that partitions do not come back together.
-func backoff(n int) time.Duration {
-	d := min(firstBackoff<<min(n, 20), maxBackoff)
+func (c Config) wait(n int) time.Duration {
+	d := min(firstBackoff<<min(n, 20), c.Backoff)
 	return d/2 + rand.N(d/2+1)
 }

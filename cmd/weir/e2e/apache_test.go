@@ -15,3 +15,5 @@ func TestApacheKafka(t *testing.T) {
 	brokers := localtest.ForTest(t)
 	suite(t, brokers, full)
 }
+
+func TestApacheSinkScaled(t *testing.T) { sinkScaled(t, localtest.ForTest(t), 300_000) }

@@ -31,6 +31,9 @@ const (
 // its text says what to run.
 var ErrUnfit = errors.New("ClickHouse cannot keep rows exactly once")
 
+// ErrNewer is an ErrUnfit: a newer Weir has migrated the tables.
+var ErrNewer = fmt.Errorf("%w: this database is of a newer Weir", ErrUnfit)
+
 // InsertSettings are those without which a block that is sent again could stand
 // twice, or in a part of the tables. Every insert of the sink has them, beside its
 // token.
@@ -74,7 +77,7 @@ func CheckOn(ctx context.Context, conn driver.Conn, cluster string) error {
 		return err
 	}
 	if newest := schema.Newest(); at > newest {
-		return fmt.Errorf("%w: this database is of a newer Weir: it has migration %d, and this one knows %d: run that version, or a newer one", ErrUnfit, at, newest)
+		return fmt.Errorf("%w: it has migration %d, and this one knows %d: run that version, or a newer one", ErrNewer, at, newest)
 	}
 	mend := "migrate first"
 	if at == schema.Newest() {
