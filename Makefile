@@ -13,7 +13,7 @@ EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.17.1
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console test unit e2e e2e-here race chaos schemathesis fuzz lint fmt bench clean
+.PHONY: help run build console test unit browser e2e e2e-here race chaos schemathesis fuzz lint fmt bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ $(CONSOLE)/node_modules/.package-lock.json: $(CONSOLE)/package.json $(CONSOLE)/p
 run: build ## start all of Weir here, with an embedded broker and engine, and show what it does
 	$(BIN) dev --show
 
-test: unit e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
+test: unit browser e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
 
 # A skip is not seen where its package passes: this says what is not run.
 unit: console ## tests that need nothing but Go (npm for the engine; python3, java, node, bash and curl for the pages' examples)
@@ -58,6 +58,22 @@ unit: console ## tests that need nothing but Go (npm for the engine; python3, ja
 	@! command -v npm >/dev/null || (cd $(CONSOLE) && npm run --silent test)
 	$(GO) vet ./... && $(GO) vet -tags e2e,chaos,mutations ./...
 	$(GO) test -timeout 15m ./...
+
+# Chromium is the one on PATH, or the one that WEIR_CHROMIUM names, or else comes
+# from npm. Where there is none this says so; in CI it fails.
+browser: build ## the console in a real Chromium, on a real weir dev
+	@if command -v npm >/dev/null; then \
+		$(MAKE) -s --no-print-directory $(CONSOLE)/test/node_modules/.package-lock.json && cd $(CONSOLE)/test && npm run --silent check && npm run --silent test; \
+	else \
+		echo "NOT RUN: the console's browser tests. Missing: npm, which comes with Node.js."; \
+		[ -z "$${CI:-}" ]; \
+	fi
+
+# Without its scripts: Chromium comes in the package. It asks for a newer Node
+# than needed, for a part of it that is not used.
+$(CONSOLE)/test/node_modules/.package-lock.json: $(CONSOLE)/test/package.json $(CONSOLE)/test/package-lock.json $(CONSOLE)/test/.npmrc
+	cd $(CONSOLE)/test && npm ci --ignore-scripts --loglevel=error
+	@touch $@
 
 # Apache Kafka comes from Maven and needs a JDK. Without them this says so; in
 # CI it fails.

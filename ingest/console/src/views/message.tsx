@@ -42,6 +42,12 @@ function One({ id }: { id: string }) {
   useLive({ query: { to: m?.to }, skip: !m?.to, onGap: refresh, onEvents: (events) => events.some((e) => e.message_id === id) && refresh() });
   // A message that was just taken in may not be known here yet.
   const missing = asked.error instanceof ApiError && asked.error.code === "message_not_found";
+  const young = missing || (m !== undefined && (m.status === "accepted" || m.timeline.length === 0));
+  useEffect(() => {
+    if (!young) return;
+    const timer = setInterval(() => document.hidden || asked.reload(), 1000);
+    return () => clearInterval(timer);
+  }, [young]);
   return (
     <Page
       title="Message"

@@ -1,0 +1,82 @@
+// Signing in, and what a key lets its holder see: on a process that asks for keys.
+
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import { type Opened, number, open, visit, world } from "./world.ts";
+
+let at = "";
+const keys = { reader: "", other: "", admin: "" };
+const n = number();
+let refused = "";
+
+before(async () => {
+  const { weir } = await world();
+  keys.admin = weir.key("console-admin", "default", "send,read,admin");
+  keys.reader = weir.key("console-reader", "default", "read");
+  keys.other = weir.key("acme-reader", "acme", "read,send");
+  at = await weir.keyed();
+  await weir.send({ to: n.e164, class: "verify" });
+  refused = (await weir.send({ to: n.e164, class: "verify" })).id;
+});
+
+async function signIn(key: string, view = ""): Promise<Opened> {
+  const o = await open(view, { at });
+  await o.page.getByLabel(/key/i).first().fill(key);
+  await o.page.getByRole("button", { name: "Sign in" }).click();
+  return o;
+}
+
+test("a wrong key is told so, and the page stays shut", async () => {
+  const { page, close } = await signIn("weir_live_wrong");
+  await page.getByText("The API key is unknown, was revoked, or has expired.").waitFor();
+  for (const hidden of ["Overview", "Messages", "Limits"]) assert.equal(await page.getByRole("navigation").getByRole("link", { name: hidden }).count(), 0, hidden);
+  await close();
+});
+
+test("a key that reads sees its messages, and no control that changes anything", async () => {
+  const { page, close } = await signIn(keys.reader);
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Recipients" }).waitFor();
+  for (const hidden of ["Limits", "Providers", "Proof"]) assert.equal(await page.getByRole("navigation").getByRole("link", { name: hidden }).count(), 0, hidden);
+  await page.getByRole("searchbox").fill(n.national);
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "limited" }).first().click();
+  await page.getByText("limit verify allows 1 per 60 s").first().waitFor();
+  for (const button of ["Send again", "Cancel it"]) assert.equal(await page.getByRole("button", { name: button }).count(), 0, button);
+  await visit(page, "#/queues");
+  await page.getByRole("heading", { name: "Dead letters" }).waitFor();
+  for (const button of [/Redrive/, /Send again/]) assert.equal(await page.getByRole("button", { name: button }).count(), 0, String(button));
+  assert.equal(await page.getByRole("heading", { name: "Delays" }).count(), 0);
+  for (const view of ["#/limits", "#/limits/verify", "#/providers", "#/proof"]) {
+    await visit(page, view);
+    await page.getByText("This needs the scope admin").waitFor();
+    assert.equal(await page.getByRole("button", { name: /Save|Delete|Enforce/ }).count(), 0, view);
+  }
+  await close();
+});
+
+test("another tenant's key sees nothing of the first", async () => {
+  const { page, close } = await signIn(keys.other);
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Messages" }).click();
+  await page.getByText("No message matches").waitFor();
+  await page.getByRole("searchbox").fill(n.e164);
+  await page.keyboard.press("Enter");
+  await page.getByText("No message to this recipient is known").waitFor();
+  await page.getByRole("searchbox").fill(refused);
+  await page.keyboard.press("Enter");
+  await page.getByText("No such message").waitFor();
+  await visit(page, "#/queues");
+  await page.getByText("Weir gave up on nothing").waitFor();
+  await close();
+});
+
+test("who signs out is out", async () => {
+  const { page, close } = await signIn(keys.admin);
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Limits" }).waitFor();
+  await page.reload();
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Limits" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("button", { name: "Sign in" }).waitFor();
+  await page.reload();
+  await page.getByRole("button", { name: "Sign in" }).waitFor();
+  await close();
+});

@@ -1,0 +1,72 @@
+// How fast the console is, measured in the browser. The bounds leave room for a
+// busy machine; the figures are printed.
+
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import type { Page } from "playwright-core";
+import { bound, gaps, p99 } from "./frames.ts";
+import { open, world } from "./world.ts";
+import { poll } from "./weir.ts";
+
+test("the first view is there within a second, from a cold cache, and does not jump", async () => {
+  const runs: { ready: number; shift: number; bytes: number }[] = [];
+  for (let i = 0; i < 3; i++) {
+    const o = await open("", {
+      before: async (page: Page) => {
+        await page.addInitScript(() => {
+          const w = globalThis as unknown as { shift: number; ready: number };
+          w.shift = 0;
+          w.ready = 0;
+          new PerformanceObserver((list) => {
+            for (const e of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[]) if (!e.hadRecentInput) w.shift += e.value;
+          }).observe({ type: "layout-shift", buffered: true });
+          const look = () => {
+            // Interactive: the view's heading is there, and what one would first use takes text.
+            if (document.querySelector("main h1") && document.querySelector('input[type="search"]')) w.ready = performance.now();
+            else requestAnimationFrame(look);
+          };
+          requestAnimationFrame(look);
+        });
+      },
+    });
+    const cdp = o.bytes;
+    await o.page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    await o.page.waitForTimeout(2000); // figures and charts come: nothing may move for them
+    const { ready, shift } = await o.page.evaluate(() => ({ ready: (globalThis as unknown as { ready: number }).ready, shift: (globalThis as unknown as { shift: number }).shift }));
+    runs.push({ ready, shift, bytes: cdp() });
+    await o.close();
+  }
+  const best = Math.min(...runs.map((r) => r.ready));
+  const shift = Math.max(...runs.map((r) => r.shift));
+  const bytes = Math.max(...runs.map((r) => r.bytes));
+  console.log(`first view: interactive after ${runs.map((r) => r.ready.toFixed(0)).join(", ")} ms; layout shift ${shift.toFixed(4)}; ${(bytes / 1024).toFixed(1)} KiB over the wire`);
+  assert.ok(best > 0 && best <= 1000, `interactive after ${best} ms`);
+  assert.ok(shift < 0.01, `layout shift ${shift}`);
+  assert.ok(bytes > 5_000 && bytes < 150_000, `${bytes} bytes`);
+});
+
+test("10,000 rows are scrolled without jank", async () => {
+  const { weir } = await world();
+  await weir.batch(Array.from({ length: 10_000 }, (_, i) => ({ to: `+861390${String(i).padStart(7, "0")}`, class: "crowd" })));
+  await poll("ClickHouse has them", async () => ((await weir.call<{ counts: { status: string; events: number }[] }>("GET", "/v1/stats?class=crowd")).counts.find((c) => c.status === "queued")?.events ?? 0) >= 10_000, 30_000);
+  const { page, close } = await open("#/messages?class=crowd");
+  const table = page.getByRole("table", { name: "Messages, the newest first" });
+  await table.waitFor();
+  await poll(
+    "all rows are loaded",
+    async () => {
+      await page.evaluate(() => document.querySelector(".table-box.boxed")?.scrollTo(0, 1e9));
+      return Number(await table.getAttribute("aria-rowcount")) > 10_000;
+    },
+    30_000,
+  );
+  assert.ok((await table.getByRole("row").count()) < 120, "only what is seen is drawn");
+  await page.evaluate(() => document.querySelector(".table-box.boxed")?.scrollTo(0, 0));
+  const most = await bound();
+  const all = await gaps(page, 4000, ".table-box.boxed");
+  console.log(`10,000 rows scrolled: ${all.length} frames, gap p50 ${all[all.length >> 1]?.toFixed(1)}, p99 ${p99(all).toFixed(1)}, longest ${all.at(-1)?.toFixed(1)} ms (an empty page: p99 ${most.idle.toFixed(1)})`);
+  assert.ok(p99(all) <= most.ms, `p99 ${p99(all)} ms, at most ${most.ms}`);
+  await close();
+});
+
+before(async () => void (await world()));

@@ -1,0 +1,204 @@
+// A real Weir for the tests: weir dev on free ports in a directory of its own,
+// and a second process of it that asks for keys, as weir run does. Traffic is
+// real, over HTTP.
+
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer as createHTTP } from "node:http";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+export const bin = resolve(import.meta.dirname, "../../../bin/weir");
+
+/** policyFor has a limit for each test that needs one, so that they do not get into each other's way. stub is the url of a provider that does as a test says. */
+const policyFor = (stub: string) => `
+limits:
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/60s, 5/1h, 10/calendar-day], timezone: Asia/Shanghai}
+  - {name: promo, match: {class: promo}, per: [recipient, class], allow: [2/1h]}
+  - {name: watched, match: {class: watched}, per: [recipient, class], allow: [1/1h], mode: observe}
+  - {name: waits, match: {class: waits}, per: [recipient, class], allow: [1/1h], on_refusal: defer}
+  - {name: shared, match: {class: shared}, per: [recipient, class], allow: [5/1h]}
+classes:
+  - {name: verify, priority: urgent, expires_after: 5m, stale_after: 10s, retries: [5s, 30s]}
+  - {name: promo, priority: bulk}
+  - {name: watched}
+  - {name: waits}
+  - {name: once, retries: []}
+providers:
+  - {name: simulated, type: simulated, channels: [sms, voice, email, webhook], settings: {latency: 1ms}}
+  - {name: stub, type: http, channels: [push], settings: {url: "${stub}"}}
+templates:
+  - {name: login-code, channel: sms, body: "Your code is {{code}}"}
+tenants:
+  - {name: default, default_region: CN}
+  - {name: acme, default_region: SG}
+`;
+
+/** Provider is a stub that takes what it is handed, or refuses it as a test says. */
+export class Provider {
+  url = "";
+  /** What it answers to a push to this recipient; 200 where there is nothing. */
+  readonly answers = new Map<string, { status: number; body: unknown }>();
+  private readonly server = createHTTP((req, res) => {
+    let body = "";
+    req.on("data", (b: Buffer) => (body += b.toString()));
+    req.on("end", () => {
+      const { to, id } = JSON.parse(body) as { to: string; id: string };
+      const a = this.answers.get(to) ?? { status: 200, body: { id: `stub-${id}` } };
+      res.writeHead(a.status, { "Content-Type": "application/json" }).end(JSON.stringify(a.body));
+    });
+  });
+
+  static start(): Promise<Provider> {
+    const p = new Provider();
+    return new Promise((done, fail) => {
+      p.server.once("error", fail);
+      p.server.listen(0, "127.0.0.1", () => {
+        p.url = `http://127.0.0.1:${(p.server.address() as AddressInfo).port}/push`;
+        done(p);
+      });
+    });
+  }
+
+  stop(): void {
+    this.server.close();
+    this.server.closeAllConnections();
+  }
+}
+
+/** Sent is what a message came to; code is of the problem, where it was refused. */
+export interface Sent {
+  id: string;
+  status: string;
+  code?: string;
+}
+
+export class Weir {
+  readonly dir = mkdtempSync(join(tmpdir(), "weir-console-"));
+  url = "";
+  private kafka = "";
+  private clickhouse = "";
+  private readonly children: ChildProcess[] = [];
+
+  provider!: Provider;
+
+  static async start(): Promise<Weir> {
+    const w = new Weir();
+    w.provider = await Provider.start();
+    const file = join(w.dir, "policy.yaml");
+    writeFileSync(file, policyFor(w.provider.url));
+    const child = w.spawn("dev", "--dir", w.dir, "--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--clickhouse", "127.0.0.1:0", "--policy", file);
+    await w.until("weir dev is ready", child, () => {
+      const e = JSON.parse(readFileSync(join(w.dir, "endpoints"), "utf8")) as { http: string; kafka: string; clickhouse: string };
+      [w.url, w.kafka, w.clickhouse] = [`http://${e.http}`, e.kafka, e.clickhouse];
+      return true;
+    });
+    if (!w.clickhouse) throw new Error("weir dev runs without a ClickHouse engine: the console's figures come from it");
+    return w;
+  }
+
+  /** key makes an API key and returns its secret. */
+  key(name: string, tenant: string, scopes: string): string {
+    return execFileSync(bin, ["keys", "create", name, "--dir", this.dir, "--tenant", tenant, "--scopes", scopes, "--quiet"], { encoding: "utf8" }).trim();
+  }
+
+  /** keyed starts a process beside weir dev that serves the same HTTP API to those with a key. */
+  async keyed(): Promise<string> {
+    const port = await freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const child = this.spawn("run", "--roles", "ingest,console", "--kafka-brokers", this.kafka, "--kafka-partitions", "8", "--kafka-replication", "1", "--clickhouse-url", this.clickhouse, "--http-listen", `127.0.0.1:${port}`, "--slot", "7", "--log-level", "warn");
+    await this.until("weir run is ready", child, async () => (await fetch(`${url}/readyz`)).ok);
+    return url;
+  }
+
+  async call<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+    const answer = await fetch(this.url + path, { method, headers: { "Content-Type": "application/json", ...headers }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    const text = await answer.text();
+    if (answer.status >= 400 && answer.status !== 429 && answer.status !== 422) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+    return (text ? JSON.parse(text) : undefined) as T;
+  }
+
+  /** send sends a message and waits for its decision. */
+  send(message: Record<string, unknown>): Promise<Sent> {
+    return this.call<Sent>("POST", "/v1/messages", { channel: "sms", body: "hello", ...message }, { Prefer: "wait=5" });
+  }
+
+  /** batch sends many at once; nobody waits for what becomes of them. */
+  async batch(messages: Record<string, unknown>[]): Promise<void> {
+    const lines = messages.map((m) => JSON.stringify({ channel: "sms", body: "hello", ...m })).join("\n");
+    const answer = await fetch(`${this.url}/v1/messages/batch`, { method: "POST", headers: { "Content-Type": "application/x-ndjson" }, body: lines });
+    if (answer.status !== 202) throw new Error(`batch: ${answer.status} ${await answer.text()}`);
+    await answer.text();
+  }
+
+  /** comesTo waits until a message has a status. */
+  async comesTo(id: string, ...statuses: string[]): Promise<void> {
+    let last = "";
+    await poll(`message comes to ${statuses.join(" or ")}`, async () => {
+      last = (await this.call<{ status: string }>("GET", `/v1/messages/${id}`)).status;
+      return statuses.includes(last);
+    }).catch((err: Error) => {
+      throw new Error(`${err.message}; it is ${last}`);
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.provider.stop();
+    for (const child of this.children.reverse()) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const gone = new Promise((r) => child.once("exit", r));
+      child.kill("SIGTERM");
+      const hard = setTimeout(() => child.kill("SIGKILL"), 20_000);
+      await gone;
+      clearTimeout(hard);
+    }
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  private said = "";
+
+  private spawn(...args: string[]): ChildProcess {
+    const child = spawn(bin, args, { stdio: ["ignore", "ignore", "pipe"] });
+    child.stderr?.on("data", (b: Buffer) => (this.said = (this.said + b.toString()).slice(-4000)));
+    this.children.push(child);
+    return child;
+  }
+
+  private async until(what: string, child: ChildProcess, ready: () => boolean | Promise<boolean>): Promise<void> {
+    await poll(what, async () => {
+      if (child.exitCode !== null) throw new Gone(`${what}: the process ended with ${child.exitCode}: ${this.said}`);
+      return ready();
+    }).catch((err: Error) => {
+      throw new Error(`${err.message}\n${this.said}`);
+    });
+  }
+}
+
+class Gone extends Error {}
+
+/** poll asks every 30 ms for 20 s; what throws counts as not yet. */
+export async function poll(what: string, ask: () => boolean | Promise<boolean>, ms = 20_000): Promise<void> {
+  const end = Date.now() + ms;
+  for (let last: unknown; ; ) {
+    try {
+      if (await ask()) return;
+    } catch (err) {
+      if (err instanceof Gone) throw err;
+      last = err;
+    }
+    if (Date.now() > end) throw new Error(`waited in vain: ${what}${last ? ` (${String(last)})` : ""}`);
+    await new Promise((r) => setTimeout(r, 30));
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((done, fail) => {
+    const s = createServer();
+    s.once("error", fail);
+    s.listen(0, "127.0.0.1", () => {
+      const { port } = s.address() as { port: number };
+      s.close(() => done(port));
+    });
+  });
+}
