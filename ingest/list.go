@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"github.com/google/uuid"
-
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -13,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/history"
