@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -30,15 +29,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/bench/rig"
+	"github.com/weirhq/weir/cmd/weir/collector"
 )
 
 func main() {
 	run := run
 	if spec := os.Getenv(serverEnv); spec != "" {
-		if os.Getenv("GOGC") == "" {
-			debug.SetGCPercent(200) // as cmd/weir does
-		}
 		run = func(ctx context.Context, _ []string, getenv func(string) string, _, stderr io.Writer) error {
+			collector.Tune(ctx, getenv) // as cmd/weir does
 			return serve(ctx, spec, strings.Split(getenv("KAFKA_BROKERS"), ","), stderr)
 		}
 	}

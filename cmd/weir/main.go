@@ -14,8 +14,8 @@ import (
 	"io"
 	"log"
 	"os"
-	"runtime/debug"
 
+	"github.com/weirhq/weir/cmd/weir/collector"
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
@@ -25,14 +25,10 @@ import (
 func main() {
 	// Libraries that know of no logger of ours write here.
 	log.SetOutput(httpprovider.Quiet(os.Stderr))
-	// The collector of garbage is what makes a call of the HTTP API late: half as
-	// often halves the tail (bench/overload), for as much memory again.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
 	// weir dev runs its broker and its engine as processes of their own: this
 	// same program, in another role.
 	child.Main(map[string]child.Role{broker.Name: broker.Role, engine.RoleName: engine.Role})
+	collector.Tune(context.Background(), os.Getenv)
 	os.Exit(run(untilSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
