@@ -74,6 +74,10 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 			if err != nil {
 				return usagef("--to: %v", err)
 			}
+			hashKey, err := s.hashKey() // without it, rows that only the hash names are not found
+			if err != nil {
+				return err
+			}
 			conn, err := warehouse.Open(ctx, s.ClickHouse)
 			if err != nil {
 				return err
@@ -85,7 +89,7 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 					r.Recipients = append(r.Recipients, recipient.Mask(key))
 				}
 			}
-			store, err := erase.Open(ctx, conn, erase.Person{Keys: keys, Tenant: *tenant}, nil)
+			store, err := erase.Open(ctx, conn, erase.Person{Keys: keys, Tenant: *tenant}, hashKey)
 			if err != nil {
 				return err
 			}

@@ -28,6 +28,7 @@ type Settings struct {
 	Replication int // 0: three, or the number of brokers if fewer
 	ClickHouse  string
 	Cluster     string // of ClickHouse
+	HashKeyFile string // of recipient_hash
 	HTTP        string
 	Proxies     []string // networks whose X-Forwarded-For and Forwarded count
 	SessionFile string
@@ -59,6 +60,7 @@ var settings = []setting{
 	{"kafka.replication", "replicas of each topic; 0 is three, or the number of brokers if fewer", func(s *Settings) any { return &s.Replication }},
 	{"clickhouse.url", "http address of ClickHouse; empty keeps status in Kafka only", func(s *Settings) any { return &s.ClickHouse }},
 	{"clickhouse.cluster", "name of the ClickHouse cluster whose replicas keep Weir's tables, one shard; empty is a single server", func(s *Settings) any { return &s.Cluster }},
+	{"clickhouse.hash_key_file", "file with the key of the column recipient_hash, the same for all processes with the role sink, such as openssl rand -hex 32 makes; empty is no key: whoever can read the column and guess a number can tell that it is that number's", func(s *Settings) any { return &s.HashKeyFile }},
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
 	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
 	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }},

@@ -254,9 +254,13 @@ func (s *system) run(ctx context.Context) (err error) {
 		})
 	}
 	if has("sink") && s.settings.ClickHouse != "" {
+		hashKey, err := s.settings.hashKey()
+		if err != nil {
+			return err
+		}
 		rs.start(ctx, "sink", func(ctx context.Context) error {
 			return sink.Run(ctx, sink.Config{
-				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, Cluster: s.settings.Cluster, InstanceID: names.Status() + ".sink." + s.settings.Slot,
+				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, Cluster: s.settings.Cluster, HashKey: hashKey, InstanceID: names.Status() + ".sink." + s.settings.Slot,
 				Report: s.sinkReports(c.cl, names), Logger: s.logger, Metrics: registry,
 			})
 		})
@@ -340,6 +344,15 @@ func stagesOf(names topics.Names) []alert.Stage {
 		}},
 		{Name: "sink", Group: sink.Group(names)},
 	}
+}
+
+// hashKey returns the key of the column recipient_hash; nil for none.
+func (s *Settings) hashKey() ([]byte, error) {
+	key, err := readSecret(s.HashKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("clickhouse.hash_key_file: %w", err)
+	}
+	return []byte(key), nil
 }
 
 // readSecret returns what a file holds, without the line's end; "" for no file.
