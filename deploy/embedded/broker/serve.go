@@ -109,6 +109,7 @@ func Serve(ctx context.Context, cfg Config, ready func(addr string)) (err error)
 	if err != nil {
 		return fmt.Errorf("broker on %s: %w", cfg.Dir, err)
 	}
+	AnswerWholePartitions(cluster)
 	if err := StampAppendTime(cluster); err != nil {
 		cluster.Close()
 		return fmt.Errorf("broker: %w", err)

@@ -1,0 +1,13 @@
+//go:build chaos
+
+package sink_test
+
+import (
+	"testing"
+	"time"
+)
+
+// A million events, and twenty kills of the engine, the sink or both.
+func TestKilledWithItsEngineAtLength(t *testing.T) {
+	killed(t, kills{events: 1_000_000, times: 20, rows: 20_000, perTx: 10_000, engine: true, patience: 4 * time.Minute})
+}
