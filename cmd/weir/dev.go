@@ -236,7 +236,7 @@ func (d *dev) welcome(e *endpoints, started time.Time) {
 	if click == "" {
 		click = "none"
 	}
-	fmt.Fprintf(d.stdout, `Weir is ready after %[1].1f s. This is for development: the broker keeps one copy, the providers are simulated.
+	fmt.Fprintf(d.stdout, `Weir is ready after %.1[1]f s. This is for development: the broker keeps one copy, the providers are simulated.
 
   console      http://%[2]s/console/
   HTTP         http://%[2]s

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,8 @@ tenants:
 inputs: [{topic: acme.sends, tenant: acme}]
 keys:
   - {name: shop, tenant: default, scopes: [read], hash: "%s", rates: {query: "bucket 1 refill 1/m"}}
+alerts:
+  - {name: oncall, to: {type: webhook, url: "%s"}, when: [limit.refused], at_most: 1/1h}
 `
 
 var shopKey = schemas.LivePrefix + strings.Repeat("x", 43)
@@ -76,7 +79,9 @@ func startLive(t *testing.T) *live {
 		t.Fatal(err)
 	}
 	policy := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(policy, fmt.Appendf(nil, livePolicy, schemas.HashSecret(shopKey)), 0o644); err != nil {
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(hook.Close)
+	if err := os.WriteFile(policy, fmt.Appendf(nil, livePolicy, schemas.HashSecret(shopKey), hook.URL), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
@@ -182,6 +187,8 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 			"weir_input_records_total":            2,
 			"weir_http_rate_limited_total":        1,
 			"weir_status_rows_total":              15,
+			"weir_alerts_total":                   0,
+			"weir_alerts_held":                    float64(round), // the second round's, within the hour of the first
 			"weir_delay_waiting":                  0,
 			"weir_routing_share":                  0,
 		} {
@@ -270,6 +277,8 @@ var mayLabel = map[string]string{
 	"class":    "declared in the policy; any other is \"other\"",
 	"code":     "an HTTP status",
 	"key":      "of an API key: its name in the policy, at most 10 at a time",
+	"alert":    "declared in the policy",
+	"event":    "fixed in the code",
 	"kind":     "of a call, fixed in the code",
 	"limit":    "declared in the policy",
 	"mode":     "of a limit",

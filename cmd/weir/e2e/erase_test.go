@@ -83,7 +83,15 @@ func TestErase(t *testing.T) {
 	}
 	const dense = "SELECT partition, max(seq) - min(seq) + 1 - uniqExact(seq), count() FROM weir.decisions GROUP BY partition ORDER BY partition"
 	const loaded = "SELECT count(), uniqExact(status_partition, status_offset) FROM weir.status_events"
-	before := []string{d.sql(t, dense), d.sql(t, loaded)}
+	var before []string
+	if !poll(t, 20*time.Second, func() bool { // three statuses of each that is sent, one of each that is limited; and nothing on its way
+		was := before
+		before = []string{d.sql(t, dense), d.sql(t, loaded)}
+		time.Sleep(time.Second)
+		return slices.Equal(was, before) && before[1] == "8\t8"
+	}) {
+		t.Fatalf("loaded: %q", before)
+	}
 
 	for _, tt := range []struct {
 		args string
