@@ -1,22 +1,33 @@
 // Makes the pictures of docs/console: each view on a wide screen, one in the
 // dark, one on a phone. Run it as npm run shots, and look at what it made.
 
+import { execFileSync } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { end, number, open, world } from "./world.ts";
-import { poll } from "./weir.ts";
+import { bin, poll } from "./weir.ts";
 
 const into = resolve(import.meta.dirname, "../../../docs/console");
 mkdirSync(into, { recursive: true });
 const { weir } = await world();
 
-// An hour's worth of everything, at once.
+// Some minutes of everything, so that the charts have something to show: Node's
+// argument --minutes=0 is for those who only look at how a view is laid out.
+const minutes = Number(process.argv.find((a) => a.startsWith("--minutes="))?.slice(10) ?? 6);
+const until = Date.now() + minutes * 60_000;
+for (let i = 0; Date.now() < until; i++) {
+  const many = 20 + Math.round(12 * Math.sin(i / 20) + 8 * Math.sin(i / 7));
+  await weir.batch(Array.from({ length: many }, (_, j) => ({ to: `+8613900${String((i * 37 + j * 101) % 900).padStart(6, "0")}`, class: ["verify", "once", "watched", "once", "promo"][(i + j) % 5] })));
+  if (i % 9 === 0) await weir.send({ to: i % 2 ? "+15005550001" : "+15005550013", class: "once" });
+  await new Promise((r) => setTimeout(r, 1000));
+}
+if (minutes > 0) execFileSync(bin, ["audit", "--dir", weir.dir, "--since", "1h"], { stdio: "ignore" });
 const n = number();
 await weir.send({ to: n.e164, class: "verify" });
 for (let i = 0; i < 2; i++) await weir.send({ to: n.e164, class: "verify" });
 await weir.send({ to: n.e164, class: "once" });
 const refused = (await weir.send({ to: n.e164, class: "verify" })).id;
-await weir.batch(Array.from({ length: 1500 }, (_, i) => ({ to: `+8613900${String(i % 400).padStart(6, "0")}`, class: ["verify", "promo", "watched", "once"][i % 4] })));
+await weir.batch(Array.from({ length: 150 }, (_, i) => ({ to: `+8613900${String(i % 400).padStart(6, "0")}`, class: ["verify", "promo", "watched", "once"][i % 4] })));
 for (const to of ["+15005550001", "+15005550004", "+15005550009"]) for (let i = 0; i < 3; i++) await weir.send({ to, class: "once" });
 await weir.send({ to: "+15005550013", class: "notice" });
 await weir.send({ to: n.e164, class: "once", send_at: new Date(Date.now() + 7_200_000).toISOString() });
@@ -36,7 +47,7 @@ const shots: { name: string; view: string; dark?: boolean; phone?: boolean; show
   { name: "proof", view: "#/proof", shows: /Proof/ },
   { name: "retry-after", view: "#/retry-after", shows: /Retry-After/ },
 ];
-const only = process.argv[2]; // part of a name
+const only = process.argv.slice(2).find((a) => !a.startsWith("--")); // part of a name
 for (const s of shots) {
   if (only && !s.name.includes(only)) continue;
   const { page, close } = await open(s.view, { colorScheme: s.dark ? "dark" : "light", viewport: s.phone ? { width: 360, height: 1200 } : { width: 1280, height: s.name === "messages" ? 600 : 900 }, ...(s.phone ? { isMobile: true } : {}) });

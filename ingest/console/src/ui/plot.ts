@@ -5,6 +5,9 @@ import "uplot/dist/uPlot.min.css";
 import type { ChartProps } from "./chart.tsx";
 import { compact } from "./format.ts";
 
+/** What is drawn are counts and milliseconds: an axis has no parts of one. */
+const wholes = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+
 export function draw(at: HTMLElement, first: ChartProps) {
   let props = first;
   let plot: uPlot | undefined;
@@ -57,7 +60,7 @@ export function draw(at: HTMLElement, first: ChartProps) {
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
         axes: [
           { ...axis, size: 24, space: 56, values: (_, ticks) => ticks.map((t) => `${two(new Date(t * 1000).getHours())}:${two(new Date(t * 1000).getMinutes())}`) },
-          { ...axis, size: (_, labels) => Math.max(40, ...(labels ?? []).map((l) => l.length * 6.5 + 14)), space: 34, grid, values: (_, ticks) => ticks.map((v) => (props.format ?? compact)(v)) },
+          { ...axis, incrs: wholes, size: (_, labels) => Math.max(40, ...(labels ?? []).map((l) => l.length * 6.5 + 14)), space: 34, grid, values: (_, ticks) => ticks.map((v) => (props.format ?? compact)(v)) },
         ],
         series: [
           {},

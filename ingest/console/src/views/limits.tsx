@@ -65,8 +65,7 @@ function All() {
                   { key: "allow", title: "Allows", cell: (r) => (r.value.allow ?? []).map(windowWords).join(" · ") },
                   { key: "match", title: "Counts", cell: (r) => matchWords(r.value.match), wideOnly: true },
                   { key: "per", title: "For", cell: (r) => perWords(r.value.per), wideOnly: true },
-                  { key: "refused", title: "Refused, 24 h", cell: (r) => count(r.value.name ?? "", "refused"), end: true },
-                  { key: "observed", title: "Would have, 24 h", cell: (r) => (r.value.mode === "observe" ? count(r.value.name ?? "", "observed") : ""), end: true, wideOnly: true },
+                  { key: "refused", title: "Refused, 24 h", cell: (r) => (r.value.mode === "observe" ? <span class="muted">would have: {count(r.value.name ?? "", "observed")}</span> : count(r.value.name ?? "", "refused")), end: true },
                 ]}
               />
             )}
