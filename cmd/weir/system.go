@@ -261,6 +261,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		rs.start(ctx, "sink", func(ctx context.Context) error {
 			return sink.Run(ctx, sink.Config{
 				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, Cluster: s.settings.Cluster, HashKey: hashKey, InstanceID: names.Status() + ".sink." + s.settings.Slot,
+				Grace:  stopWithinOf("sink", grace) * 4 / 5, // to end, and to say so
 				Report: s.sinkReports(c.cl, names), Logger: s.logger, Metrics: registry,
 			})
 		})

@@ -66,7 +66,10 @@ type Config struct {
 	// Report is told about once a minute how the sink is, when it begins to fail
 	// and is well again, and at the end: without partitions. It is called from one
 	// goroutine and may take its time. Nil is nobody.
-	Report  func(schemas.SinkReport)
+	Report func(schemas.SinkReport)
+	// Grace is how long inserts that are under way may take when the sink is told
+	// to stop. What is cut off is done by the next owner. Default 10 s.
+	Grace   time.Duration
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 	// Options are added to the Kafka client's, last: TLS, SASL, a dialer.
@@ -116,6 +119,7 @@ func (c Config) withDefaults() Config {
 	c.Backoff = cmp.Or(c.Backoff, 30*time.Second)
 	c.Check = cmp.Or(c.Check, time.Minute)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
+	c.Grace = cmp.Or(c.Grace, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }

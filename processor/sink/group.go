@@ -132,7 +132,7 @@ func (s *sink) commit(ctx context.Context) error {
 		return nil
 	}
 	// A stop of the process must not make a commit's outcome unknown.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
 	defer cancel()
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
 		for i := range req.Topics {

@@ -275,7 +275,7 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 // finish waits for the inserts under way and confirms them. It plans nothing.
 func (s *sink) finish() error {
 	defer s.cl.AllowRebalance()
-	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Grace)
 	defer cancel()
 	for s.running > 0 {
 		pollCtx, stop := context.WithTimeout(ctx, 100*time.Millisecond)

@@ -17,9 +17,7 @@ const (
 	// maxPoll is by how many records the memory allowed may be exceeded.
 	maxPoll      = 2_000
 	firstBackoff = 200 * time.Millisecond
-	// stopWithin bounds the end of inserts that are under way when the sink is
-	// told to stop. What is cut off is done by the next owner.
-	stopWithin = 10 * time.Second
+	commitWithin = 10 * time.Second
 )
 
 // ErrTopicAnew means that weir.status was deleted and made again while the group
