@@ -118,8 +118,8 @@ func (s *sink) dropAll() {
 	}
 }
 
-// commit commits every position that changed, in one request.
-func (s *sink) commit(ctx context.Context) error {
+// commit commits every position that changed, in one request, which has so long.
+func (s *sink) commit(ctx context.Context, within time.Duration) error {
 	offsets := make(map[int32]kgo.EpochOffset)
 	metadata := make(map[int32]string)
 	for id, p := range s.parts {
@@ -131,10 +131,12 @@ func (s *sink) commit(ctx context.Context) error {
 	if len(offsets) == 0 {
 		return nil
 	}
-	// A stop of the process must not make a commit's outcome unknown.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
+	// A stop of the process must not make a commit's outcome unknown. But while the
+	// group rebalances, the client answers no commit, whatever the context: who is
+	// told to stop does not wait for that.
+	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+	commitCtx = kgo.PreCommitFnContext(commitCtx, func(req *kmsg.OffsetCommitRequest) error {
 		for i := range req.Topics {
 			for j := range req.Topics[i].Partitions {
 				p := &req.Topics[i].Partitions[j]
@@ -147,24 +149,45 @@ func (s *sink) commit(ctx context.Context) error {
 	failed := func(err error) {
 		s.cfg.Logger.Warn("offsets were not committed; they will be committed again", "error", err)
 	}
-	s.cl.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.name: offsets},
+	type answer struct {
+		resp *kmsg.OffsetCommitResponse
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go s.cl.CommitOffsetsSync(commitCtx, map[string]map[int32]kgo.EpochOffset{s.name: offsets},
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
-			if err != nil {
-				failed(err)
-				return
-			}
-			for _, t := range resp.Topics {
-				for _, p := range t.Partitions {
-					if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-						failed(fmt.Errorf("partition %d: %w", p.Partition, err))
-						continue
-					}
-					if own := s.parts[p.Partition]; own != nil {
-						own.committed()
-					}
-				}
-			}
+			answered <- answer{resp, err}
 		})
+	var a answer
+	stopping, late := ctx.Done(), time.NewTimer(within)
+	defer late.Stop()
+	for waiting := true; waiting; {
+		select {
+		case a = <-answered:
+			waiting = false
+		case <-stopping:
+			stopping = nil
+			late.Reset(min(within, s.cfg.Grace/4))
+		case <-late.C:
+			failed(errors.New("there is no answer"))
+			return nil
+		}
+	}
+	if a.err != nil {
+		failed(a.err)
+		return nil
+	}
+	for _, t := range a.resp.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				failed(fmt.Errorf("partition %d: %w", p.Partition, err))
+				continue
+			}
+			if own := s.parts[p.Partition]; own != nil {
+				own.committed()
+			}
+		}
+	}
 	return nil
 }
 

@@ -131,7 +131,7 @@ func (s *sink) turn(ctx context.Context) error {
 		p.expire(now)
 		p.makePlan(now, pressed)
 	}
-	if err := s.commit(ctx); err != nil {
+	if err := s.commit(ctx, commitWithin); err != nil {
 		return err
 	}
 	s.start(ctx, time.Now())
@@ -275,7 +275,7 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 // finish waits for the inserts under way and confirms them. It plans nothing.
 func (s *sink) finish() error {
 	defer s.cl.AllowRebalance()
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Grace)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Grace/2)
 	defer cancel()
 	for s.running > 0 {
 		pollCtx, stop := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -292,7 +292,7 @@ func (s *sink) finish() error {
 			return err
 		}
 		s.collect(time.Now())
-		if err := s.commit(ctx); err != nil {
+		if err := s.commit(ctx, s.cfg.Grace/2); err != nil {
 			return err
 		}
 		s.cl.AllowRebalance()
