@@ -90,11 +90,19 @@ func (s *sink) run(ctx context.Context) (err error) {
 	if s.cfg.InstanceID != "" {
 		opts = append(opts, kgo.InstanceID(s.cfg.InstanceID))
 	}
-	s.cl, err = kgo.NewClient(append(opts, s.cfg.Options...)...)
+	// A client that is closed while it joins the group waits until all others have
+	// joined: the end of its context cuts that short.
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	s.cl, err = kgo.NewClient(append(append(opts, kgo.WithContext(alive)), s.cfg.Options...)...)
 	if err != nil {
 		return fmt.Errorf("open client: %w", err)
 	}
-	defer s.cl.CloseAllowingRebalance()
+	defer func() {
+		late := time.AfterFunc(s.cfg.Grace/4, end)
+		defer late.Stop()
+		s.cl.CloseAllowingRebalance()
+	}()
 	defer s.inserts.Wait()
 	defer s.dropAll()
 	if s.topic, err = s.topicID(ctx); err != nil || ctx.Err() != nil {
