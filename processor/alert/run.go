@@ -39,11 +39,19 @@ func (c *Config) session() time.Duration { return cmp.Or(c.Session, 10*time.Seco
 // Group is the consumer group whose member with weir.alerts/0 is the alerter.
 func Group(names topics.Names) string { return names.Alerts() + ".alerter" }
 
+// closeWithin is how long the group's client may take to close.
+const closeWithin = time.Second
+
 // Run stands by, or is the alerter while the group says so, until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	e := &election{cfg: cfg, metrics: newMetrics(cfg.Metrics)}
 	session := cfg.session()
+	// A client that is closed while it joins the group waits until all others have
+	// joined: the end of its context cuts that short.
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
 	cl, err := kgo.NewClient(
+		kgo.WithContext(alive),
 		kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-alerts"),
 		kgo.ConsumerGroup(Group(cfg.Names)), kgo.ConsumeTopics(cfg.Names.Alerts()),
 		kgo.Balancers(kgo.RangeBalancer()), kgo.DisableAutoCommit(),
@@ -66,6 +74,8 @@ func Run(ctx context.Context, cfg Config) error {
 		})
 	}
 	e.end()
+	late := time.AfterFunc(closeWithin, end)
+	defer late.Stop()
 	cl.CloseAllowingRebalance()
 	return nil
 }
