@@ -19,12 +19,12 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
-	httpprovider "github.com/weirhq/weir/processor/provider/http"
+	"github.com/weirhq/weir/processor/provider/httpcall"
 )
 
 func main() {
 	// Libraries that know of no logger of ours write here.
-	log.SetOutput(httpprovider.Quiet(os.Stderr))
+	log.SetOutput(httpcall.Quiet(os.Stderr))
 	// weir dev runs its broker and its engine as processes of their own: this
 	// same program, in another role.
 	child.Main(map[string]child.Role{broker.Name: broker.Role, engine.RoleName: engine.Role})

@@ -8,7 +8,7 @@ import (
 )
 
 // Trust lets p trust the authorities of a test's own server.
-func Trust(p provider.Provider, roots *x509.CertPool) { p.(*client).dialer.tls.RootCAs = roots }
+func Trust(p provider.Provider, roots *x509.CertPool) { p.(*client).http.Trust(roots) }
 
 // Ask lets p look up names with r.
-func Ask(p provider.Provider, r *net.Resolver) { p.(*client).dialer.net.Resolver = r }
+func Ask(p provider.Provider, r *net.Resolver) { p.(*client).http.Ask(r) }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
+	"github.com/weirhq/weir/processor/provider/httpcall"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -335,7 +336,7 @@ func (l *lockedBuffer) String() string {
 // an answer.
 func TestNoAnswerIsLogged(t *testing.T) {
 	var lines lockedBuffer
-	log.SetOutput(httpprovider.Quiet(&lines))
+	log.SetOutput(httpcall.Quiet(&lines))
 	defer log.SetOutput(os.Stderr)
 	p := openAt(t, raw(t, func(c net.Conn, _ int) {
 		if readRequest(bufio.NewReader(c)) == nil {
@@ -349,7 +350,7 @@ func TestNoAnswerIsLogged(t *testing.T) {
 	if s := lines.String(); strings.Contains(s, "138") || strings.Contains(s, secret) {
 		t.Errorf("logged: %s", s)
 	}
-	fmt.Fprint(httpprovider.Quiet(&lines), "anything else\n")
+	fmt.Fprint(httpcall.Quiet(&lines), "anything else\n")
 	if !strings.HasSuffix(lines.String(), "anything else\n") {
 		t.Errorf("lost: %s", lines.String())
 	}
