@@ -199,9 +199,11 @@ type Tenant struct {
 
 // Callback is where a tenant's status changes go.
 type Callback struct {
-	URL    string   `json:"url"`
-	Secret string   `json:"secret,omitempty"`
-	Events []string `json:"events,omitempty"`
+	URL    string `json:"url"`
+	Secret string `json:"secret,omitempty"`
+	// PreviousSecret is the one before a rotation: both sign until it is taken out.
+	PreviousSecret string   `json:"previous_secret,omitempty"`
+	Events         []string `json:"events,omitempty"`
 }
 
 // Key is an API key, stored hashed. How often it may call is its own rate of a

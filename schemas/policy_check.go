@@ -699,6 +699,9 @@ func (c *checker) tenant(v *Tenant, path string) {
 	if cb.Secret != "" {
 		c.setting(at+".secret", cb.Secret, true)
 	}
+	if cb.PreviousSecret != "" {
+		c.setting(at+".previous_secret", cb.PreviousSecret, true)
+	}
 	for i, e := range cb.Events {
 		item := itemPath(at+".events", i)
 		if e == "" || !slices.Contains(Statuses[1:], Status(e)) {

@@ -3,7 +3,6 @@ package schemas
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -18,17 +17,11 @@ type notInForce struct {
 // The only list of what does not act yet. apply refuses a policy that uses any
 // of it, at its line: never silently do nothing.
 var notYetInForce = []notInForce{
-	{"providers[].type", isNot("simulated", "http", ProviderExternal, ProviderNone), "this type of provider; simulated, http, external and none are"},
-	{"templates[].providers", nil, "a provider's own template; body, subject, html and title are"},
 	{"tenants[].callback", nil, "callback"},
 	{"alerts[].to", byEmail, "alerts by email: they come when the provider type smtp stands; slack and webhook are"},
 }
 
 func byEmail(v any) bool { to, ok := v.(map[string]any); return ok && to["type"] == "email" }
-
-func isNot(values ...string) func(any) bool {
-	return func(v any) bool { s, ok := v.(string); return ok && !slices.Contains(values, s) }
-}
 
 // NotYetInForce reports, with positions, everything in the file that this
 // version does not act on. Its error is a PolicyErrors.

@@ -82,7 +82,7 @@ func TestWithResourcePointers(t *testing.T) {
 		{"an item of metadata", ResourceLimit, `{"match": {"metadata.a.b": [""]}, ` + limit + `}`, []string{"/match/metadata.a.b/0 bad_value"}},
 		{"a merge key is a name", ResourceLimit, `{"<<": {}, ` + limit + `}`, []string{"/<< unknown_field"}},
 		{"settings", ResourceProvider, `{"type": "http", "channels": ["sms"], "settings": {"url": "https://a.example", "x": {"api_token": "hunter2"}}}`, []string{"/settings/x/api_token bad_value"}},
-		{"not in force", ResourceProvider, `{"type": "twilio", "channels": ["sms"]}`, []string{"/type not_in_force"}},
+		{"not in force", ResourceTenant, `{"callback": {"url": "https://a.example/hook"}}`, []string{"/callback not_in_force"}},
 		{"what another needs", ResourceProvider, `{"type": "simulated", "channels": ["email"]}`, []string{"- bad_value"}},
 		{"no object", ResourceLimit, `[1]`, []string{" bad_value"}},
 		{"no JSON", ResourceLimit, `per: []`, []string{" bad_value"}},
@@ -92,7 +92,7 @@ func TestWithResourcePointers(t *testing.T) {
 		{"a pair of surrogates", ResourceTemplate, `{"channel": "sms", "body": "\ud83d\ude00"}`, nil},
 	} {
 		p := parsed(t, resourcesPolicy)
-		name := map[ResourceKind]string{ResourceLimit: "b", ResourceProvider: "p", ResourceTemplate: "t"}[c.kind]
+		name := map[ResourceKind]string{ResourceLimit: "b", ResourceProvider: "p", ResourceTemplate: "t", ResourceTenant: "acme"}[c.kind]
 		e, err := p.WithResource(c.kind, name, []byte(c.body), "")
 		if err == nil {
 			err = e.Check()

@@ -374,6 +374,6 @@ func readSecret(name string) (string, error) {
 
 // providerTypes are the adapters that this program has.
 var providerTypes = provider.Types{
-	"simulated": simulated.Open,
-	"http":      httpprovider.Open,
+	"simulated": {Open: simulated.Open},
+	"http":      {Open: httpprovider.Open},
 }

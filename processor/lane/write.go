@@ -76,6 +76,17 @@ func (it *item) read(rev *schemas.Revision, provider string) {
 		it.event.Segments = schemas.Segments(text.Body)
 	}
 	it.setCall(req, text)
+	it.call.Own = ownOf(&rev.Policy, req.Template, provider)
+}
+
+// ownOf is what a template says of a provider.
+func ownOf(p *schemas.Policy, template, provider string) map[string]any {
+	for i := range p.Templates {
+		if t := &p.Templates[i]; template != "" && t.Name == template {
+			return t.Providers[provider]
+		}
+	}
+	return nil
 }
 
 func (it *item) setCall(req *schemas.Request, text content.Content) {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,21 +19,74 @@ type Deps struct {
 	// Receipts takes what arrives after a call. It must not block for long and
 	// may be called from any goroutine until Close has returned.
 	Receipts func(Receipt)
+	// PublicURL is how providers reach Weir's HTTP listener, without a slash at its
+	// end (http.public_url); empty where they cannot. Receipts go to
+	// PublicURL/v1/receipts/NAME, inbound messages to PublicURL/v1/inbound/NAME.
+	PublicURL string
 }
 
 // Factory opens an adapter for one provider of the policy. It reads all of the
 // settings and refuses those it does not know.
 type Factory func(p schemas.Provider, deps Deps) (Provider, error)
 
+// Type is one kind of provider.
+type Type struct {
+	Open Factory
+	// Listen opens what reads the provider's own requests to Weir; nil where it makes
+	// none. It reads the same settings as Open.
+	Listen func(p schemas.Provider, deps Deps) (Listener, error)
+	// Codes says what the provider's codes mean; nil where it has none of its own.
+	Codes *Codes
+	// Template checks what a template says of a provider of this type
+	// (templates[].providers); nil where nothing may be said.
+	Template func(own map[string]any) error
+}
+
 // Types is the table of adapters by a provider's type.
-type Types map[string]Factory
+type Types map[string]Type
 
 // Open opens a provider by its type. Deps may be left out.
 func (t Types) Open(p schemas.Provider, deps Deps) (Provider, error) {
-	open, ok := t[p.Type]
-	if !ok {
-		return nil, fmt.Errorf("provider %s: type %q is none of %s", p.Name, p.Type, strings.Join(slices.Sorted(maps.Keys(t)), ", "))
+	typ, err := t.of(p)
+	if err != nil {
+		return nil, err
 	}
+	pr, err := typ.Open(p, deps.filled())
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", p.Name, err)
+	}
+	return pr, nil
+}
+
+// ErrNoListener is a provider whose type makes no requests to Weir.
+var ErrNoListener = errors.New("this type of provider sends no receipts and no inbound messages over HTTP")
+
+// Listen opens what reads a provider's requests to Weir. Deps may be left out. The
+// error is ErrNoListener where the type has none.
+func (t Types) Listen(p schemas.Provider, deps Deps) (Listener, error) {
+	typ, err := t.of(p)
+	if err != nil {
+		return nil, err
+	}
+	if typ.Listen == nil {
+		return nil, fmt.Errorf("provider %s: %w", p.Name, ErrNoListener)
+	}
+	l, err := typ.Listen(p, deps.filled())
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", p.Name, err)
+	}
+	return l, nil
+}
+
+func (t Types) of(p schemas.Provider) (Type, error) {
+	typ, ok := t[p.Type]
+	if !ok {
+		return Type{}, fmt.Errorf("provider %s: type %q is none of %s", p.Name, p.Type, strings.Join(slices.Sorted(maps.Keys(t)), ", "))
+	}
+	return typ, nil
+}
+
+func (deps Deps) filled() Deps {
 	if deps.Getenv == nil {
 		deps.Getenv = func(string) string { return "" }
 	}
@@ -42,11 +96,7 @@ func (t Types) Open(p schemas.Provider, deps Deps) (Provider, error) {
 	if deps.Receipts == nil {
 		deps.Receipts = func(Receipt) {}
 	}
-	pr, err := open(p, deps)
-	if err != nil {
-		return nil, fmt.Errorf("provider %s: %w", p.Name, err)
-	}
-	return pr, nil
+	return deps
 }
 
 // Resolve is secret.Resolve of a setting.

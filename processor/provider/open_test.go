@@ -44,7 +44,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestUnknownType(t *testing.T) {
-	_, err := provider.Types{"a": nil, "b": nil}.Open(schemas.Provider{Name: "p", Type: "c"}, provider.Deps{})
+	_, err := provider.Types{"a": {}, "b": {}}.Open(schemas.Provider{Name: "p", Type: "c"}, provider.Deps{})
 	if err == nil || err.Error() != `provider p: type "c" is none of a, b` {
 		t.Error(err)
 	}

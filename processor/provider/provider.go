@@ -23,6 +23,14 @@ type Call struct {
 	Template string
 	Vars     map[string]string
 	Metadata map[string]string
+	// Own is what the template says of this provider (templates[].providers), such
+	// as the provider's own code of the template. nil where it says nothing.
+	Own map[string]any
+}
+
+// Reference is what a provider is given to give back with its receipts.
+func (c *Call) Reference() Reference {
+	return Reference{MessageID: c.ID, To: c.To, Tenant: c.Tenant, Channel: c.Channel, Class: c.Class, Template: c.Template, Attempt: c.Attempt}
 }
 
 // Kind is what came of a call.
@@ -50,7 +58,10 @@ type Outcome struct {
 	// OfRecipient says that the failure is this recipient's and not the
 	// provider's: a handset that is off, a mailbox that is full. It says nothing
 	// against the provider's health.
-	OfRecipient       bool
+	OfRecipient bool
+	// Suppress says that the recipient is not to be sent to again on this channel by
+	// this tenant, and why: a Permanent failure that is OfRecipient.
+	Suppress          schemas.SuppressReason
 	ProviderMessageID string
 	Code              string        // snake_case, stable
 	Text              string        // for people
@@ -65,18 +76,4 @@ type Provider interface {
 }
 
 // Receipt is what a provider tells later about a message that it took.
-type Receipt struct {
-	Provider          string
-	MessageID         string
-	ProviderMessageID string
-	To                string // canonical recipient
-	Tenant            string
-	Channel           schemas.Channel
-	Class             string
-	Template          string
-	Attempt           int
-	Status            schemas.Status // delivered or undelivered
-	At                time.Time
-	Code              string // why not, snake_case
-	Text              string
-}
+type Receipt = schemas.Receipt

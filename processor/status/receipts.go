@@ -40,12 +40,12 @@ func Event(r provider.Receipt) (schemas.Event, bool) {
 	if r.Status != schemas.StatusDelivered && r.Status != schemas.StatusUndelivered || r.MessageID == "" || r.To == "" {
 		return schemas.Event{}, false
 	}
-	if r.At.IsZero() {
-		r.At = time.Now()
+	if r.At == 0 {
+		r.At = schemas.MillisOf(time.Now())
 	}
 	return schemas.Event{
 		Kind: schemas.KindStatus, MessageID: r.MessageID, Tenant: r.Tenant, Channel: string(r.Channel), Class: r.Class,
-		Template: r.Template, To: r.To, Status: r.Status, At: schemas.MillisOf(r.At), Reason: ReasonReceipt, Attempt: r.Attempt,
+		Template: r.Template, To: r.To, Status: r.Status, At: r.At, Reason: ReasonReceipt, Attempt: r.Attempt,
 		Provider: r.Provider, ProviderMessageID: r.ProviderMessageID, ErrorCode: r.Code, Error: r.Text,
 	}, true
 }

@@ -104,9 +104,9 @@ func TestReceipts(t *testing.T) {
 	defer cl.Close()
 	r := status.NewReceipts(cl, names, parts, nil)
 	at := time.UnixMilli(1_780_000_000_000)
-	r.Take(provider.Receipt{Provider: "p", MessageID: "m0", To: "+8613800000000", Status: schemas.StatusSent, At: at}) // no receipt
-	r.Take(provider.Receipt{Provider: "p", To: "+8613800000000", Status: schemas.StatusDelivered, At: at})             // of nothing
-	r.Take(provider.Receipt{Provider: "p", MessageID: "m", ProviderMessageID: "x", To: "+8613800000000", Tenant: "default", Channel: schemas.ChannelSMS, Class: "verify", Attempt: 1, Status: schemas.StatusUndelivered, At: at, Code: "off"})
+	r.Take(provider.Receipt{Provider: "p", MessageID: "m0", To: "+8613800000000", Status: schemas.StatusSent, At: schemas.MillisOf(at)}) // no receipt
+	r.Take(provider.Receipt{Provider: "p", To: "+8613800000000", Status: schemas.StatusDelivered, At: schemas.MillisOf(at)})             // of nothing
+	r.Take(provider.Receipt{Provider: "p", MessageID: "m", ProviderMessageID: "x", To: "+8613800000000", Tenant: "default", Channel: schemas.ChannelSMS, Class: "verify", Attempt: 1, Status: schemas.StatusUndelivered, At: schemas.MillisOf(at), Code: "off"})
 	fs := cl.PollFetches(t.Context())
 	recs := fs.Records()
 	if len(recs) != 1 {

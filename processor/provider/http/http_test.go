@@ -24,7 +24,7 @@ import (
 
 func open(t *testing.T, settings map[string]any) provider.Provider {
 	t.Helper()
-	p, err := provider.Types{"http": httpprovider.Open}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{
+	p, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{
 		Getenv: func(k string) string { return map[string]string{"TOKEN": "s3cret"}[k] },
 	})
 	if err != nil {
@@ -289,7 +289,7 @@ func TestSettings(t *testing.T) {
 		{"map of no status", map[string]any{"url": "http://x", "map": map[string]any{"4x": "permanent"}}, "is no status"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := provider.Types{"http": httpprovider.Open}.Open(schemas.Provider{Name: "p", Type: "http", Settings: tt.settings}, provider.Deps{})
+			_, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: tt.settings}, provider.Deps{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}

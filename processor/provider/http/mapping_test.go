@@ -145,7 +145,7 @@ func TestMapsThatAreRefused(t *testing.T) {
 			if tt.m == nil {
 				settings["proxy"] = "ftp://user:hunter2@x"
 			}
-			_, err := provider.Types{"http": httpprovider.Open}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{})
+			_, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, want %q", err, tt.want)
 			}

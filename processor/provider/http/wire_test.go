@@ -214,7 +214,7 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c) // until the other end goes
 		open.Add(-1)
 	})
-	p, err := provider.Types{"http": httpprovider.Open}.Open(schemas.Provider{
+	p, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{
 		Name: "p", Type: "http", Timeout: schemas.Duration(short), Settings: map[string]any{"url": "https" + strings.TrimPrefix(address, "http")},
 	}, provider.Deps{})
 	if err != nil {

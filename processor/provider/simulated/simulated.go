@@ -130,7 +130,7 @@ func (s *simulated) receipt(c *provider.Call, pl plan, id string) {
 	s.wg.Go(func() {
 		select {
 		case <-time.After(pl.after):
-			r.At = time.Now()
+			r.At = schemas.MillisOf(time.Now())
 			s.deps.Receipts(r)
 		case <-s.ctx.Done():
 		}

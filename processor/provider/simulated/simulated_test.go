@@ -16,7 +16,7 @@ import (
 
 func open(t *testing.T, receipts func(provider.Receipt)) provider.Provider {
 	t.Helper()
-	p, err := provider.Types{"simulated": simulated.Open}.Open(schemas.Provider{Name: "sim", Type: "simulated"}, provider.Deps{Receipts: receipts})
+	p, err := provider.Types{"simulated": {Open: simulated.Open}}.Open(schemas.Provider{Name: "sim", Type: "simulated"}, provider.Deps{Receipts: receipts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,83 @@
+package provider
+
+import (
+	"strings"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Codes is what a provider's codes mean to Weir: the one place where an adapter
+// says so. weir explain provider TYPE prints it.
+type Codes struct {
+	Sources []Source
+	Send    []Code // of answers to a call
+	Else    Code   // of a call that failed with a code that is not in Send
+	Receipt []Code // of receipts; a code that is not in it is undelivered, and nothing more
+}
+
+// Source is where the meaning of codes was read.
+type Source struct {
+	Title string // the page's, in the provider's documentation
+	URL   string
+}
+
+// Code is one row.
+type Code struct {
+	Code string // as the provider writes it; a * at its end stands for any ending
+	Kind Kind   // of a call. Of a receipt: Accepted is delivered, Permanent undelivered, "" neither (still on its way)
+	// As in Outcome.
+	MayBeReceived bool
+	OfRecipient   bool
+	Suppress      schemas.SuppressReason
+	Means         string // in a few plain words, as the outcome's text has them
+}
+
+// Of returns the row of a code: the exact one, else the longest of those with a *.
+func (c *Codes) Of(code string) (Code, bool) { return find(c.Send, code) }
+
+// OfReceipt is Of for the codes of receipts.
+func (c *Codes) OfReceipt(code string) (Code, bool) { return find(c.Receipt, code) }
+
+func find(rows []Code, code string) (Code, bool) {
+	best, found := Code{}, false
+	for _, r := range rows {
+		if r.Code == code {
+			return r, true
+		}
+		prefix, any := strings.CutSuffix(r.Code, "*")
+		if any && strings.HasPrefix(code, prefix) && (!found || len(r.Code) > len(best.Code)) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// Outcome is what an answer with a code means. The outcome's code is the
+// provider's, so that people find it in the provider's documentation; one that is
+// empty, longer than 64 bytes or not printable ASCII is left out, since it may be
+// anything.
+func (c *Codes) Outcome(code string) Outcome {
+	row, ok := c.Of(code)
+	if !ok {
+		row = c.Else
+	}
+	o := Outcome{Kind: row.Kind, MayBeReceived: row.MayBeReceived || row.Kind == Unknown, OfRecipient: row.OfRecipient || row.Suppress != "", Suppress: row.Suppress, Text: row.Means}
+	if codeLike(code) {
+		o.Code = code
+	} else {
+		o.Code = "no_code"
+	}
+	return o
+}
+
+func codeLike(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,36 @@
+package schemas
+
+// Receipt is what a provider tells later about a message that it took: the value of
+// weir.receipts. It names the message by Weir's id and recipient where the provider
+// gives back what it was given (provider.Reference), else by the provider's own id,
+// which is looked up.
+type Receipt struct {
+	Provider          string  `json:"provider"` // its name in the policy
+	MessageID         string  `json:"message_id,omitempty"`
+	ProviderMessageID string  `json:"provider_message_id,omitempty"`
+	To                string  `json:"to,omitempty"` // canonical recipient
+	Tenant            string  `json:"tenant,omitempty"`
+	Channel           Channel `json:"channel,omitempty"`
+	Class             string  `json:"class,omitempty"`
+	Template          string  `json:"template,omitempty"`
+	Attempt           int     `json:"attempt,omitempty"`
+	Status            Status  `json:"status,omitempty"` // delivered or undelivered; empty where it says neither, such as a complaint
+	At                Millis  `json:"at,omitzero"`      // when, as the provider says; when it came where it does not
+	Code              string  `json:"error_code,omitempty"`
+	Text              string  `json:"error,omitempty"` // for people; holds no recipient, body or secret
+	// Suppress says that the recipient must not be sent to again on this channel by
+	// this tenant, and why: hard_bounce, complaint, opted_out, invalid.
+	Suppress SuppressReason `json:"suppress,omitempty"`
+}
+
+// SuppressReason is why a recipient is suppressed, where Weir itself asked for it.
+// It travels as the suppress request's metadata.reason.
+type SuppressReason string
+
+const (
+	SuppressHardBounce SuppressReason = "hard_bounce" // the mailbox or number does not exist
+	SuppressComplaint  SuppressReason = "complaint"   // marked as spam
+	SuppressOptedOut   SuppressReason = "opted_out"   // the recipient told the provider so
+	SuppressInvalid    SuppressReason = "invalid"     // a token or number that is no longer anybody's
+	SuppressStop       SuppressReason = "stop"        // a STOP word came in
+)
