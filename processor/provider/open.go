@@ -19,6 +19,12 @@ type Deps struct {
 	// Receipts takes what arrives after a call. It must not block for long and
 	// may be called from any goroutine until Close has returned.
 	Receipts func(Receipt)
+	// Inbound takes a message that somebody sent to the operator over the adapter's own
+	// connection (SMPP). It returns when the message is safe, or says why it is not: the
+	// provider is then told to send it again. It may block, and may be called from any
+	// goroutine until Close has returned. Where nobody takes inbound messages it may be
+	// left out; they are then taken and dropped.
+	Inbound func(Inbound) error
 	// PublicURL is how providers reach Weir's HTTP listener, without a slash at its
 	// end (http.public_url); empty where they cannot. Receipts go to
 	// PublicURL/v1/receipts/NAME, inbound messages to PublicURL/v1/inbound/NAME.
@@ -95,6 +101,9 @@ func (deps Deps) filled() Deps {
 	}
 	if deps.Receipts == nil {
 		deps.Receipts = func(Receipt) {}
+	}
+	if deps.Inbound == nil {
+		deps.Inbound = func(Inbound) error { return nil }
 	}
 	return deps
 }
