@@ -309,12 +309,13 @@ limits:
   - {name: all, per: [], allow: [2/1h]}
 `+roundRest)
 	ask := func(n int) {
-		r.offset = int64(home)
+		r.from(home)
 		r.put(`{"id":"00000000-0000-4000-8000-%012d","provider":"nobody","tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":"192.0.2.1"}}`, n, to)
 		r.settle()
 	}
 	release := func() {
-		r.events, r.offset = nil, int64(home)
+		r.events = nil
+		r.from(home)
 		r.put(`{"action":"release","id":"00000000-0000-4000-8000-000000000001","tenant":"shop","to":%q}`, to)
 		r.settle()
 	}

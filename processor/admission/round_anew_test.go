@@ -17,7 +17,7 @@ func setOut(t *testing.T, first string) *ring {
 	if home == ownerOf("tenant=shop") || home == ownerOf("") {
 		t.Fatal("the test needs other owners")
 	}
-	r.offset = int64(home)
+	r.from(home)
 	r.put(`{"tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x"}`, anewTo)
 	r.deliver(home)
 	r.deliver(ownerOf("tenant=shop"))
@@ -85,7 +85,7 @@ limits:
   - {name: tenant, per: [tenant], allow: [5/60s]}
 `+roundRest)
 	// Another place in the same ring, for which what no window sees makes room.
-	r.offset = int64(home)
+	r.from(home)
 	r.put(`{"channel":"sms","to":%q,"class":"code","body":"x"}`, anewTo)
 	r.settle()
 	r.queues[home] = queued

@@ -18,7 +18,7 @@ limits:
 limits:
   - {name: tenant, per: [tenant, class], allow: [5/60s]}
 `+roundRest)
-	r.offset = int64(ownerOf(anewTo))
+	r.from(ownerOf(anewTo))
 	r.put(`{"tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x"}`, anewTo)
 	r.settle()
 	if len(r.stand) != 0 || len(r.sent) != 1 {

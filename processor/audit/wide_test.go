@@ -318,6 +318,7 @@ func TestWideLawfulLogs(t *testing.T) {
 			m.full(over+40, free+60_120, schemas.Evidence{Limit: "all", Window: "4/60s", N: 4, Count: 5, Cost: 1, Oldest: free + 20, Since: start})
 			m.refuse(over + 50)
 		}},
+		{"a limit that is off, and on again, while a retry waits", Proven, func(w *cleanWorld) { w.offAndOn() }},
 		{"home has another revision when it is back", Proven, func(w *cleanWorld) {
 			m := w.half(free)
 			m.take(free+40, "all")
@@ -348,6 +349,43 @@ func TestWideLawfulLogs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// offAndOn is a retry that the last owner refuses twice: once while the limit before
+// it is off at its owner, who gives the old place up and cannot put it back, and once
+// when it is on again. Then the owner finds another's place of that millisecond in
+// its stead, and puts it back. No window sees either.
+func (w *cleanWorld) offAndOn() {
+	const limit = "  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n"
+	x := w.crowded(false)
+	owner := []int32{ownerOf(acmeScope)}
+	t := schemas.Millis(free + 6000)
+	retry := func() {
+		x.back(schemas.ReadmitRetry, t)
+		x.on(t+10, nil, "acme", "all")
+	}
+	refused := func() {
+		x.full(t+30, free+61_020, fullOf("all", "", "5/60s", 5, free+1020))
+		x.waits(t+40, free+61_020)
+	}
+	w.revise(w.t, owner, limit, "")
+	retry()
+	d := w.decide(x.at, x.brief(), schemas.VerdictCharge, t+20, x.in)
+	_, d.Returned = x.takes(t+20, []string{"acme"})
+	d.Passed = x.ask("acme")
+	x.round.Passed, x.round.Moved, x.round.Ask = d.Passed, d.Returned, x.round.Ask[1:]
+	x.onward(d)
+	refused()
+	given := w.said(x, schemas.VerdictGiveBack)
+	off := given[len(given)-1].Decision
+	off.Passed = []schemas.Ask{{Limit: "acme", Scope: acmeScope, Cost: 1, T: off.Restored[0].T}}
+	off.Restored = nil
+
+	t += 1000
+	w.revise(w.t, owner, limit, limit)
+	retry()
+	x.take(t+20, "acme")
+	refused()
 }
 
 // TestWideGone: wherever retention cuts the logs, it is no violation.
