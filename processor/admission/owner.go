@@ -28,7 +28,11 @@ func (p *partition) charge(in *input) (outcome, error) {
 	var r limit.Result
 	p.table.DecideStep(&r, p.cur.rules, nil, asks, held(in.env.Place, asks), p.cur.meta.T)
 	onward := home
-	if in.waited() {
+	switch {
+	case !in.waited():
+	case r.OK && home == p.num: // what is left where it has a place is counted when it is back
+		round.untold(asks)
+	default:
 		p.tell(&round, asks)
 	}
 	if r.OK {

@@ -120,9 +120,16 @@ func (m *message) planned(stops []limit.Stop, own bool, here []schemas.Ask) {
 
 // tell adds to a round what its asks' limits have left here, for the reply.
 func (p *partition) tell(o *round, asks []schemas.Ask) {
+	o.untold(asks)
+	for _, a := range asks {
+		o.States = p.table.StatesIn(o.States, p.cur.rules, a.Limit, a.Scope, "", p.cur.meta.T)
+	}
+}
+
+// untold drops what was told of these asks' limits before.
+func (o *round) untold(asks []schemas.Ask) {
 	for _, a := range asks {
 		o.States = slices.DeleteFunc(o.States, of(a.Limit))
-		o.States = p.table.StatesIn(o.States, p.cur.rules, a.Limit, a.Scope, "", p.cur.meta.T)
 	}
 }
 

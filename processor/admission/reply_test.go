@@ -49,6 +49,9 @@ func (r *ring) waits(num int32, in *input, o *outcome) {
 		return
 	}
 	if in.readmit && in.env.Reason == schemas.ReadmitCharge {
+		if d.Verdict == schemas.VerdictCharge && schemas.PartitionOf(in.env.Key, int32(len(r.parts))) == num {
+			return // home, in between: it tells at the end
+		}
 		if r.wait.owners[at] == nil {
 			r.wait.owners[at] = map[string][]schemas.LimitState{}
 		}
@@ -291,6 +294,39 @@ limits:
 		t.Fatalf("the place at the owner of all was not given back: %+v\n%+v", last.Event, last.Limits)
 	}
 	r.told(map[string]int{})
+}
+
+// TestReplyFormerHere: home owned a wide limit that it had asked, and has it no more
+// when the message is refused elsewhere. What was left of it on the way is of before
+// the place was given back, and of a limit that nobody has: it is not told.
+func TestReplyFormerHere(t *testing.T) {
+	const to = "+8613800000000"
+	home := ownerOf(to)
+	ip := ""
+	for i := 0; ip == "" || ownerOf("metadata.ip="+ip) != home; i++ {
+		ip = fmt.Sprintf("192.0.2.%d", i)
+	}
+	const rest = `
+  - {name: verify, per: [recipient], allow: [3/1h]}
+  - {name: all, per: [], allow: [1/1h]}
+` + roundRest
+	r := newRing(t, 4, `
+limits:
+  - {name: ip, per: [metadata.ip], allow: [3/1h]}`+rest)
+	r.put(`{"channel":"sms","to":"+8613800000001","class":"code","body":"x"}`)
+	r.settle() // all has had its one
+	r.from(home)
+	r.putWaiting(`{"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":%q}}`, to, ip)
+	r.deliver(home)
+	r.apply(home, 2, "limits:"+rest)
+	r.settle()
+	var told []string
+	for _, s := range r.wait.got[schemas.ReplyTo(0, "c1")][0].Limits {
+		told = append(told, s.Limit)
+	}
+	if want := []string{"verify", "all"}; !slices.Equal(told, want) {
+		t.Errorf("told of %v, want %v\n%s", told, want, r.said())
+	}
 }
 
 // TestReplyRecord: who is no address is told nothing, and breaks nothing.

@@ -67,8 +67,8 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		}
 	}
 	m.round.add(&r)
-	if m.waited() {
-		p.tell(&m.round, here)
+	if m.waited() { // what is left here is counted when home decides
+		m.round.untold(here)
 	}
 	if own {
 		m.round.Home, m.round.HomeRevision = true, p.cur.meta.Marker.Revision
