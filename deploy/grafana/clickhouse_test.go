@@ -206,16 +206,7 @@ func told(t *testing.T, at schemas.Millis, events []schemas.Event) driver.Conn {
 		t.Fatal(err)
 	}
 
-	p, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: enginetest.Library(t), Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-		defer cancel()
-		_ = p.Stop(ctx)
-	})
-	url := "http://" + p.Addr()
+	url := "http://" + enginetest.Start(t, engine.Options{}).Addr()
 	reg := prometheus.NewRegistry()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -46,21 +46,6 @@ func database(t *testing.T, addr string) driver.Conn {
 
 var databases int
 
-// startEngine runs an engine until the test ends.
-func startEngine(t *testing.T) (addr string) {
-	t.Helper()
-	p, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: enginetest.Library(t), Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-		defer cancel()
-		_ = p.Stop(ctx)
-	})
-	return p.Addr()
-}
-
 const (
 	her   = "+8613800000001"
 	other = "+86138000000012" // begins with her number
@@ -195,7 +180,7 @@ func mentions(t *testing.T, s *erase.Store) []erase.Mention {
 // Nothing of a person is left, by any text of any table, and all of everybody
 // else; what proves that nothing was lost stays.
 func TestErase(t *testing.T) {
-	addr := startEngine(t)
+	addr := enginetest.Start(t, engine.Options{}).Addr()
 	for _, tt := range []struct {
 		name    string
 		person  erase.Person
@@ -267,7 +252,7 @@ func TestErase(t *testing.T) {
 
 // A range that is loaded later brings rows back, and another run erases those.
 func TestEraseAgain(t *testing.T) {
-	conn := database(t, startEngine(t))
+	conn := database(t, enginetest.Start(t, engine.Options{}).Addr())
 	world(t, conn)
 	for n := range int64(2) {
 		s := open(t, conn, erase.Person{Keys: []string{her}})
@@ -286,7 +271,7 @@ func TestEraseAgain(t *testing.T) {
 
 // One who begins with another's number or address is somebody else.
 func TestNeighbours(t *testing.T) {
-	conn := database(t, startEngine(t))
+	conn := database(t, enginetest.Start(t, engine.Options{}).Addr())
 	world(t, conn)
 	before := ask(t, conn, "SELECT charges.scope, returned, evidence, restored, passed FROM decisions WHERE message_id = 'm-3' AND NOT has(charges.limit, 'by-friend') ORDER BY seq")
 	s := open(t, conn, erase.Person{Keys: []string{her}})

@@ -75,17 +75,7 @@ func startSink(t *testing.T, o order) *child.Process {
 // startEngine runs a ClickHouse engine until the test ends.
 func startEngine(t *testing.T, dir, addr string) *child.Process {
 	t.Helper()
-	lib := enginetest.Library(t)
-	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, Addr: addr, LibPath: lib, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-		defer cancel()
-		_ = p.Stop(ctx)
-	})
-	return p
+	return enginetest.Start(t, engine.Options{Dir: dir, Addr: addr})
 }
 
 const parts = 4

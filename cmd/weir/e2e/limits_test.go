@@ -81,12 +81,7 @@ func TestLimitsTry(t *testing.T) {
 	}
 	total := rounds * len(to)
 	const ended = "SELECT count() FROM weir.messages WHERE status IN ('sent', 'failed', 'limited', 'delivered', 'unknown')"
-	if d.ClickHouse == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("no engine:\n%s", d.Output())
-		}
-		t.Skip("NOT TESTED: there is no ClickHouse engine here")
-	}
+	withEngine(t, d)
 	var got string
 	if !poll(t, 20*time.Second, func() bool { got = d.sql(t, ended); return got == fmt.Sprint(total) }) {
 		t.Fatalf("%s of %d messages ended", got, total)

@@ -25,16 +25,7 @@ func TestSinkScaled(t *testing.T) {
 // sinkScaled loads n statuses by one process, by three and by one again while they
 // are written: each becomes one row, and the processes say who loads what.
 func sinkScaled(t *testing.T, brokers []string, n int) {
-	lib := enginetest.Library(t)
-	click, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: lib, Log: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		_ = click.Stop(ctx)
-	})
+	click := enginetest.Start(t, engine.Options{Log: os.Stderr})
 	s := newSite(t, brokers, "scaled", badInputPolicy)
 	addr := click.Addr()
 	start := func(slot int) *Process { return s.run(slot, "sink", "--clickhouse-url", "http://"+addr) }

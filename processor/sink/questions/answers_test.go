@@ -225,8 +225,7 @@ var answers = map[string]func(w *world) []string{
 		text, ids := map[string]string{"": "", "absent": "the phone was off"}, map[string]map[string]bool{}
 		n := counted{}
 		for _, e := range w.within(day) {
-			switch e.Status {
-			case schemas.StatusFailed, schemas.StatusRetrying, schemas.StatusUndelivered, schemas.StatusUnknown:
+			if slices.Contains([]schemas.Status{schemas.StatusFailed, schemas.StatusRetrying, schemas.StatusUndelivered, schemas.StatusUnknown}, e.Status) {
 				said, ok := text[e.ErrorCode]
 				if !ok {
 					said = "the provider says " + e.ErrorCode

@@ -1,7 +1,6 @@
 package questions_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -173,16 +172,7 @@ func sameCell(want, got string) bool {
 // engine's URL.
 func load(t *testing.T, w *world) string {
 	t.Helper()
-	p, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), LibPath: enginetest.Library(t), Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-		defer cancel()
-		_ = p.Stop(ctx)
-	})
-	url := "http://" + p.Addr()
+	url := "http://" + enginetest.Start(t, engine.Options{}).Addr()
 	if err := warehouse.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}

@@ -148,10 +148,10 @@ func (l *life) answer(attempt int, status schemas.Status, code string) bool {
 		if code != "" {
 			e.Error = "the provider says " + code
 		}
-		switch status {
-		case schemas.StatusSent:
+		if status == schemas.StatusSent {
 			e.ProviderMessageID, e.Segments, e.Price, e.Currency = "p-"+l.id[2:], 1, l.s.price, l.s.currency
-		case schemas.StatusRetrying:
+		}
+		if status == schemas.StatusRetrying {
 			e.RetryAt = e.At.Add(retryAfter(attempt))
 		}
 	})

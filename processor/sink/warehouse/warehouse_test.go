@@ -38,17 +38,12 @@ func startEngine(t testing.TB) string {
 // ends.
 func startEngineIn(t testing.TB, dir string) (addr string, stop func()) {
 	t.Helper()
-	lib := enginetest.Library(t)
-	p, err := engine.Start(t.Context(), engine.Options{Dir: dir, LibPath: lib, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := enginetest.Start(t, engine.Options{Dir: dir})
 	stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
 		_ = p.Stop(ctx)
 	})
-	t.Cleanup(stop)
 	return p.Addr(), stop
 }
 

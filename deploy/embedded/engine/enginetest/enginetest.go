@@ -1,11 +1,15 @@
-// Package enginetest gives tests the ClickHouse engine's library.
+// Package enginetest gives tests a ClickHouse engine, and its library.
 package enginetest
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"os"
 	"testing"
+	"time"
 
+	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 )
 
@@ -23,4 +27,27 @@ func Library(t testing.TB) string {
 	}
 	t.Fatal(err)
 	return ""
+}
+
+// Start runs an engine until the test ends, if it is not stopped before. What opt
+// leaves out is a directory of the test's, a free address and the test's log.
+func Start(t testing.TB, opt engine.Options) *child.Process {
+	t.Helper()
+	opt.LibPath = cmp.Or(opt.LibPath, Library(t))
+	if opt.Dir == "" {
+		opt.Dir = t.TempDir()
+	}
+	if opt.Log == nil {
+		opt.Log = t.Output()
+	}
+	p, err := engine.Start(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_ = p.Stop(ctx)
+	})
+	return p
 }
