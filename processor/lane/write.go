@@ -93,7 +93,7 @@ func (it *item) setCall(req *schemas.Request, text content.Content) {
 	it.call = provider.Call{
 		ID: it.env.ID, Attempt: it.env.Attempt + 1, To: it.env.Key, From: req.From, ReplyTo: req.ReplyTo,
 		Channel: req.Channel, Tenant: it.event.Tenant, Class: req.Class, Content: text,
-		Data: req.Data, Template: req.Template, Vars: req.Vars, Metadata: req.Metadata,
+		Data: req.Data, Template: req.Template, Vars: req.Vars, Metadata: req.Metadata, ExpiresAt: it.env.ExpiresAt,
 	}
 }
 

@@ -23,6 +23,9 @@ type Call struct {
 	Template string
 	Vars     map[string]string
 	Metadata map[string]string
+	// ExpiresAt is when the message is of no more use; zero is never. A provider that
+	// can be told drops it then.
+	ExpiresAt schemas.Millis
 	// Own is what the template says of this provider (templates[].providers), such
 	// as the provider's own code of the template. nil where it says nothing.
 	Own map[string]any
