@@ -34,3 +34,13 @@ const (
 	SuppressInvalid    SuppressReason = "invalid"     // a token or number that is no longer anybody's
 	SuppressStop       SuppressReason = "stop"        // a STOP word came in
 )
+
+// What a suppress or unsuppress request says in its metadata, beside whom it is about
+// and in what scope. They are kept with the suppression and stand in its decision.
+const (
+	MetaReason   = "reason"   // why: a SuppressReason, or at most MaxSuppressReason characters of anybody's
+	MetaProvider = "provider" // whose answer or receipt it came of, by its name in the policy
+)
+
+// MaxSuppressReason bounds a suppression's reason, in characters.
+const MaxSuppressReason = 64

@@ -35,6 +35,10 @@ type Suppression struct {
 	Channel string `json:"channel,omitempty"`
 	Class   string `json:"class,omitempty"`
 	At      Millis `json:"at"`
+	Until   Millis `json:"expires_at,omitzero"` // from then on it covers nothing; 0: until it is lifted
+	Reason  string `json:"reason,omitempty"`
+	// Provider is whose answer or receipt it came of; empty where somebody asked for it.
+	Provider string `json:"provider,omitempty"`
 }
 
 // LimitState is what is left in one window, after the decision that tells it. Of a
@@ -168,6 +172,9 @@ func (w *jsonWriter) suppressedIf(name string, all []Suppression) {
 		w.textIf("channel", s.Channel)
 		w.textIf("class", s.Class)
 		w.time("at", s.At)
+		w.timeIf("expires_at", s.Until)
+		w.textIf("reason", s.Reason)
+		w.textIf("provider", s.Provider)
 		w.end('}')
 	}
 	w.end(']')

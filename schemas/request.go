@@ -7,7 +7,7 @@ type Action string
 const (
 	ActionSend       Action = ""
 	ActionCancel     Action = "cancel"
-	ActionSuppress   Action = "suppress"
+	ActionSuppress   Action = "suppress" // the recipient opted out, until expires_at where it says; metadata.reason is kept with it
 	ActionUnsuppress Action = "unsuppress"
 	ActionRecord     Action = "record"  // a message sent elsewhere: takes its place, sends nothing
 	ActionRelease    Action = "release" // gives back the places of a decision without sending

@@ -37,7 +37,7 @@ const (
 	ReasonTooMany            = "too_many"
 	ReasonControlCharacter   = "control_character"
 	ReasonSendAtOutOfRange   = "send_at_out_of_range"    // before 2000, or beyond 31 days from now
-	ReasonExpiresOutOfRange  = "expires_at_out_of_range" // before 2000
+	ReasonExpiresOutOfRange  = "expires_at_out_of_range" // before 2000; of a suppression, in the past
 	ReasonAtOutOfRange       = "at_out_of_range"         // before 2000, or in the future
 	ReasonNotPermitted       = "not_permitted"           // the channel, the action or HTTP does not have this field
 	ReasonTemplateAndContent = "template_and_content"

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -81,7 +82,15 @@ func (q *Request) problems(ps *requestProblems, now Millis, http bool) {
 		if q.ID == "" {
 			ps.add("/id", ReasonRequired, "is required: it names the decision whose places are given back")
 		}
-	case ActionSuppress, ActionUnsuppress:
+	case ActionSuppress:
+		// One that is over would be no suppression, and who asks for it believes
+		// that it is one.
+		if q.ExpiresAt != 0 && q.ExpiresAt <= now {
+			ps.add("/expires_at", ReasonExpiresOutOfRange, "is in the past: a suppression ends after now, or without expires_at never")
+		}
+		q.termsProblems(ps)
+	case ActionUnsuppress:
+		q.termsProblems(ps)
 	case ActionRecord:
 		if q.Channel == "" {
 			ps.add("/channel", ReasonRequired, "is required")
@@ -96,6 +105,16 @@ func (q *Request) problems(ps *requestProblems, now Millis, http bool) {
 	case ActionSend:
 		q.sendProblems(ps, now)
 	}
+}
+
+// termsProblems checks what a suppression is kept with.
+func (q *Request) termsProblems(ps *requestProblems) {
+	if why := q.Metadata[MetaReason]; utf8.RuneCountInString(why) > MaxSuppressReason {
+		ps.add("/metadata/reason", ReasonTooLong, "is longer than 64 characters")
+	} else {
+		checkLine(ps, "/metadata/reason", why, MaxMetadataBytes)
+	}
+	checkName(ps, "/metadata/provider", q.Metadata[MetaProvider])
 }
 
 // sharedProblems checks what send and record have in common beyond what every

@@ -39,8 +39,13 @@ func (p *partition) act(m *message) outcome {
 	return p.reject(m, &refusal{schemas.ReasonUnknownValue, "the action is none that Weir knows"}) // Validate lets no other pass
 }
 
+// suppress makes a suppression, or says anew until when it stands and why. The
+// decision says all of it, so that the log alone tells who was suppressed until
+// when: why in error_code, by whom in provider, until when in retry_at.
 func (p *partition) suppress(m *message) outcome {
-	added, err := p.suppressed.add(m.to.Key, scopeOf(&m.req), p.cur.meta.T)
+	n := termsOf(&m.req)
+	m.event.ErrorCode, m.event.Provider, m.event.RetryAt = n.Reason, n.Provider, n.Until
+	added, err := p.suppressed.add(m.to.Key, scopeOf(&m.req), n, p.cur.meta.T)
 	switch {
 	case err != nil:
 		return p.reject(m, err)
@@ -53,7 +58,9 @@ func (p *partition) suppress(m *message) outcome {
 // unsuppress takes back one suppression, in exactly the scope in which it was
 // made: what a recipient refused elsewhere stays refused.
 func (p *partition) unsuppress(m *message) outcome {
-	if !p.suppressed.remove(m.to.Key, scopeOf(&m.req)) {
+	n := termsOf(&m.req)
+	m.event.ErrorCode, m.event.Provider = n.Reason, n.Provider
+	if !p.suppressed.remove(m.to.Key, scopeOf(&m.req), p.cur.meta.T) {
 		return p.note(m, schemas.VerdictNothing, reasonNotSuppressed)
 	}
 	return p.note(m, schemas.VerdictSuppress, reasonUnsuppress)
@@ -126,14 +133,16 @@ func (p *partition) note(m *message, v schemas.Verdict, why string) outcome {
 }
 
 // refused says whether a message may not go on, whatever the limits say: its
-// sender took it back, or its recipient opted out.
+// sender took it back, or its recipient opted out; then the event says why that was
+// and until when it stands.
 func (p *partition) refused(m *message) (schemas.Status, schemas.Verdict, bool) {
 	if !p.cancels.none() {
 		if _, ok := p.cancels.find(cancelKey(m.req.Tenant, m.to.Key, m.env.ID), p.cur.meta.T); ok {
 			return schemas.StatusCancelled, schemas.VerdictCancel, true
 		}
 	}
-	if p.suppressed.covers(m.to.Key, scopeOf(&m.req)) {
+	if by, covered := p.suppressed.covers(m.to.Key, scopeOf(&m.req), p.cur.meta.T); covered {
+		m.event.ErrorCode, m.event.RetryAt = by.Reason, by.Until
 		return schemas.StatusSuppressed, schemas.VerdictSuppress, true
 	}
 	return "", "", false

@@ -522,5 +522,6 @@ func snapshot(p *partition) string {
 	for _, r := range p.table.Peek(p.cur.rules, &limit.Subject{Recipient: codeTo, Tenant: "default", Channel: "sms", Class: "code"}, p.cur.meta.T) {
 		places = append(places, fmt.Sprint(r.Left))
 	}
-	return fmt.Sprintf("suppressed %v, waits %v cancelled %v, early %v, left %v", p.suppressed.covers(codeTo, scope{}), ok, w.Cancelled, early, slices.Clip(places))
+	_, suppressed := p.suppressed.covers(codeTo, scope{}, p.cur.meta.T)
+	return fmt.Sprintf("suppressed %v, waits %v cancelled %v, early %v, left %v", suppressed, ok, w.Cancelled, early, slices.Clip(places))
 }

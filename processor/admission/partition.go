@@ -104,6 +104,7 @@ func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecor
 	keyed := func(kind byte) func(stateKey, []byte) {
 		return func(k stateKey, value []byte) { ledger(append([]byte{kind}, k[:]...), value) }
 	}
+	p.suppressed.sweep(p.cur.meta.T, sweepSlots)
 	if err := p.suppressed.dirty(keyed(suppressionKind)); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (p *partition) quota(in *input) outcome {
 		}
 	}
 	if q.Of != "" && schemas.PartitionOf(q.To, p.env.partitions) == p.num {
-		o.suppressed = p.suppressed.told(q.To, q.Of)
+		o.suppressed = p.suppressed.told(q.To, q.Of, p.cur.meta.T)
 	}
 	return o
 }

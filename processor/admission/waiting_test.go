@@ -130,7 +130,7 @@ func TestForeignStateIsRefused(t *testing.T) {
 		value string
 	}{
 		{"suppression, torn", "s" + string(good[:]), `{"v":1,"to":"+86138`},
-		{"suppression of a later version", "s" + string(good[:]), `{"v":2,"to":"+8613800000000","scopes":[{"at":"2026-11-21T09:00:00.000Z"}]}`},
+		{"suppression of a later version", "s" + string(good[:]), `{"v":3,"to":"+8613800000000","scopes":[{"at":"2026-11-21T09:00:00.000Z"}]}`},
 		{"suppression under another's key", "s0123456789abcdef", `{"v":1,"to":"+8613800000000","scopes":[{"at":"2026-11-21T09:00:00.000Z"}]}`},
 		{"suppression of nothing", "s" + string(good[:]), `{"v":1,"to":"+8613800000000","scopes":[]}`},
 		{"waiting, torn", "w0123456789abcdef", `{"v":1,`},

@@ -15,20 +15,63 @@ func (o optOut) covers(m optOut) bool {
 	return (o.tenant == "" || o.tenant == m.tenant) && (o.channel == "" || o.channel == m.channel) && (o.class == "" || o.class == m.class)
 }
 
+// terms are what else a decision on a suppression says of it.
+type terms struct {
+	until   schemas.Millis // from then on it covers nothing; 0: until it is lifted
+	why, by string
+}
+
+func (n terms) over(t schemas.Millis) bool { return n.until != 0 && n.until <= t }
+
+// suppression is one that the log tells of.
+type suppression struct {
+	optOut
+	terms
+}
+
 // causes are what ends messages whatever the limits say, as the log tells it:
-// who opted out of what, and which messages their senders took back before they
-// came through.
+// who opted out of what until when, and which messages their senders took back
+// before they came through.
 type causes struct {
-	optOuts map[string][]optOut // by recipient
+	optOuts map[string][]suppression // by recipient; some are over
 	cancels map[sum]schemas.Millis
 }
 
 func newCauses() *causes {
-	return &causes{optOuts: make(map[string][]optOut), cancels: make(map[sum]schemas.Millis)}
+	return &causes{optOuts: make(map[string][]suppression), cancels: make(map[sum]schemas.Millis)}
 }
 
-func (c *causes) suppressed(to string, m optOut) bool {
-	return slices.ContainsFunc(c.optOuts[to], func(o optOut) bool { return o.covers(m) })
+// suppressed reports whether something covers a message at t, and until when in
+// all; 0 is until it is lifted.
+func (c *causes) suppressed(to string, m optOut, t schemas.Millis) (until schemas.Millis, yes bool) {
+	for _, o := range c.optOuts[to] {
+		if o.over(t) || !o.covers(m) {
+			continue
+		}
+		if !yes || o.until == 0 || until != 0 && o.until > until {
+			until = o.until
+		}
+		yes = true
+	}
+	return until, yes
+}
+
+// stands returns what stands at t in exactly a scope.
+func (c *causes) stands(to string, of optOut, t schemas.Millis) (terms, bool) {
+	for _, o := range c.optOuts[to] {
+		if o.optOut == of && !o.over(t) {
+			return o.terms, true
+		}
+	}
+	return terms{}, false
+}
+
+// drop forgets a scope of a recipient, and what is over at t.
+func (c *causes) drop(to string, of optOut, t schemas.Millis) {
+	left := slices.DeleteFunc(c.optOuts[to], func(o suppression) bool { return o.optOut == of || o.over(t) })
+	if c.optOuts[to] = left; len(left) == 0 {
+		delete(c.optOuts, to)
+	}
 }
 
 // A cancel of a message that is not there is remembered for a day, and dropped
@@ -44,6 +87,13 @@ func (c *causes) sweep(t schemas.Millis) {
 			delete(c.cancels, k)
 		}
 	}
+	for to, all := range c.optOuts {
+		if left := slices.DeleteFunc(all, func(o suppression) bool { return o.over(t) }); len(left) == 0 {
+			delete(c.optOuts, to)
+		} else {
+			c.optOuts[to] = left
+		}
+	}
 }
 
 func (p *partition) scope() optOut {
@@ -53,7 +103,7 @@ func (p *partition) scope() optOut {
 // goesOn judges that nothing forbade a message to come as far as its limits or
 // its expiry.
 func (p *partition) goesOn() {
-	if p.causes.suppressed(p.e.To, p.scope()) {
+	if _, yes := p.causes.suppressed(p.e.To, p.scope(), p.t); yes {
 		p.fault(KindSuppressed, "%s, while the recipient is suppressed", p.e.Decision.Verdict)
 	}
 	if yes, _ := p.causes.cancelled(p.key, p.t); yes {
@@ -64,43 +114,55 @@ func (p *partition) goesOn() {
 // suppression judges a change of who opted out, or an end because of it.
 func (p *partition) suppression(in *kgo.Record) {
 	if p.e.Kind == schemas.KindStatus {
+		until, yes := p.causes.suppressed(p.e.To, p.scope(), p.t)
 		switch {
-		case p.causes.suppressed(p.e.To, p.scope()):
-		case p.cut:
+		case !yes && p.cut:
 			p.cannotTell("suppressed messages whose suppression may lie before the log")
-		default:
+		case !yes:
 			p.fault(KindSuppressed, "suppressed, and no suppression of the recipient covers it")
+		case p.cut: // one before the log may cover it longer
+		case p.e.Status == schemas.StatusSuppressed && p.e.RetryAt != until:
+			p.fault(KindSuppressed, "it says that it is suppressed until %s, and that is until %s", p.e.RetryAt, until)
 		}
 		return
 	}
-	all := p.causes.optOuts[p.e.To]
-	i := slices.Index(all, p.scope())
+	old, stands := p.causes.stands(p.e.To, p.scope(), p.t)
+	said := terms{until: p.e.RetryAt, why: p.e.ErrorCode, by: p.e.Provider}
 	var action schemas.Action
 	switch p.e.Reason {
 	case "suppress":
-		if action = schemas.ActionSuppress; i >= 0 {
+		action = schemas.ActionSuppress
+		switch {
+		case stands && old == said:
 			p.fault(KindSuppressed, "suppressed again, though it stands")
-		} else {
-			p.causes.optOuts[p.e.To] = append(all, p.scope())
+		case said.over(p.t):
+			p.fault(KindSuppressed, "suppressed until %s, which is over", said.until)
 		}
+		p.causes.drop(p.e.To, p.scope(), p.t)
+		p.causes.optOuts[p.e.To] = append(p.causes.optOuts[p.e.To], suppression{p.scope(), said})
 	case "unsuppress":
 		action = schemas.ActionUnsuppress
-		switch {
-		case i >= 0:
-			p.causes.optOuts[p.e.To] = slices.Delete(all, i, i+1)
-			if len(all) == 1 {
-				delete(p.causes.optOuts, p.e.To)
-			}
-		case !p.cut:
+		if !stands && !p.cut {
 			p.fault(KindSuppressed, "a suppression lifted that does not stand")
 		}
+		p.causes.drop(p.e.To, p.scope(), p.t)
 	default:
 		p.fault(KindSuppressed, "a decision on a suppression that says %q", p.e.Reason)
 		return
 	}
-	if req := p.request(in); req != nil && req.Action != action {
+	req := p.request(in)
+	switch {
+	case req == nil:
+	case req.Action != action:
 		p.fault(KindSuppressed, "the record that it answers asks for %s", req.Action)
+	case action == schemas.ActionSuppress && termsAsked(req) != said:
+		p.fault(KindSuppressed, "the record that it answers asks for another end, reason or provider: until %s, and it says %s", req.ExpiresAt, said.until)
 	}
+}
+
+// termsAsked is what a suppress request says beside whom it covers.
+func termsAsked(req *schemas.Request) terms {
+	return terms{until: req.ExpiresAt, why: req.Metadata[schemas.MetaReason], by: req.Metadata[schemas.MetaProvider]}
 }
 
 // cancellation judges that a message was taken back: at once where it waited,
@@ -150,7 +212,7 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 		p.notReleased(in, env)
 		return
 	}
-	stands := slices.Contains(p.causes.optOuts[p.e.To], p.scope())
+	old, stands := p.causes.stands(p.e.To, p.scope(), p.t)
 	_, early := p.causes.cancelled(p.key, p.t)
 	m, there := p.messages[p.key]
 	switch {
@@ -159,7 +221,7 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 			p.fault(KindUnanswered, "put aside as foreign, though it is a message that came back to be decided")
 		}
 	case p.cut:
-	case req.Action == schemas.ActionSuppress && !stands, req.Action == schemas.ActionUnsuppress && stands:
+	case req.Action == schemas.ActionSuppress && !(stands && old == termsAsked(req)), req.Action == schemas.ActionUnsuppress && stands:
 		p.fault(KindSuppressed, "%s changed nothing, and should have", req.Action)
 	case req.Action == schemas.ActionCancel && !early && !(there && m.state().End()):
 		p.fault(KindCancelled, "a cancel changed nothing, and should have")

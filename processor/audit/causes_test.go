@@ -63,11 +63,21 @@ func TestSuppressionsAndCancels(t *testing.T) {
 	unsuppress := func(s *sheet, class string) {
 		s.asked(schemas.VerdictSuppress, "unsuppress", "unsuppress", "v", carol, class, start+8100)
 	}
-	early := func(s *sheet) {
-		s.asked(schemas.VerdictCancel, "remembered", "cancel", "g", carol, "", start+8000)
-	}
 	ended := func(s *sheet) {
 		s.ends("g", carol, "verify", schemas.StatusSuppressed, schemas.VerdictSuppress, start+8200)
+	}
+	// until is a suppression that says when it ends, as its request asks.
+	until := func(s *sheet, class string, at, end schemas.Millis, why string) *schemas.Event {
+		e := s.asked(schemas.VerdictSuppress, "suppress", "suppress", "u", carol, class, at)
+		s.requests[len(s.requests)-1].value = fmt.Sprintf(`{"action":"suppress","to":%q,"class":%q,"expires_at":%q,"metadata":{"reason":%q,"provider":"ses"}}`, carol, class, end, why)
+		e.RetryAt, e.ErrorCode, e.Provider = end, why, "ses"
+		return e
+	}
+	endedUntil := func(s *sheet, end schemas.Millis) {
+		s.ends("g", carol, "verify", schemas.StatusSuppressed, schemas.VerdictSuppress, start+8200).RetryAt = end
+	}
+	early := func(s *sheet) {
+		s.asked(schemas.VerdictCancel, "remembered", "cancel", "g", carol, "", start+8000)
 	}
 	for _, c := range []struct {
 		name string
@@ -107,6 +117,58 @@ func TestSuppressionsAndCancels(t *testing.T) {
 		{"a suppression kept as not there", KindSuppressed, func(s *sheet) {
 			suppress(s, "verify")
 			s.asked(schemas.VerdictNothing, "not_suppressed", "unsuppress", "w", carol, "verify", start+8100)
+		}},
+		{"suppressed until a time", "", func(s *sheet) { until(s, "verify", start+8000, start+8201, "stop"); endedUntil(s, start+8201) }},
+		{"suppressed by what ends now", KindSuppressed, func(s *sheet) { until(s, "verify", start+8000, start+8200, "stop"); endedUntil(s, start+8200) }},
+		{"admitted as it ends", "", func(s *sheet) {
+			until(s, "verify", start+8000, start+8200, "stop")
+			s.admit("g", carol, "verify", start+8200)
+		}},
+		{"admitted before it ends", KindSuppressed, func(s *sheet) {
+			until(s, "verify", start+8000, start+8201, "stop")
+			s.admit("g", carol, "verify", start+8200)
+		}},
+		{"suppressed, and it does not say until when", KindSuppressed, func(s *sheet) { until(s, "verify", start+8000, start+9000, "stop"); ended(s) }},
+		{"suppressed until the longer of two", "", func(s *sheet) {
+			until(s, "verify", start+8000, start+9000, "stop")
+			until(s, "", start+8010, start+9500, "stop")
+			endedUntil(s, start+9500)
+		}},
+		{"suppressed by one that ends and one that does not", "", func(s *sheet) {
+			suppress(s, "")
+			until(s, "verify", start+8010, start+9500, "stop")
+			ended(s)
+		}},
+		{"prolonged", "", func(s *sheet) {
+			until(s, "verify", start+8000, start+8100, "stop")
+			until(s, "verify", start+8050, start+9000, "stop")
+			endedUntil(s, start+9000)
+		}},
+		{"made shorter", "", func(s *sheet) {
+			suppress(s, "verify")
+			until(s, "verify", start+8050, start+8100, "stop")
+			s.admit("g", carol, "verify", start+8200)
+		}},
+		{"for another reason", "", func(s *sheet) {
+			until(s, "verify", start+8000, start+9000, "stop")
+			until(s, "verify", start+8050, start+9000, "hard_bounce")
+		}},
+		{"again as it stands", KindSuppressed, func(s *sheet) {
+			until(s, "verify", start+8000, start+9000, "stop")
+			until(s, "verify", start+8050, start+9000, "stop")
+		}},
+		{"again when it is over", "", func(s *sheet) {
+			until(s, "verify", start+8000, start+8040, "stop")
+			until(s, "verify", start+8050, start+9000, "stop")
+		}},
+		{"over as it begins", KindSuppressed, func(s *sheet) { until(s, "verify", start+8000, start+8000, "stop") }},
+		{"until another time than was asked for", KindSuppressed, func(s *sheet) { until(s, "verify", start+8000, start+9000, "stop").RetryAt++ }},
+		{"for another reason than was asked for", KindSuppressed, func(s *sheet) { until(s, "verify", start+8000, start+9000, "stop").ErrorCode = "x" }},
+		{"by another provider than was asked for", KindSuppressed, func(s *sheet) { until(s, "verify", start+8000, start+9000, "stop").Provider = "x" }},
+		{"lifted when it is over", KindSuppressed, func(s *sheet) { until(s, "verify", start+8000, start+8100, "stop"); unsuppress(s, "verify") }},
+		{"another end dropped as a repeat", KindSuppressed, func(s *sheet) {
+			until(s, "verify", start+8000, start+9000, "stop")
+			s.asked(schemas.VerdictNothing, "repeated", "suppress", "w", carol, "verify", start+8100)
 		}},
 		{"a send taken for a suppression", KindSuppressed, func(s *sheet) {
 			s.asked(schemas.VerdictSuppress, "suppress", "send", "w", carol, "verify", start+8100)

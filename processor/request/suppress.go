@@ -2,12 +2,6 @@ package request
 
 import "github.com/weirhq/weir/schemas"
 
-// What a suppress request says in its metadata, besides whom and in what scope.
-const (
-	MetaReason   = "reason"   // why; at most 64 characters
-	MetaProvider = "provider" // whose answer or receipt it came of, by its name in the policy
-)
-
 // Suppress is the value of a request that suppresses a recipient until somebody
 // lifts it: what a stage writes when a provider says that the recipient is not to
 // be sent to again. to is canonical. An empty tenant, channel or class covers every
@@ -28,10 +22,10 @@ func of(action schemas.Action, to, tenant string, channel schemas.Channel, class
 		q.Metadata = make(map[string]string, 2)
 	}
 	if reason != "" {
-		q.Metadata[MetaReason] = string(reason)
+		q.Metadata[schemas.MetaReason] = string(reason)
 	}
 	if provider != "" {
-		q.Metadata[MetaProvider] = provider
+		q.Metadata[schemas.MetaProvider] = provider
 	}
 	return schemas.RequestJSON(&q)
 }
