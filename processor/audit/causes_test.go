@@ -139,6 +139,11 @@ func TestSuppressionsAndCancels(t *testing.T) {
 			until(s, "verify", start+8010, start+9500, "stop")
 			ended(s)
 		}},
+		{"suppressed by one that does not end, after one that does", "", func(s *sheet) {
+			until(s, "verify", start+7990, start+9500, "stop")
+			suppress(s, "")
+			ended(s)
+		}},
 		{"prolonged", "", func(s *sheet) {
 			until(s, "verify", start+8000, start+8100, "stop")
 			until(s, "verify", start+8050, start+9000, "stop")
