@@ -375,5 +375,5 @@ func readSecret(name string) (string, error) {
 // providerTypes are the adapters that this program has.
 var providerTypes = provider.Types{
 	"simulated": {Open: simulated.Open},
-	"http":      {Open: httpprovider.Open},
+	"http":      httpprovider.Type,
 }

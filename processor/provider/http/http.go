@@ -24,6 +24,9 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
+// Type is the adapter.
+var Type = provider.Type{Open: Open, Codes: &codes}
+
 type client struct {
 	url      string
 	headers  http.Header
@@ -109,6 +112,7 @@ type body struct {
 	Body     string            `json:"body,omitempty"`
 	HTML     string            `json:"html,omitempty"`
 	Title    string            `json:"title,omitempty"`
+	ReplyTo  string            `json:"reply_to,omitempty"`
 	Data     map[string]string `json:"data,omitempty"`
 	Template string            `json:"template,omitempty"`
 	Vars     map[string]string `json:"vars,omitempty"`
@@ -121,7 +125,7 @@ func encode(c *provider.Call) ([]byte, error) {
 	e.SetEscapeHTML(false)
 	err := e.Encode(body{
 		ID: c.ID, To: c.To, From: c.From, Channel: c.Channel,
-		Subject: c.Content.Subject, Body: c.Content.Body, HTML: c.Content.HTML, Title: c.Content.Title,
+		Subject: c.Content.Subject, Body: c.Content.Body, HTML: c.Content.HTML, Title: c.Content.Title, ReplyTo: c.ReplyTo,
 		Data: c.Data, Template: c.Template, Vars: c.Vars, Attempt: c.Attempt,
 	})
 	// The last byte is the one that makes the body whole: see notWritten.
