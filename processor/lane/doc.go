@@ -4,7 +4,8 @@
 // One loop a provider (package stream) reads its four dispatch topics and
 // writes, in one transaction, permits and outcomes to the provider's journal,
 // statuses to weir.status, retries to the delay topics, what is given up on to
-// weir.dlq, and what admission must judge again to weir.readmit. A call starts
+// weir.dlq, what admission must judge again to weir.readmit, and whom a provider
+// says not to send to again to weir.requests, as a suppress request. A call starts
 // when the transaction with its permit has committed and the moment that the
 // permit names has come, and at no other time. Most permits are given a little
 // before that moment (pace.go).

@@ -32,6 +32,9 @@ func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Mill
 		}
 	}
 	s.status(tx, it, e)
+	if o.Suppress != "" {
+		s.suppress(tx, it, o.Suppress)
+	}
 	s.outcome(tx, l, it, string(o.Kind), o.Code, t)
 	s.tx.ended = append(s.tx.ended, ended{l, it, e})
 }

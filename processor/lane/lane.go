@@ -26,7 +26,7 @@ type Config struct {
 	Read            stream.ReadConfig
 	Names           topics.Names
 	Provider        string // its name; Supervise sets it
-	Partitions      int32  // N of status and readmit
+	Partitions      int32  // N of status, readmit and requests
 	DelayPartitions int32  // of each delay topic
 	DLQPartitions   int32
 	Policy          *policy.Watcher

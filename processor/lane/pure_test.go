@@ -146,6 +146,8 @@ func TestSettle(t *testing.T) {
 		{"unknown for the last time", out(provider.Unknown, true), resend, 3, none, settlement{status: schemas.StatusUnknown, reason: reasonExhausted, taint: unknown}},
 		{"unknown, hold", out(provider.Unknown, true), hold, 1, received, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: unknown}},
 		{"transient under hold", out(provider.Transient, false), hold, 1, none, settlement{status: schemas.StatusRetrying, reason: "transient", wait: time.Second}},
+		{"transient, and never again", provider.Outcome{Kind: provider.Transient, Suppress: schemas.SuppressHardBounce}, resend, 1, none, settlement{status: schemas.StatusFailed, reason: reasonPermanent, deadLetter: true, giveBack: true}},
+		{"unknown, and never again", provider.Outcome{Kind: provider.Unknown, Suppress: schemas.SuppressHardBounce}, hold, 1, none, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: unknown}},
 	} {
 		if got := settle(tt.o, tt.class, tt.attempt, tt.taint); got != tt.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", tt.name, got, tt.want)

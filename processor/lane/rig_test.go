@@ -68,7 +68,7 @@ func newRig(t *testing.T, p schemas.Policy) *rig {
 
 // topics returns what a rig needs, with partition counts.
 func (r *rig) topics() map[string]int32 {
-	all := map[string]int32{r.names.Status(): parts, r.names.Readmit(): parts, r.names.Config(): 1, r.names.Health(): 1, r.names.DLQ(): others}
+	all := map[string]int32{r.names.Status(): parts, r.names.Readmit(): parts, r.names.Requests(): parts, r.names.Config(): 1, r.names.Health(): 1, r.names.DLQ(): others}
 	for _, tier := range topics.Tiers {
 		all[r.names.Delay(tier.Name)] = others
 	}

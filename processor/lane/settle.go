@@ -39,6 +39,9 @@ func settle(o provider.Outcome, class schemas.Class, attempt int, taint schemas.
 		taint = taint.Join(schemas.TaintReceived)
 	}
 	wait, more := retry.Next(class, attempt, o.RetryAfter)
+	if o.Suppress != "" && (o.Kind == provider.Throttled || o.Kind == provider.Transient) {
+		return end(schemas.StatusFailed, reasonPermanent, taint) // nobody is to be sent to again: not by a retry either
+	}
 	switch o.Kind {
 	case provider.Accepted:
 		return settlement{status: schemas.StatusSent, taint: taint}

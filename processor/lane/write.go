@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir/processor/content"
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -132,6 +133,19 @@ func (s *stage) readmit(tx *stream.Tx, it *item, reason string) {
 	env := it.env
 	env.Reason = reason
 	passOn(tx, it, s.cfg.Names.Readmit(), schemas.PartitionOf(env.Key, s.cfg.Partitions), env, it.rec.Value)
+}
+
+// suppress asks admission not to let this tenant send to the item's recipient on its
+// channel any more, in the transaction of the outcome that says so: as often as that
+// is committed, which is once.
+func (s *stage) suppress(tx *stream.Tx, it *item, why schemas.SuppressReason) {
+	if it.event.Channel == "" || it.event.Tenant == "" {
+		return // its bytes cannot be read any more, and this would suppress more than was said
+	}
+	tx.Produce(&kgo.Record{
+		Topic: s.cfg.Names.Requests(), Partition: schemas.PartitionOf(it.env.Key, s.cfg.Partitions), Key: []byte(it.env.Key),
+		Value: request.Suppress(it.env.Key, it.event.Tenant, schemas.Channel(it.event.Channel), "", why, s.cfg.Provider),
+	})
 }
 
 // close writes what a message that was not sent leaves behind: its bytes in the
