@@ -127,19 +127,29 @@ func writeRow(page, name, row string) error {
 	return err
 }
 
+// refusal is one that a transcript shows: one recipient's, where there is such a code.
+func (a *Adapter) refusal() (Behaviour, string) {
+	best := -1
+	if a.Type.Codes == nil {
+		return Behaviour{Forbidden: true}, "Refused credentials"
+	}
+	for i, row := range a.Type.Codes.Send {
+		if row.Kind == provider.Permanent && (best < 0 || row.Suppress != "" && a.Type.Codes.Send[best].Suppress == "") {
+			best = i
+		}
+	}
+	if best < 0 {
+		return Behaviour{Forbidden: true}, "Refused credentials"
+	}
+	row := a.Type.Codes.Send[best]
+	code, _ := a.sample(row)
+	return Behaviour{Code: code}, "Refused: " + code + ", " + row.Means
+}
+
 // transcript is one success, one refusal and one throttled call.
 func transcript(t tb, a Adapter) string {
 	t.Helper()
-	refusal := Behaviour{Forbidden: true}
-	what := "Refused credentials"
-	if a.Type.Codes != nil {
-		for _, row := range a.Type.Codes.Send {
-			if code, ok := a.sample(row); ok && row.Kind == provider.Permanent {
-				refusal, what = Behaviour{Code: code}, "Refused: "+code+", "+row.Means
-				break
-			}
-		}
-	}
+	refusal, what := a.refusal()
 	var b strings.Builder
 	fmt.Fprintf(&b, "What type %s sends and is answered, from its test's own server. Secrets and what differs\nfrom run to run are replaced. Written by the adapter's test with -rewrite.\n", a.Name)
 	for _, play := range []struct {
