@@ -1,0 +1,327 @@
+// Package smtp is the provider of type smtp: it hands each message to a mail relay
+// by SMTP submission (RFC 5321, 6409), with STARTTLS (RFC 3207) or TLS from the
+// start (RFC 8314).
+//
+// A relay has a message when it has the final dot of DATA: what fails before it was
+// not received, what fails after it without an answer is unknown. Which of the two
+// it is, is seen below TLS: wire.go.
+//
+// Connections are kept for 30 seconds, as many as the provider's concurrency, and
+// each is asked (RSET) before it is used again. One letter has one recipient.
+//
+// It does not look up MX records or deliver by itself, and does not sign (DKIM):
+// relays do. Bounces come by mail: listen.go reads those that somebody posts.
+package smtp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	netmail "net/mail"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/letter"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Type is the adapter.
+var Type = provider.Type{Open: Open, Listen: Listen, Codes: &codes}
+
+// How the connection is secured.
+const (
+	tlsStart    = "starttls"
+	tlsImplicit = "implicit"
+	tlsNone     = "none"
+)
+
+var ports = map[string]string{tlsStart: "587", tlsImplicit: "465", tlsNone: "25"}
+
+// Which delivery status notifications a relay is asked for (RFC 3461).
+const (
+	dsnOn       = "on"       // when it fails
+	dsnDelivery = "delivery" // also when it is delivered
+	dsnOff      = "off"
+)
+
+type relay struct {
+	name           string
+	host, port     string
+	helo           string
+	security       string
+	username, pass string
+	tls            *tls.Config
+	dsn            string
+	style          *letter.Style
+	pool           pool
+	now            func() time.Time
+}
+
+var settings = append([]string{"host", "port", "username", "password", "tls", "insecure", "ca", "helo", "dsn", "receipt_secret"}, letter.Settings...)
+
+// Open is the factory. docs/provider-smtp.md has the settings.
+func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
+	if err := provider.Known(p.Settings, settings...); err != nil {
+		return nil, err
+	}
+	r := &relay{name: p.Name, now: time.Now}
+	var err error
+	text := func(name string) (v string) {
+		if err == nil {
+			v, err = provider.Text(p, name, deps)
+		}
+		return v
+	}
+	r.port, r.username, r.pass = text("port"), text("username"), text("password")
+	r.security, r.helo = text("tls"), text("helo")
+	ca := text("ca")
+	if err != nil {
+		return nil, err
+	}
+	if r.host, err = provider.Required(p, "host", "smtp.example.com", deps); err != nil {
+		return nil, err
+	}
+	insecure, err := provider.Switch(p, "insecure", false)
+	if err != nil {
+		return nil, err
+	}
+	if r.security == "" {
+		r.security = tlsStart
+	}
+	switch r.security {
+	case tlsStart, tlsImplicit:
+	case tlsNone:
+		if !insecure && !loopback(r.host) {
+			return nil, errors.New("settings.tls: none lets everybody on the way read mail and password: it is for a relay on this machine, or say insecure: on")
+		}
+	default:
+		return nil, errors.New("settings.tls must be starttls, implicit or none")
+	}
+	if r.port == "" {
+		r.port = ports[r.security]
+	}
+	if n, err := strconv.ParseUint(r.port, 10, 16); err != nil || n == 0 {
+		return nil, errors.New("settings.port must be 1 to 65535")
+	}
+	switch {
+	case r.username != "" && r.pass == "":
+		return nil, errors.New("settings.password is missing: a user name needs one")
+	case r.username == "" && r.pass != "":
+		return nil, errors.New("settings.username is missing: a password needs one")
+	}
+	if r.helo == "" {
+		if r.helo, err = os.Hostname(); err != nil || r.helo == "" {
+			r.helo = "localhost"
+		}
+	}
+	if !name(r.helo) {
+		return nil, errors.New("settings.helo must be the name of this host")
+	}
+	r.tls = &tls.Config{ServerName: r.host, MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		if r.tls.RootCAs, err = x509.SystemCertPool(); err != nil {
+			r.tls.RootCAs = x509.NewCertPool()
+		}
+		if !r.tls.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+			return nil, errors.New("settings.ca holds no certificate in PEM form")
+		}
+	}
+	if r.dsn, err = readDSN(p.Settings["dsn"]); err != nil {
+		return nil, err
+	}
+	if r.style, err = letter.Read(p, deps); err != nil {
+		return nil, err
+	}
+	r.pool.most = p.Concurrency
+	if r.pool.most <= 0 {
+		r.pool.most = schemas.DefaultConcurrency
+	}
+	return r, nil
+}
+
+func readDSN(v any) (string, error) {
+	switch v {
+	case nil, true, dsnOn:
+		return dsnOn, nil
+	case false, dsnOff:
+		return dsnOff, nil
+	case dsnDelivery:
+		return dsnDelivery, nil
+	}
+	return "", errors.New("settings.dsn must be on, delivery or off")
+}
+
+// name reports whether a text may stand after EHLO.
+func name(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= 253
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// Close closes idle connections.
+func (r *relay) Close() error {
+	r.pool.close()
+	return nil
+}
+
+// Send hands over one message.
+func (r *relay) Send(ctx context.Context, c *provider.Call) provider.Outcome {
+	l, none := r.style.Write(c, r.now())
+	if none != nil {
+		return *none
+	}
+	s, err := r.session(ctx)
+	if err != nil {
+		return unsent(ctx, stageConnect, err)
+	}
+	keep := false
+	defer func() {
+		if keep {
+			r.pool.put(s)
+		} else {
+			s.close()
+		}
+	}()
+	return s.send(ctx, r, c, l, &keep)
+}
+
+// session is a kept connection that answers, or a new one.
+func (r *relay) session(ctx context.Context) (*session, error) {
+	for {
+		s := r.pool.get()
+		if s == nil {
+			return r.dial(ctx)
+		}
+		// Nothing of the message has been said: a connection that is gone costs
+		// nothing but another one.
+		release := s.until(ctx)
+		err := s.c.Reset()
+		if release() && err == nil {
+			return s, nil
+		}
+		s.close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// send says the message on a session. keep is set when the session may be used
+// again.
+func (s *session) send(ctx context.Context, r *relay, c *provider.Call, l *letter.Letter, keep *bool) provider.Outcome {
+	release := s.until(ctx)
+	defer func() { *keep = release() && *keep }()
+	refused := func(at stage, err error) provider.Outcome {
+		*keep = answered(err) && replyOf(err) != 421 // RFC 5321, 3.8: it closes
+		return unsent(ctx, at, err)
+	}
+	utf8, _ := s.c.Extension("SMTPUTF8")
+	if l.UTF8 && !utf8 {
+		*keep = true
+		return provider.Outcome{Kind: provider.Permanent, OfRecipient: true, Code: "no_smtputf8", Text: "the relay takes no addresses outside ASCII (RFC 6531)"}
+	}
+	s.c.SkipSMTPUTF8(!l.UTF8)
+	// The library has no words for the parameters of RFC 3461. They may stand in any
+	// order, so they go with the address.
+	from, to := "<"+l.From+">", "<"+l.To+">"
+	if dsn, _ := s.c.Extension("DSN"); dsn && r.dsn != dsnOff {
+		from += " RET=HDRS"
+		if id := envelopeID(c.Reference()); id != "" {
+			from += " ENVID=" + id
+		}
+		notify := "FAILURE"
+		if r.dsn == dsnDelivery {
+			notify = "SUCCESS,FAILURE"
+		}
+		to += " NOTIFY=" + notify
+		if !l.UTF8 {
+			to += " ORCPT=rfc822;" + xtext(l.To)
+		}
+	}
+	if err := s.c.Mail(from); err != nil {
+		return refused(stageMail, err)
+	}
+	if err := s.c.Rcpt(to); err != nil {
+		return refused(stageRcpt, err)
+	}
+	w, err := s.c.Data()
+	if err != nil {
+		return refused(stageData, err)
+	}
+	if _, err := w.Write(l.Bytes); err != nil {
+		return unsent(ctx, stageData, err)
+	}
+	err = w.Close() // the dot, and the relay's answer
+	switch {
+	case err == nil:
+		*keep = true
+		return provider.Outcome{Kind: provider.Accepted, ProviderMessageID: l.ID}
+	case answered(err):
+		if code := replyOf(err); code >= 200 && code <= 299 {
+			*keep = true
+			return provider.Outcome{Kind: provider.Accepted, ProviderMessageID: l.ID}
+		} else if code >= 400 {
+			return refused(stageDot, err)
+		}
+	case s.wire.failed.Load():
+		return unsent(ctx, stageData, err)
+	case ctx.Err() != nil:
+		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout", Text: "no answer to the whole message before the deadline"}
+	}
+	return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "connection_broken", Text: "no answer to the whole message: " + reason(err)}
+}
+
+// maxEnvelopeID is of RFC 3461, 4.4.
+const maxEnvelopeID = 100
+
+// envelopeID is the reference as far as it fits. What is left out first is what a
+// receipt can do without; the recipient stands in the notification too. Without a
+// tenant a receipt suppresses nobody: listen.go.
+func envelopeID(ref provider.Reference) string {
+	drop := []func(){func() {}, func() { ref.Template = "" }, func() { ref.Class = "" }, func() { ref.To = "" }, func() { ref.Tenant = "" }}
+	for _, f := range drop {
+		f()
+		if id := ref.String(); len(id) <= maxEnvelopeID {
+			return id
+		}
+	}
+	return ""
+}
+
+// xtext is RFC 3461, 4.
+func xtext(s string) string {
+	var b []byte
+	for i := range len(s) {
+		if c := s[i]; c < '!' || c > '~' || c == '+' || c == '=' {
+			b = fmt.Appendf(b, "+%02X", c)
+		} else {
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+// address parses what may be one.
+func address(s string) string {
+	a, err := netmail.ParseAddress(s)
+	if err != nil {
+		return ""
+	}
+	return a.Address
+}
