@@ -129,12 +129,17 @@ func (r *ring) naive(num int32, name, scope string) (out []schemas.LimitState) {
 			if _, err := fmt.Sscan(rest[len(head):], &t, &cost); err != nil {
 				r.t.Fatal(err)
 			}
-			if from := max(now-length, p.cur.meta.Marker.Since[name][w.UnitKey()]); schemas.Millis(t) > from {
+			if schemas.Millis(t) > r.opens(num, l, w) {
 				times = append(times, slices.Repeat([]schemas.Millis{schemas.Millis(t)}, n*int(cost))...)
 			}
 		}
 		slices.Sort(times)
-		if s.Remaining = max(w.N-int64(len(times)), 0); len(times) > 0 {
+		s.Remaining = max(w.N-int64(len(times)), 0)
+		switch {
+		case len(times) == 0:
+		case w.Kind == schemas.WindowCalendar:
+			s.Reset = schemas.MillisOf(now.Time().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
+		default:
 			s.Reset = times[max(len(times)-int(w.N), 0)] + length
 		}
 		out = append(out, s)

@@ -56,7 +56,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		}
 		old = slices.DeleteFunc(slices.Clone(old), isWide)
 	}
-	old = append(old, held(m.env.Place, here)...)
+	old = append(old, m.round.standing(m.env.Place, here)...)
 	r.OK = true
 	if own || len(here) > 0 {
 		if !own {
@@ -154,7 +154,7 @@ func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v
 	d := o.event.Decision
 	d.Carried = carried
 	for _, a := range m.round.Passed {
-		if stops == nil || slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask.Limit == a.Limit && st.Ask.Scope == a.Scope }) {
+		if stops == nil || slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask == a }) {
 			d.Passed = append(d.Passed, a)
 		}
 	}
@@ -226,6 +226,13 @@ func (o *round) asked(a *schemas.Ask) bool {
 		slices.ContainsFunc(o.Passed, func(b schemas.Ask) bool { return same(b.Limit, b.Scope, b.Cost) })
 }
 
+// standing returns the places that a message has in the limits and scopes of asks: of
+// an earlier attempt, unless the round has moved them, and of the round itself, which
+// under another revision of home asks for another cost.
+func (o *round) standing(places []schemas.Charge, asks []schemas.Ask) []schemas.Charge {
+	return append(held(without(places, o.Moved), asks), held(o.Taken, asks)...)
+}
+
 // held returns those places that stand in the limits and scopes of asks.
 func held(places []schemas.Charge, asks []schemas.Ask) (out []schemas.Charge) {
 	for _, c := range places {
@@ -251,6 +258,6 @@ func planned(stops []limit.Stop, c *schemas.Charge) bool {
 func (o *round) within(stops []limit.Stop) bool {
 	return !slices.ContainsFunc(o.Taken, func(c schemas.Charge) bool { return !planned(stops, &c) }) &&
 		!slices.ContainsFunc(o.Passed, func(a schemas.Ask) bool {
-			return !slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask.Limit == a.Limit && st.Ask.Scope == a.Scope })
+			return !slices.ContainsFunc(stops, func(st limit.Stop) bool { return !st.Own && st.Ask == a })
 		})
 }

@@ -593,7 +593,11 @@ limits:
 `}
 	counts := map[string]int{}
 	for i := 0; i < 10 || i < 60 && counts["reinstated"] == 0; i++ { // what is rare comes too
-		rapid.Check(t, func(t *rapid.T) { playRounds(t, policies, counts) })
+		rapid.Check(t, func(t *rapid.T) {
+			playRounds(t, counts, []string{`"body":"x"`}, func(t *rapid.T) string {
+				return policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]
+			}, 2)
+		})
 	}
 	for _, k := range []string{"charge decision", "refuse decision", "refuse status", "admit status", "move status", "defer status", "give_back decision", "cancel status", "restored", "reinstated", "released", "passed", "released wide", "released here", "told admit", "told refuse", "told defer", "told give_back", "told cancel", "told of an owner", "told of home"} {
 		if counts[k] == 0 {
@@ -602,10 +606,11 @@ limits:
 	}
 }
 
-// playRounds plays one run.
-func playRounds(t *rapid.T, policies []string, counts map[string]int) {
+// playRounds plays one run, under limits that are drawn. Of so many changes of
+// policy, and one, one is made.
+func playRounds(t *rapid.T, counts map[string]int, contents []string, limits func(*rapid.T) string, rarely int) {
 	n := rapid.SampledFrom([]int32{1, 2, 4, 4, 7}).Draw(t, "partitions")
-	r := newRing(t, n, policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]+roundRest)
+	r := newRing(t, n, limits(t)+roundRest)
 	held := map[string][]schemas.Charge{} // what each message holds that is with a lane, waits, or was sent
 	made := 0
 	ids := func() []string { return slices.Sorted(maps.Keys(r.sent)) }
@@ -626,13 +631,16 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 		"send": func(t *rapid.T) {
 			for range rapid.IntRange(1, 4).Draw(t, "messages") {
 				made++
-				put := r.put
+				put, content := r.put, contents[0]
+				if len(contents) > 1 {
+					content = rapid.SampledFrom(contents).Draw(t, "content")
+				}
 				if rapid.Bool().Draw(t, "waits") {
 					put = r.putWaiting
 				}
-				put(`{"id":"00000000-0000-4000-8000-%012d","provider":%q,"tenant":%q,"channel":"sms","to":%q,"class":"code","body":"x","metadata":{"ip":%q}}`, made,
+				put(`{"id":"00000000-0000-4000-8000-%012d","provider":%q,"tenant":%q,"channel":"sms","to":%q,"class":"code",%s,"metadata":{"ip":%q}}`, made,
 					rapid.SampledFrom([]string{"", "", "nobody"}).Draw(t, "provider"),
-					rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"),
+					rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"), content,
 					rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "ip"))
 			}
 		},
@@ -685,11 +693,11 @@ func playRounds(t *rapid.T, policies []string, counts map[string]int) {
 				rapid.SampledFrom([]string{"shop", "default"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"+8613800000000", "+8613800000001", "+15005550006"}).Draw(t, "to"))
 		},
 		"apply": func(t *rapid.T) {
-			if rapid.IntRange(0, 2).Draw(t, "rarely") > 0 {
+			if rapid.IntRange(0, rarely).Draw(t, "rarely") > 0 {
 				return
 			}
 			num := rapid.Int32Range(0, n-1).Draw(t, "partition")
-			r.apply(num, r.parts[num].cur.meta.Marker.Revision+1, policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]+roundRest)
+			r.apply(num, r.parts[num].cur.meta.Marker.Revision+1, limits(t)+roundRest)
 		},
 		"time": func(t *rapid.T) { r.now += schemas.Millis(rapid.IntRange(1, 2000).Draw(t, "ms")) },
 	})

@@ -90,8 +90,8 @@ func told(passed []schemas.Ask, a *schemas.Ask) int {
 func (p *partition) ownerCharges(own []schemas.Ask, out *schemas.Round) {
 	d, r := p.e.Decision, &p.trip.round
 	p.counts.Charged += p.one()
-	gave := joinCharges(d.Returned, d.Missing)
-	old, foreign := minus(p.trip.old, gave)
+	taken, rest := minus(r.Taken, joinCharges(d.Returned, d.Missing)) // what the round took for another cost goes
+	old, foreign := minus(p.trip.old, rest)
 	for i := range foreign {
 		p.fault(KindReturned, "it gives up a place in %s of %s, which the message does not hold", foreign[i].Limit, foreign[i].T)
 	}
@@ -102,7 +102,7 @@ func (p *partition) ownerCharges(own []schemas.Ask, out *schemas.Round) {
 	p.oldOnes(old, func(c *schemas.Charge) bool {
 		return slices.ContainsFunc(own, func(a schemas.Ask) bool { return a.Limit == c.Limit && a.Scope == c.Scope })
 	})
-	out.Taken = joinCharges(r.Taken, d.Charges)
+	out.Taken = joinCharges(taken, d.Charges)
 	out.Moved = joinCharges(r.Moved, moved)
 	out.Evidence = slices.Concat(r.Evidence, d.Evidence)
 	if p.revision < 0 {
@@ -117,7 +117,10 @@ func (p *partition) ownerCharges(own []schemas.Ask, out *schemas.Round) {
 		if a.T != 0 {
 			p.fault(KindOwner, "%s asks to record a message sent elsewhere, and it is charged", a.Limit)
 		}
-		if slices.ContainsFunc(r.Taken, func(c schemas.Charge) bool { return c.Limit == a.Limit && c.Scope == a.Scope }) {
+		l := p.inForce(a)
+		if slices.ContainsFunc(taken, func(c schemas.Charge) bool {
+			return c.Limit == a.Limit && c.Scope == a.Scope && (c.Cost == a.Cost || l == nil || !l.keeps)
+		}) {
 			p.fault(KindCharges, "it has its place in %s already", a.Limit)
 		}
 		said := told(passed, a)
@@ -125,7 +128,6 @@ func (p *partition) ownerCharges(own []schemas.Ask, out *schemas.Round) {
 			passed = slices.Delete(passed, said, said+1)
 			p.counts.Passed += p.one()
 		}
-		l := p.inForce(a)
 		if l == nil {
 			if said < 0 {
 				p.fault(KindPassed, "%s is not in force here, and did not pass it", a.Limit)
@@ -182,6 +184,7 @@ func (p *partition) ownerRefuses(own []schemas.Ask, out *schemas.Round) {
 		p.cannotTell("decisions under a revision that is not known")
 		return
 	}
+	held := joinCharges(p.trip.old, p.trip.round.Taken) // by the message itself: it is judged without them
 	var full []room
 	whole := true
 	for i := range own {
@@ -193,14 +196,14 @@ func (p *partition) ownerRefuses(own []schemas.Ask, out *schemas.Round) {
 		if l == nil || l.observe {
 			continue
 		}
-		for _, r := range p.recount(l, a.Scope, a.Cost, d.T, p.trip.old) {
+		for _, r := range p.recount(l, a.Scope, a.Cost, d.T, held) {
 			whole = whole && r.whole
 			if r.full() {
 				full = append(full, r)
 			}
 		}
 	}
-	p.refusal(full, whole, p.trip.old)
+	p.refusal(full, whole, held)
 }
 
 // ownerRecords judges the places of a message that was sent elsewhere, at the

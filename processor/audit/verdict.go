@@ -240,10 +240,7 @@ func (p *partition) refused(in *kgo.Record, env *schemas.Envelope) {
 		p.cannotTell("decisions by metadata, content or parts whose request is gone")
 		return
 	}
-	held := p.trip.old // by the message itself: it is judged without them
-	if p.anew() {
-		held = joinCharges(held, r.Taken)
-	}
+	held := joinCharges(p.trip.old, r.Taken) // by the message itself: it is judged without them
 	var full []room
 	whole := true
 	plan := p.plan(s)

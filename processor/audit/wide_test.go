@@ -319,6 +319,17 @@ func TestWideLawfulLogs(t *testing.T) {
 			m.refuse(over + 50)
 		}},
 		{"a limit that is off, and on again, while a retry waits", Proven, func(w *cleanWorld) { w.offAndOn() }},
+		{"home's next revision asks an owner for another cost", Proven, func(w *cleanWorld) { w.dearer() }},
+		{"home's next revision asks an owner for another cost, and is refused", Proven, func(w *cleanWorld) {
+			w.revise(w.t, nil, "5/60s", "9/60s")
+			w.fill()
+			m := w.half(over)
+			m.take(over+40, "all")
+			w.revise(w.t, []int32{m.home}, "5/60s", "9/60s", "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: segments}")
+			m.dear("acme", "verify", "pair")
+			m.full(over+60, free+60_010, schemas.Evidence{Limit: "acme", Scope: acmeScope, Window: "6/60s", N: 6, Count: 5, Cost: 2, Oldest: free + 10, Since: start})
+			m.refuse(over + 70)
+		}},
 		{"home has another revision when it is back", Proven, func(w *cleanWorld) {
 			m := w.half(free)
 			m.take(free+40, "all")
@@ -349,6 +360,56 @@ func TestWideLawfulLogs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// dearer is a message of two parts: home's next revision counts them in acme, when
+// the owner has taken a place that costs one. He takes it out in the step in which he
+// takes the new one.
+func (w *cleanWorld) dearer() *letter {
+	m := w.half(free)
+	m.take(free+40, "all")
+	w.revise(w.t, []int32{m.home}, "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: segments}")
+	m.dear("acme", "verify", "pair")
+	was := only(m.round.Taken, "acme")
+	m.round.Taken = without(m.round.Taken, "acme")
+	d := m.take(free+60, "acme")
+	d.Returned, d.Charges[0].Cost = was, 2
+	m.round.Moved, m.round.Taken[len(m.round.Taken)-1].Cost = nil, 2
+	m.relay()
+	m.admit(free + 70)
+	return m
+}
+
+// dear is home's step on a message of two parts, which asks for two in a limit: anew
+// for its own.
+func (m *letter) dear(limit string, own ...string) {
+	s := m.w.parts[m.home]
+	value := strings.Replace(m.value, `"body":"b"`, `"body":"`+strings.Repeat("b", 161)+`"`, 1)
+	for _, o := range [][]written{s.requests, m.w.parts[m.at].readmit} {
+		for i := range o {
+			if o[i].value == m.value {
+				o[i].value = value
+			}
+		}
+	}
+	m.value, m.parts = value, 2
+	was := slices.Clone(m.round.Taken)
+	for _, l := range own {
+		m.round.Taken = without(m.round.Taken, l)
+	}
+	d := m.on(m.w.parts[m.home].status[len(m.w.parts[m.home].status)-1].event.At+10, own, limit)
+	for _, l := range own {
+		d.Returned = append(d.Returned, only(was, l)...)
+	}
+	m.round.Ask[0].Cost = 2
+	m.relay()
+}
+
+// relay writes the round as it is now into the record that waits.
+func (m *letter) relay() {
+	r := m.round
+	r.Ask, r.Taken, r.Moved = slices.Clone(r.Ask), slices.Clone(r.Taken), slices.Clone(r.Moved)
+	m.env.Round = &r
 }
 
 // offAndOn is a retry that the last owner refuses twice: once while the limit before

@@ -72,6 +72,26 @@ func TestWideEveryViolation(t *testing.T) {
 			d := w.said(w.a, schemas.VerdictCharge)[3].Decision
 			d.Charges = append(slices.Clone(d.Charges), w.a.charge("all", d.T))
 		}},
+		{"an owner keeps the cheaper place beside the dearer one", KindCharges, func(w *cleanWorld) {
+			m := w.dearer()
+			for _, e := range w.said(m, schemas.VerdictCharge) {
+				if d := e.Decision; len(d.Charges) == 1 && d.Charges[0].Cost == 2 {
+					d.Returned = nil
+				}
+			}
+		}},
+		{"an owner counts the message's own cheaper place", KindRefused, func(w *cleanWorld) {
+			w.revise(w.t, nil, "5/60s", "9/60s")
+			for i, to := range []string{alice, carol, eve, frank} {
+				w.other("o"+string(rune('0'+i)), to, free+100*schemas.Millis(i))
+			}
+			m := w.half(over)
+			m.take(over+40, "all")
+			w.revise(w.t, []int32{m.home}, "5/60s", "9/60s", "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: segments}")
+			m.dear("acme", "verify", "pair")
+			m.full(over+60, free+60_010, schemas.Evidence{Limit: "acme", Scope: acmeScope, Window: "6/60s", N: 6, Count: 5, Cost: 2, Oldest: free + 10, Since: start})
+			m.refuse(over + 70)
+		}},
 		{"an owner takes no place", KindCharges, func(w *cleanWorld) { w.said(w.a, schemas.VerdictCharge)[3].Decision.Charges = nil }},
 		{"an owner takes only the first of two", KindCharges, func(w *cleanWorld) {
 			d := w.said(w.h, schemas.VerdictCharge)[2].Decision

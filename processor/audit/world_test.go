@@ -114,7 +114,7 @@ type letter struct {
 	held, old         []schemas.Charge
 	round             schemas.Round
 	value             string
-	attempt           int
+	attempt, parts    int
 	taint             schemas.Taint
 	accepted, expires schemas.Millis
 	recordAt          schemas.Millis // of a message sent elsewhere: when
@@ -137,7 +137,7 @@ func (m *letter) request(t schemas.Millis) {
 }
 
 func (m *letter) event(k schemas.Kind) *schemas.Event {
-	return &schemas.Event{Kind: k, MessageID: id(m.name), Tenant: "acme", Channel: "sms", Class: m.class, To: m.to, AcceptedAt: m.accepted, Attempt: m.attempt,
+	return &schemas.Event{Kind: k, MessageID: id(m.name), Tenant: "acme", Channel: "sms", Class: m.class, To: m.to, AcceptedAt: m.accepted, Attempt: m.attempt, Segments: m.parts,
 		Source: &schemas.Source{Topic: "weir.requests", Partition: m.home}}
 }
 
