@@ -184,9 +184,9 @@ func (p *partition) ownerRefuses(own []schemas.Ask, out *schemas.Round) {
 		p.cannotTell("decisions under a revision that is not known")
 		return
 	}
-	held := joinCharges(p.trip.old, p.trip.round.Taken) // by the message itself: it is judged without them
 	var full []room
 	whole := true
+	held := joinCharges(p.trip.old, p.trip.round.Taken) // by the message itself: it is judged without them
 	for i := range own {
 		a := &own[i]
 		if a.T != 0 {
