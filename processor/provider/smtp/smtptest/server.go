@@ -157,6 +157,7 @@ func (s *Server) Do(b providertest.Behaviour) {
 	s.does = b
 	s.mu.Unlock()
 	if b.Closed {
+		s.listener.Close()
 		s.srv.Close()
 	}
 }
@@ -209,8 +210,19 @@ func (s *Server) Sessions() int {
 	return s.sessions
 }
 
-// Wire returns what was said, above TLS.
+var answer = regexp.MustCompile(`(?:^|\n)[0-9]{3} [^\n]*\n$`)
+
+// Wire returns what was said, above TLS. An answer reaches the client before it is
+// noted here, so that the last one is waited for.
 func (s *Server) Wire() string {
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		over := s.wire.Len() == 0 || answer.Match(s.wire.Bytes())
+		s.mu.Unlock()
+		if over {
+			break
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.wire.String()
