@@ -66,7 +66,8 @@ type trial struct {
 	id          string // for the path's {id} or {name}
 	// finds is what acme's own key finds by it: a trial that finds nothing for
 	// anyone proves nothing. Empty where there is nothing to see.
-	finds string
+	finds  string
+	ndjson bool // the body's type
 	// undecided says that it waits for admission, which does not run here.
 	undecided bool
 }
@@ -103,8 +104,14 @@ func (a *prey) trials() map[string][]trial {
 		"POST /v1/decisions":              {{body: `{"channel":"sms","to":"+8613811110000","tenant":"acme"}`}, {body: `{"channel":"sms","to":"+8613811110000"}`}},
 		"POST /v1/decisions/{id}/release": ids(""),
 		"GET /v1/quota":                   {{query: "?to=%2B8613811110000&class=free", undecided: true}, {query: "?to=%2B8613811110000&tenant=acme"}},
-		"GET /v1/dlq":                     {{finds: a.buried}, {query: "?tenant=acme", finds: a.buried}, {query: "?class=verify", finds: a.buried}},
-		"POST /v1/dlq/redrive":            {{body: `{}`}, {body: `{"tenant":"acme"}`}, {body: `{"ids":["` + a.position + `","` + a.buried + `"]}`}, {body: `{"dry_run":true}`}},
+		"GET /v1/suppressions": {
+			{finds: "secret-class"}, {query: "?class=secret-class", finds: "secret-class"}, {query: "?tenant=acme", finds: "secret-class"}, {query: "?to=%2B8613811110000", undecided: true}, {query: "?to=%2B8613811110000&tenant=acme"},
+		},
+		"PUT /v1/suppressions":         {{body: `{"to":"+8613811110000"}`}, {body: `{"to":"+8613811110000","tenant":"acme"}`}},
+		"DELETE /v1/suppressions":      {{query: "?to=%2B8613811110000"}, {query: "?to=%2B8613811110000&tenant=acme"}},
+		"POST /v1/suppressions/import": {{body: `{"to":"+8613811110000","tenant":"acme"}`, ndjson: true}, {body: `{"to":"+8613811110000"}`, ndjson: true}},
+		"GET /v1/dlq":                  {{finds: a.buried}, {query: "?tenant=acme", finds: a.buried}, {query: "?class=verify", finds: a.buried}},
+		"POST /v1/dlq/redrive":         {{body: `{}`}, {body: `{"tenant":"acme"}`}, {body: `{"ids":["` + a.position + `","` + a.buried + `"]}`}, {body: `{"dry_run":true}`}},
 
 		"GET /v1/session":    {{}},
 		"POST /v1/session":   {{body: `{"key":"` + otherKey + `"}`}, {body: `{"key":"acme"}`}},
@@ -215,6 +222,9 @@ func TestIsolation(t *testing.T) {
 				}
 			}
 			for who, headers := range keys(rt) {
+				if way.ndjson {
+					headers = append(headers, ndjson)
+				}
 				r := w.ask(rt, path, way.body, append(headers, "Prefer: respond-async"))
 				if s := fmt.Sprint(r.code); !strings.Contains(codes[who], s) {
 					codes[who] = strings.TrimSpace(codes[who] + " " + s)

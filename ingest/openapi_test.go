@@ -252,8 +252,16 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 func TestDocumentHasTheFields(t *testing.T) {
 	d := openDocument(t)
 	for name, typ := range map[string]reflect.Type{
-		"Sent":           reflect.TypeFor[client.Sent](),
-		"Suppression":    reflect.TypeFor[schemas.Suppression](),
+		"Sent":        reflect.TypeFor[client.Sent](),
+		"Suppression": reflect.TypeFor[schemas.Suppression](),
+
+		"SuppressionPage":   reflect.TypeFor[client.SuppressionPage](),
+		"ListedSuppression": reflect.TypeFor[client.Suppression](),
+		"SuppressRequest":   reflect.TypeFor[client.SuppressRequest](),
+		"SuppressionDone":   reflect.TypeFor[client.SuppressionDone](),
+		"Imported":          reflect.TypeFor[client.Imported](),
+		"ImportResult":      reflect.TypeFor[client.ImportResult](),
+
 		"Quota":          reflect.TypeFor[client.Quota](),
 		"Session":        reflect.TypeFor[session](),
 		"Done":           reflect.TypeFor[client.Done](),

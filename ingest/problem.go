@@ -56,6 +56,7 @@ var (
 	messageSuppressed    = newKind(http.StatusUnprocessableEntity, "message_suppressed", "message-suppressed", "The recipient opted out")
 	messageExpired       = newKind(http.StatusUnprocessableEntity, "message_expired", "message-expired", "The message expired")
 	messageCancelled     = newKind(http.StatusUnprocessableEntity, "message_cancelled", "message-cancelled", "The message was cancelled")
+	suppressionRefused   = newKind(http.StatusUnprocessableEntity, "suppression_refused", "suppression-refused", "The suppression cannot be made")
 	noDecider            = newKind(http.StatusUnprocessableEntity, "no_decider", "no-decider", "Nobody decides without sending")
 	quotaExceeded        = newKind(http.StatusTooManyRequests, client.CodeQuotaExceeded, "quota-exceeded", "A limit refused the message")
 	internal             = newKind(http.StatusInternalServerError, "internal", "internal", "Weir made a mistake")

@@ -35,6 +35,8 @@ type History interface {
 	Errors(ctx context.Context, q history.Errors) ([]history.ErrorCount, error)
 	// Refused counts whose messages limits refused, most first.
 	Refused(ctx context.Context, q history.Refused) ([]history.RefusedCount, error)
+	// Suppressions lists what a tenant suppresses, in the order of recipients.
+	Suppressions(ctx context.Context, q history.Suppressions) ([]history.Suppressed, error)
 }
 
 // getMessage answers with a message's state and timeline.

@@ -35,6 +35,11 @@ func (s *Server) table() []route {
 		{post, "/v1/decisions/{id}/release", scopeSend, paceWrite, s.postRelease},
 		{get, "/v1/quota", scopeRead, paceQuery, s.getQuota},
 
+		{get, "/v1/suppressions", scopeRead, paceQuery, s.getSuppressions},
+		{put, "/v1/suppressions", scopeSend, paceWrite, s.putSuppression},
+		{del, "/v1/suppressions", scopeSend, paceWrite, s.deleteSuppression},
+		{post, "/v1/suppressions/import", scopeSend, paceBatch, s.postSuppressions},
+
 		{get, "/v1/session", scopeAny, paceQuery, s.getSession},
 		{post, "/v1/session", scopeNone, paceLogin, s.postSession},
 		{del, "/v1/session", scopeNone, paceNone, s.deleteSession},

@@ -46,6 +46,9 @@ func outcome(id string, e *schemas.Event, limits []schemas.LimitState, now time.
 		p = k.problem("errors has the reason.", client.FieldError{Code: e.Reason, Detail: cmp.Or(e.Error, e.Reason)})
 	case schemas.StatusSuppressed:
 		p = messageSuppressed.problem("")
+		if p.RetryAt = e.RetryAt; e.RetryAt != 0 {
+			p.Detail = "Until " + e.RetryAt.String() + "."
+		}
 	case schemas.StatusExpired:
 		p = messageExpired.problem("Its time ran out before it was decided.")
 	case schemas.StatusCancelled:
