@@ -195,7 +195,14 @@ func (q *suppressionQuery) bookmark() (suppressionMark, *client.Problem) {
 
 // putSuppression suppresses a recipient, or says anew until when and why.
 func (s *Server) putSuppression(w http.ResponseWriter, r *http.Request, c *caller) {
-	body, p := readBody(w, r)
+	wrong, p := readQuery(r, func(string, string) error { return errUnknownField })
+	if p == nil {
+		p = invalidParameters(wrong)
+	}
+	var body []byte
+	if p == nil {
+		body, p = readBody(w, r)
+	}
 	var m *message
 	if p == nil {
 		m, p = s.suppressing(body, c, schemas.MillisOf(time.Now()))

@@ -106,7 +106,7 @@ func TestSuppressionsRefused(t *testing.T) {
 		`null`:                          "not_object",
 		`{}`:                            "/to required",
 		`{"to":7}`:                      "/to wrong_type",
-		`{"to":"nobody at all"}`:        "/to ",
+		`{"to":"nobody at all","channel":"sms"}`:        "/to ",
 		`{"to":"+8613800000001","x":1}`: "/x unknown_field",
 		`{"to":"+8613800000001","tenant":"other"}`:                           "/tenant forbidden_tenant",
 		`{"to":"+8613800000001","channel":"fax"}`:                            "/channel unknown_value",
@@ -130,7 +130,7 @@ func TestSuppressionsRefused(t *testing.T) {
 			t.Errorf("%s: the answer repeats what was sent", body)
 		}
 	}
-	for _, query := range []string{"", "?to=", "?to=nobody%20at%20all", "?to=%2B8613800000001&channel=fax", "?to=%2B8613800000001&reason=x", "?class=ads", "?to=%zz"} {
+	for _, query := range []string{"", "?to=", "?to=nobody%20at%20all&channel=sms", "?to=%2B8613800000001&channel=fax", "?to=%2B8613800000001&reason=x", "?class=ads", "?to=%zz"} {
 		w.do("DELETE", "/v1/suppressions"+query, "", auth).problem(400, "invalid_request")
 	}
 	for _, query := range []string{"?to=", "?limit=0", "?cursor=x", "?colour=red", "?reason=" + strings.Repeat("a", 65)} {
@@ -185,7 +185,7 @@ func TestImport(t *testing.T) {
 	w := newWorld(t, settings{})
 	table := "\xef\xbb\xbfTo, class,reason,expires_at,channel\r\n" +
 		"+8613800000001,ads,asked,2036-01-01T00:00:00Z,sms\r\n" +
-		"nobody at all,,,,\r\n" +
+		"nobody at all,,,,sms\r\n" +
 		"\"a@example.com\",,\"two\nlines\",,\r\n" +
 		"b@example.com,,\"a \"\"quote\"\"\",,email\r\n" +
 		"c@example.com\r\n" +
@@ -202,7 +202,7 @@ func TestImport(t *testing.T) {
 		}
 		return out
 	}
-	want := []string{"2 accepted", "3 not_a_number", "4 control_character", "6 accepted", "7 bad_row", "8 bad_row", "9 bad_time", "10 accepted"}
+	want := []string{"2 accepted", "3 bad_number", "4 control_character", "6 accepted", "7 bad_row", "8 bad_row", "9 bad_time", "10 accepted"}
 	for _, dry := range []bool{true, false} {
 		ends := w.ends(w.names.Requests())
 		query, status := "", http.StatusAccepted
@@ -217,7 +217,7 @@ func TestImport(t *testing.T) {
 				texts[i] = strings.Replace(texts[i], "valid", "accepted", 1)
 			}
 		}
-		if len(texts) == len(want) {
+		if len(texts) == len(want) && !strings.Contains(texts[1], "accepted") {
 			want[1] = texts[1] // whatever the phone library calls it
 		}
 		if !slices.Equal(texts, want) || got.Accepted != 3 || got.Refused != 5 || got.DryRun != dry {
