@@ -52,7 +52,7 @@ type command struct {
 // commands lists them in the order of help.
 func commands() []command {
 	return []command{
-		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, keysCommand, limitsCommand, sendCommand, tailCommand, statusCommand, dlqCommand, alertsCommand, eraseCommand, auditCommand, ledgerCommand, configCommand, explainCommand, versionCommand,
+		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, keysCommand, limitsCommand, sendCommand, tailCommand, statusCommand, dlqCommand, suppressionsCommand, alertsCommand, eraseCommand, auditCommand, ledgerCommand, configCommand, explainCommand, versionCommand,
 	}
 }
 
@@ -126,7 +126,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func help(w io.Writer) {
 	fmt.Fprint(w, "Weir lets through exactly as many messages per recipient as the policy allows.\n\nUsage: weir COMMAND [flags]\n\n")
 	for _, cmd := range commands() {
-		fmt.Fprintf(w, "  %-9s %s\n", cmd.name, cmd.summary)
+		fmt.Fprintf(w, "  %-13s %s\n", cmd.name, cmd.summary)
 	}
 	fmt.Fprint(w, "\nweir COMMAND --help tells more. Begin with: weir dev\n")
 }

@@ -126,6 +126,31 @@ var calls = []struct {
 		}
 		return err
 	}, `POST /v1/limits/try Content-Type=application/json {"limits":[{"name":"verify","per":["recipient"],"allow":["5/1h"]}],"remove":["old"],"since":"24h"}`, `{"newly_refused":7,"by_limit":[{"limit":"verify","now":9}]}`},
+	{"suppressions", func(ctx context.Context, c *client.Client) error {
+		a, err := c.Suppressions(ctx, client.SuppressionQuery{To: "+86138", Channel: "sms", Class: "ads", Reason: "stop", Tenant: "acme", Limit: 5, Cursor: "c"})
+		if err == nil && (len(a.Suppressions) != 1 || a.Suppressions[0].ExpiresAt != 1000 || a.NextCursor != "d") {
+			err = fmt.Errorf("%+v", a)
+		}
+		return err
+	}, `GET /v1/suppressions?channel=sms&class=ads&cursor=c&limit=5&reason=stop&tenant=acme&to=%2B86138 `, `{"suppressions":[{"to":"+86138","at":"1970-01-01T00:00:00.000Z","expires_at":"1970-01-01T00:00:01.000Z"}],"next_cursor":"d"}`},
+	{"suppress", func(ctx context.Context, c *client.Client) error {
+		a, err := c.Suppress(ctx, client.SuppressRequest{To: "+86138", Channel: "sms", Class: "ads", ExpiresAt: 1000, Reason: "asked"})
+		if err == nil && (a.To != "+86138" || a.Outcome != "suppress") {
+			err = fmt.Errorf("%+v", a)
+		}
+		return err
+	}, `PUT /v1/suppressions Content-Type=application/json {"to":"+86138","channel":"sms","class":"ads","expires_at":"1970-01-01T00:00:01.000Z","reason":"asked"}`, `{"to":"+86138","status":"accepted","outcome":"suppress"}`},
+	{"unsuppress", func(ctx context.Context, c *client.Client) error {
+		_, err := c.Unsuppress(ctx, client.SuppressionQuery{To: "+86138", Class: "ads"})
+		return err
+	}, `DELETE /v1/suppressions?class=ads&to=%2B86138 `, `{"to":"+86138","status":"accepted","outcome":"not_suppressed"}`},
+	{"import suppressions", func(ctx context.Context, c *client.Client) error {
+		a, err := c.ImportSuppressions(ctx, []byte("to\n+86138\n"), true)
+		if err == nil && (a.Accepted != 1 || a.Results[0].Line != 2) {
+			err = fmt.Errorf("%+v", a)
+		}
+		return err
+	}, "POST /v1/suppressions/import?dry_run=true Content-Type=text/csv to\n+86138\n", `{"accepted":1,"refused":0,"dry_run":true,"results":[{"line":2,"status":"valid"}]}`},
 	{"dead letters", func(ctx context.Context, c *client.Client) error {
 		_, err := c.DeadLetters(ctx, client.DeadLetterQuery{Provider: "aliyun", Oldest: true, Limit: 5})
 		return err
