@@ -1,0 +1,477 @@
+package smpp
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/processor/provider"
+)
+
+// Times of a session.
+const (
+	retryFrom      = time.Second      // between attempts to bind: doubled each time
+	retryMost      = 30 * time.Second //
+	steady         = 30 * time.Second // a session that lasted so long begins anew at retryFrom
+	abandonedAfter = time.Minute      // an answer that nobody waits for and that does not come holds a place in the window so long
+	unbindWithin   = 2 * time.Second  // for the answer to unbind
+	answerWithin   = 10 * time.Second // for the centre to read what it is answered
+	queued         = 64               // requests of the centre's that wait to be taken; more are put off
+)
+
+// session keeps one bound connection to the centre, and makes another when it
+// breaks. Everything that it does until close happens in goroutines of run.
+type session struct {
+	dial    func(ctx context.Context) (net.Conn, error)
+	bind    bind
+	within  time.Duration // of an attempt: connection, TLS and bind together
+	window  int
+	enquire time.Duration
+	deliver func(s short) (status uint32) // takes a deliver_sm
+	logger  *slog.Logger
+
+	cancel  context.CancelFunc
+	closing atomic.Bool
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex
+	link   *link         // bound; else nil
+	trying chan struct{} // closed when the attempt that is under way ends; nil while none is
+	why    provider.Outcome
+}
+
+// start begins to connect in the background.
+func (s *session) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.trying = cancel, make(chan struct{})
+	s.wg.Go(func() { s.run(ctx) })
+}
+
+// close unbinds and ends everything that start began.
+func (s *session) close() {
+	s.closing.Store(true)
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		l.unbind()
+	}
+	s.cancel()
+	s.wg.Wait()
+}
+
+// bound returns the session's link. It waits for an attempt to connect that is
+// under way; between attempts it says at once why there is none.
+func (s *session) bound(ctx context.Context) (*link, provider.Outcome) {
+	for {
+		s.mu.Lock()
+		l, trying, why := s.link, s.trying, s.why
+		s.mu.Unlock()
+		switch {
+		case l != nil:
+			return l, provider.Outcome{}
+		case trying == nil:
+			return nil, why
+		}
+		select {
+		case <-trying:
+		case <-ctx.Done():
+			return nil, provider.Outcome{Kind: provider.Transient, Code: "connect_timeout", Text: "no bound session before the deadline"}
+		}
+	}
+}
+
+// set tells bound what there is.
+func (s *session) set(l *link, trying bool, why provider.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trying != nil {
+		close(s.trying)
+		s.trying = nil
+	}
+	s.link, s.why = l, why
+	if trying {
+		s.trying = make(chan struct{})
+	}
+}
+
+func (s *session) run(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		l, err := s.connect(ctx)
+		if err == nil {
+			s.set(l, false, provider.Outcome{})
+			s.logger.Info("smpp session is bound")
+			began := time.Now()
+			err = l.serve(ctx)
+			if time.Since(began) >= steady {
+				failures = 0
+			}
+		}
+		if ctx.Err() != nil || s.closing.Load() {
+			break
+		}
+		s.logger.Warn("smpp session is not bound", "error", reason(err))
+		wait := pause(failures, rand.Int64N)
+		failures++
+		// Right after a session broke, calls wait for the next attempt.
+		soon := failures == 1
+		s.set(nil, soon, unbound(err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		if !soon {
+			s.set(nil, true, unbound(err))
+		}
+	}
+	s.set(nil, false, unbound(errors.New("the provider is being closed")))
+}
+
+// pause is how long to wait after a number of failures in a row: after the first
+// at most half a second, then from half of one to all of it, doubled up to 30 s.
+// Without chance all clients of a centre would come back together.
+func pause(failures int, below func(int64) int64) time.Duration {
+	if failures == 0 {
+		return time.Duration(below(int64(retryFrom / 2)))
+	}
+	d := retryMost
+	if shift := failures - 1; shift < 5 {
+		d = min(d, retryFrom<<shift)
+	}
+	return d/2 + time.Duration(below(int64(d/2)))
+}
+
+// refusedBind is a bind that the centre refused.
+type refusedBind struct{ status uint32 }
+
+func (e refusedBind) Error() string { return "the bind was refused: " + codeOf(e.status) }
+
+// unbound is the outcome of calls while there is no session: none is ever received,
+// and credentials that are refused cost no message, as the operator can mend them.
+func unbound(err error) provider.Outcome {
+	o := provider.Outcome{Kind: provider.Transient, Code: "not_bound", Text: "no bound session: " + reason(err)}
+	if e, ok := errors.AsType[refusedBind](err); ok {
+		o.Code = codeOf(e.status)
+		if e.status == 0x58 || e.status == 0x14 {
+			o.Kind = provider.Throttled
+		}
+	}
+	return o
+}
+
+// reason says what failed. Only errors of the network, of certificates and this
+// package's own are repeated.
+func reason(err error) string {
+	text := "the connection failed"
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		text = e.Error()
+	} else if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		text = e.Error()
+	} else if e, ok := errors.AsType[refusedBind](err); ok {
+		text = e.Error()
+	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		text = "the connection was closed"
+	} else {
+		for _, known := range []error{errLength, errBody, errUnbound, errAnswer, errSilent, context.DeadlineExceeded} {
+			if errors.Is(err, known) {
+				text = known.Error()
+			}
+		}
+	}
+	return text[:min(len(text), 200)]
+}
+
+var (
+	errUnbound = errors.New("the session was unbound")
+	errAnswer  = errors.New("the centre answered a bind with something else")
+	errSilent  = errors.New("the centre says nothing, not even to enquire_link")
+)
+
+// connect makes a connection and binds.
+func (s *session) connect(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.within)
+	defer cancel()
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	l := &link{
+		session: s, conn: conn, r: bufio.NewReader(conn), window: make(chan struct{}, s.window), seq: 1,
+		pending: make(map[uint32]*request), done: make(chan struct{}), deliveries: make(chan pdu, queued),
+	}
+	if err = l.bind(s.bind); err == nil && !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		stop()
+		conn.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("bind: %w", ctx.Err())
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// link is one bound connection.
+type link struct {
+	session    *session
+	conn       net.Conn
+	r          *bufio.Reader
+	window     chan struct{} // holds one for each request without an answer
+	deliveries chan pdu
+	done       chan struct{} // closed when the connection is
+
+	writing sync.Mutex // a PDU is written whole
+
+	mu      sync.Mutex
+	seq     uint32 // the last that was used
+	pending map[uint32]*request
+	ended   bool
+}
+
+// request is a submit_sm that was written, or is about to be.
+type request struct {
+	answered chan pdu
+	take     func(pdu) // is called as soon as the answer is read, before anything that follows it
+	since    time.Time
+	left     atomic.Bool // nobody waits any more
+}
+
+func (l *link) bind(b bind) error {
+	if _, err := l.conn.Write(pdu{id: cmdBind, seq: 1, body: b.encode()}.append(nil)); err != nil {
+		return err
+	}
+	for {
+		p, err := readPDU(l.r)
+		switch {
+		case err != nil:
+			return err
+		case p.id == cmdEnquire:
+			if _, err := l.conn.Write(pdu{id: cmdEnquire | cmdResponse, seq: p.seq}.append(nil)); err != nil {
+				return err
+			}
+		case p.id != cmdBind|cmdResponse && p.id != cmdGenericNack:
+			return errAnswer
+		case p.status != statusOK:
+			return refusedBind{p.status}
+		case p.id == cmdGenericNack:
+			return errAnswer
+		default:
+			return nil
+		}
+	}
+}
+
+// serve reads until the connection ends.
+func (l *link) serve(ctx context.Context) error {
+	var wg sync.WaitGroup
+	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
+	wg.Go(l.keep)
+	wg.Go(l.takeDeliveries)
+	err := l.read()
+	stop()
+	l.conn.Close()
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	close(l.done)
+	close(l.deliveries)
+	wg.Wait()
+	return err
+}
+
+func (l *link) read() error {
+	for {
+		_ = l.conn.SetReadDeadline(time.Now().Add(2 * l.session.enquire))
+		p, err := readPDU(l.r)
+		if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+			return errSilent
+		}
+		if err != nil {
+			return err
+		}
+		switch p.id {
+		case cmdSubmit | cmdResponse, cmdGenericNack:
+			l.answer(p)
+		case cmdEnquire:
+			err = l.respond(p, statusOK, nil)
+		case cmdDeliver:
+			select {
+			case l.deliveries <- p:
+			default:
+				err = l.respond(p, statusTemporary, named{}.encode())
+			}
+		case cmdUnbind:
+			_ = l.respond(p, statusOK, nil)
+			return errUnbound
+		case cmdUnbind | cmdResponse:
+			return errUnbound
+		default:
+			if p.id&cmdResponse == 0 {
+				err = l.write(pdu{id: cmdGenericNack, status: statusInvalidCmd, seq: p.seq}, time.Now().Add(answerWithin))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// answer gives an answer to who waits for it.
+func (l *link) answer(p pdu) {
+	l.mu.Lock()
+	r, ok := l.pending[p.seq]
+	delete(l.pending, p.seq)
+	l.mu.Unlock()
+	if !ok {
+		return // nobody asked, or gave up long ago
+	}
+	<-l.window
+	r.take(p)
+	r.answered <- p
+}
+
+// keep asks the centre whether it is there, and gives up answers that nobody waits for.
+func (l *link) keep() {
+	t := time.NewTicker(l.session.enquire)
+	defer t.Stop()
+	for {
+		select {
+		case <-l.done:
+			return
+		case now := <-t.C:
+			if l.write(pdu{id: cmdEnquire, seq: l.sequence()}, now.Add(answerWithin)) != nil {
+				l.conn.Close()
+				return
+			}
+			l.mu.Lock()
+			for seq, r := range l.pending {
+				if r.left.Load() && now.Sub(r.since) >= abandonedAfter {
+					delete(l.pending, seq)
+					<-l.window
+				}
+			}
+			l.mu.Unlock()
+		}
+	}
+}
+
+// takeDeliveries hands on what the centre sends and answers when it is taken.
+func (l *link) takeDeliveries() {
+	for p := range l.deliveries {
+		select {
+		case <-l.done:
+			continue // it will be sent again
+		default:
+		}
+		status := uint32(statusNotForUs)
+		if s, err := decodeShort(p.body); err == nil {
+			status = l.session.deliver(s)
+		}
+		if l.respond(p, status, named{}.encode()) != nil {
+			l.conn.Close()
+		}
+	}
+}
+
+func (l *link) respond(p pdu, status uint32, body []byte) error {
+	return l.write(pdu{id: p.id | cmdResponse, status: status, seq: p.seq, body: body}, time.Now().Add(answerWithin))
+}
+
+// write writes a PDU whole or fails. After a failure the connection is good for
+// nothing: where one PDU ends can no longer be told.
+func (l *link) write(p pdu, by time.Time) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	_ = l.conn.SetWriteDeadline(by)
+	_, err := l.conn.Write(p.append(nil))
+	return err
+}
+
+// sequence is the next sequence number: 1 to 0x7FFFFFFF (3.2).
+func (l *link) sequence() uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sequenceLocked()
+}
+
+func (l *link) sequenceLocked() uint32 {
+	l.seq++
+	if l.seq > 0x7fffffff {
+		l.seq = 1
+	}
+	return l.seq
+}
+
+// unbind ends the session as the protocol has it, within unbindWithin.
+func (l *link) unbind() {
+	if l.write(pdu{id: cmdUnbind, seq: l.sequence()}, time.Now().Add(unbindWithin)) != nil {
+		return
+	}
+	select {
+	case <-l.done:
+	case <-time.After(unbindWithin):
+	}
+}
+
+// submit writes a submit_sm and waits for its answer. Without one the outcome says
+// what that means: before the last octet was handed over the centre does not have
+// the message, afterwards it may.
+func (l *link) submit(ctx context.Context, body []byte, take func(pdu)) (*pdu, provider.Outcome) {
+	select {
+	case l.window <- struct{}{}:
+	case <-l.done:
+		return nil, notWritten("the session ended before the message was written")
+	case <-ctx.Done():
+		return nil, provider.Outcome{Kind: provider.Transient, Code: "window_full", Text: "the centre left so many messages unanswered that there was no place before the deadline"}
+	}
+	r := &request{answered: make(chan pdu, 1), take: take, since: time.Now()}
+	l.mu.Lock()
+	if l.ended || ctx.Err() != nil {
+		l.mu.Unlock()
+		<-l.window
+		return nil, notWritten("it ended before the message was written")
+	}
+	seq := l.sequenceLocked()
+	l.pending[seq] = r
+	l.mu.Unlock()
+	by, ok := ctx.Deadline()
+	if !ok {
+		by = time.Now().Add(answerWithin)
+	}
+	if err := l.write(pdu{id: cmdSubmit, seq: seq, body: body}, by); err != nil {
+		l.conn.Close()
+		return nil, notWritten("the message was not written: " + reason(err))
+	}
+	select {
+	case p := <-r.answered:
+		return &p, provider.Outcome{}
+	case <-l.done:
+	case <-ctx.Done():
+	}
+	r.left.Store(true)
+	select {
+	case p := <-r.answered: // both at once
+		return &p, provider.Outcome{}
+	default:
+	}
+	if ctx.Err() != nil {
+		return nil, provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout", Text: "no answer before the deadline"}
+	}
+	return nil, provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "connection_broken", Text: "the session ended after the message was written"}
+}
+
+func notWritten(text string) provider.Outcome {
+	return provider.Outcome{Kind: provider.Transient, Code: "not_written", Text: text}
+}
