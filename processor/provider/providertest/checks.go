@@ -226,6 +226,9 @@ func (e *env) refused(c provider.Call, code string, row provider.Code) {
 func (e *env) faithful(channel schemas.Channel, text string) {
 	e.Helper()
 	c := e.call(channel, text)
+	if channel == schemas.ChannelPush && len(text) > 1000 { // three times it would be over what a push may have
+		c.Content.Title, c.Data = "", nil
+	}
 	_, m := e.accepted(c)
 	e.same(&c, m)
 	if channel == schemas.ChannelSMS && m.Parts > 0 && len(text) > 1000 && (m.Parts < 10 || m.Parts > 11) { // 11 where no character may be cut
@@ -313,6 +316,7 @@ func (e *env) concurrent() {
 }
 
 func (e *env) closed() {
+	e.accepted(e.call(e.a.Channels[0], plain)) // so that what the case's own provider does in the background is begun
 	before := runtime.NumGoroutine()
 	p, err := e.open(e.a.Settings(e.server.Endpoint()), e.deps)
 	if err != nil {

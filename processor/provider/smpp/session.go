@@ -37,6 +37,7 @@ type session struct {
 	window  int
 	enquire time.Duration
 	deliver func(s short) (status uint32) // takes a deliver_sm
+	refused func(status uint32) provider.Outcome
 	logger  *slog.Logger
 
 	cancel  context.CancelFunc
@@ -104,6 +105,16 @@ func (s *session) set(l *link, trying bool, why provider.Outcome) {
 	}
 }
 
+// lose takes a link out before anything is done about it, so that no call begins on
+// it any more. Calls wait for what run says next.
+func (s *session) lose(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
+		s.link, s.trying = nil, make(chan struct{})
+	}
+}
+
 func (s *session) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		l, err := s.connect(ctx)
@@ -124,16 +135,16 @@ func (s *session) run(ctx context.Context) {
 		failures++
 		// Right after a session broke, calls wait for the next attempt.
 		soon := failures == 1
-		s.set(nil, soon, unbound(err))
+		s.set(nil, soon, s.unbound(err))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 		}
 		if !soon {
-			s.set(nil, true, unbound(err))
+			s.set(nil, true, s.unbound(err))
 		}
 	}
-	s.set(nil, false, unbound(errors.New("the provider is being closed")))
+	s.set(nil, false, s.unbound(errors.New("the provider is being closed")))
 }
 
 // pause is how long to wait after a number of failures in a row: after the first
@@ -155,17 +166,14 @@ type refusedBind struct{ status uint32 }
 
 func (e refusedBind) Error() string { return "the bind was refused: " + codeOf(e.status) }
 
-// unbound is the outcome of calls while there is no session: none is ever received,
-// and credentials that are refused cost no message, as the operator can mend them.
-func unbound(err error) provider.Outcome {
-	o := provider.Outcome{Kind: provider.Transient, Code: "not_bound", Text: "no bound session: " + reason(err)}
+// unbound is the outcome of calls while there is no session: none is ever received.
+func (s *session) unbound(err error) provider.Outcome {
 	if e, ok := errors.AsType[refusedBind](err); ok {
-		o.Code = codeOf(e.status)
-		if e.status == 0x58 || e.status == 0x14 {
-			o.Kind = provider.Throttled
-		}
+		o := s.refused(e.status)
+		o.MayBeReceived = false
+		return o
 	}
-	return o
+	return provider.Outcome{Kind: provider.Transient, Code: "not_bound", Text: "no bound session: " + reason(err)}
 }
 
 // reason says what failed. Only errors of the network, of certificates and this
@@ -281,14 +289,20 @@ func (l *link) serve(ctx context.Context) error {
 	wg.Go(l.takeDeliveries)
 	err := l.read()
 	stop()
+	l.end()
 	l.conn.Close()
-	l.mu.Lock()
-	l.ended = true
-	l.mu.Unlock()
 	close(l.done)
 	close(l.deliveries)
 	wg.Wait()
 	return err
+}
+
+// end lets no more calls begin.
+func (l *link) end() {
+	l.session.lose(l)
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
 }
 
 func (l *link) read() error {
@@ -313,6 +327,7 @@ func (l *link) read() error {
 				err = l.respond(p, statusTemporary, named{}.encode())
 			}
 		case cmdUnbind:
+			l.end()
 			_ = l.respond(p, statusOK, nil)
 			return errUnbound
 		case cmdUnbind | cmdResponse:
@@ -432,7 +447,7 @@ func (l *link) submit(ctx context.Context, body []byte, take func(pdu)) (*pdu, p
 	select {
 	case l.window <- struct{}{}:
 	case <-l.done:
-		return nil, notWritten("the session ended before the message was written")
+		return nil, over
 	case <-ctx.Done():
 		return nil, provider.Outcome{Kind: provider.Transient, Code: "window_full", Text: "the centre left so many messages unanswered that there was no place before the deadline"}
 	}
@@ -441,7 +456,7 @@ func (l *link) submit(ctx context.Context, body []byte, take func(pdu)) (*pdu, p
 	if l.ended || ctx.Err() != nil {
 		l.mu.Unlock()
 		<-l.window
-		return nil, notWritten("it ended before the message was written")
+		return nil, over
 	}
 	seq := l.sequenceLocked()
 	l.pending[seq] = r
@@ -471,6 +486,9 @@ func (l *link) submit(ctx context.Context, body []byte, take func(pdu)) (*pdu, p
 	}
 	return nil, provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "connection_broken", Text: "the session ended after the message was written"}
 }
+
+// over is a session or a call that ended before anything of the message was written.
+var over = notWritten("it ended before the message was written")
 
 func notWritten(text string) provider.Outcome {
 	return provider.Outcome{Kind: provider.Transient, Code: "not_written", Text: text}

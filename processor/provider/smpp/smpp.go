@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/schemas"
@@ -88,7 +89,7 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	if in.Flag("reference_16bit", false) {
 		a.settings.header = header16
 	}
-	a.settings.parts = in.Int("max_parts", 10, 1, 255)
+	a.settings.parts = in.Int("max_parts", 16, 1, 255)
 	a.settings.registered = byte(in.Int("registered_delivery", 1, 0, 2))
 	if d := in.Duration("validity_period", 0, time.Minute, 99*24*time.Hour); d > 0 {
 		a.settings.validity = relative(d)
@@ -124,7 +125,7 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	}
 	a.session = &session{
 		dial: a.dial, bind: b, within: within, window: window, enquire: enquire,
-		deliver: a.deliver, logger: deps.Logger.With("provider", p.Name),
+		deliver: a.deliver, refused: a.settings.refused, logger: deps.Logger.With("provider", p.Name),
 	}
 	a.session.start()
 	return a, nil
@@ -202,6 +203,12 @@ func (a *adapter) Send(ctx context.Context, c *provider.Call) provider.Outcome {
 	first := ""
 	for i, body := range bodies {
 		p, o := l.submit(ctx, body, func(p pdu) { a.answered(m, p) })
+		for p == nil && o == over && i == 0 && ctx.Err() == nil { // the session broke as the call came: nothing was written
+			if l, none = a.session.bound(ctx); l == nil {
+				return none
+			}
+			p, o = l.submit(ctx, body, func(p pdu) { a.answered(m, p) })
+		}
 		switch {
 		case p == nil:
 		case p.status != statusOK:
@@ -280,8 +287,8 @@ func (s *settings) compose(c *provider.Call) ([][]byte, provider.Outcome) {
 		from = s.sourceAddr
 	}
 	source := s.sourceOf(from)
-	if len(source.text) > 20 {
-		return nil, provider.Outcome{Kind: provider.Permanent, Code: "bad_sender", Text: "the sender is longer than 20 octets"}
+	if len(source.text) > 20 || strings.ContainsFunc(source.text, unicode.IsControl) {
+		return nil, provider.Outcome{Kind: provider.Permanent, Code: "bad_sender", Text: "the sender is longer than 20 octets, or has control characters"}
 	}
 	body := short{
 		source: source,
@@ -289,8 +296,8 @@ func (s *settings) compose(c *provider.Call) ([][]byte, provider.Outcome) {
 		// UDHI says that the text begins with a header.
 		validity: s.validity, registered: s.registered, dataCoding: coding,
 	}
-	if len(body.dest.text) > 20 {
-		return nil, provider.Outcome{Kind: provider.Permanent, OfRecipient: true, Code: "bad_recipient", Text: "the recipient is longer than 20 octets"}
+	if !digits(body.dest.text) || len(body.dest.text) > 20 {
+		return nil, provider.Outcome{Kind: provider.Permanent, OfRecipient: true, Code: "bad_recipient", Text: "the recipient is no number of at most 20 digits"}
 	}
 	if len(parts) > 1 {
 		body.esmClass = classUDH
