@@ -118,7 +118,8 @@ func (s *session) lose(l *link) {
 func (s *session) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		l, err := s.connect(ctx)
-		if err == nil {
+		broke := err == nil
+		if broke {
 			s.set(l, false, provider.Outcome{})
 			s.logger.Info("smpp session is bound")
 			began := time.Now()
@@ -134,7 +135,7 @@ func (s *session) run(ctx context.Context) {
 		wait := pause(failures, rand.Int64N)
 		failures++
 		// Right after a session broke, calls wait for the next attempt.
-		soon := failures == 1
+		soon := broke && failures == 1
 		s.set(nil, soon, s.unbound(err))
 		select {
 		case <-time.After(wait):

@@ -58,6 +58,16 @@ type numbering struct{ ton, npi int }
 // Open is the factory. It does not wait for the session. docs/provider-smpp.md has
 // the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
+	a, err := read(p, deps)
+	if err != nil {
+		return nil, err
+	}
+	a.session.start()
+	return a, nil
+}
+
+// read reads the settings.
+func read(p schemas.Provider, deps provider.Deps) (*adapter, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
 	a := &adapter{name: p.Name, deps: deps, memory: newMemory()}
 	b := bind{version: 0x34}
@@ -127,7 +137,6 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 		dial: a.dial, bind: b, within: within, window: window, enquire: enquire,
 		deliver: a.deliver, refused: a.settings.refused, logger: deps.Logger.With("provider", p.Name),
 	}
-	a.session.start()
 	return a, nil
 }
 
