@@ -31,6 +31,7 @@ import (
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/simulated"
+	"github.com/weirhq/weir/processor/provider/smpp"
 	"github.com/weirhq/weir/processor/provider/smtp"
 	"github.com/weirhq/weir/processor/provider/twilio"
 	"github.com/weirhq/weir/processor/report"
@@ -378,6 +379,7 @@ func readSecret(name string) (string, error) {
 var providerTypes = provider.Types{
 	"simulated": {Open: simulated.Open},
 	"http":      httpprovider.Type,
+	"smpp":      smpp.Type,
 	"smtp":      smtp.Type,
 	"twilio":    twilio.Type,
 }
