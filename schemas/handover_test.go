@@ -25,3 +25,25 @@ func TestKeepsQueues(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingsOfWhatIsNotCalled: who sends receipts, and nothing else.
+func TestSettingsOfWhatIsNotCalled(t *testing.T) {
+	for _, typ := range []string{ProviderExternal, ProviderNone} {
+		for settings, ok := range map[string]bool{
+			`{receipt_secret: "${OWN}"}`: true, `{sign: {secret: "${OWN}", header: X-Sig}}`: true,
+			`{receipt_secret: plain-text-secret}`: false, `{url: "http://x"}`: false,
+		} {
+			_, err := ParsePolicy("p.yaml", []byte("providers:\n  - {name: own, type: "+typ+", channels: [sms], settings: "+settings+"}\n"))
+			if (err == nil) != ok {
+				t.Errorf("%s %s: %v", typ, settings, err)
+			}
+		}
+	}
+	// A variable of the message's is no secret, whatever it goes to.
+	if _, err := ParsePolicy("p.yaml", []byte("providers:\n  - {name: own, type: http, channels: [push], settings: {url: \"http://x\", request: {json: {token: \"{{to}}\"}}}}\n")); err != nil {
+		t.Error(err)
+	}
+	if _, err := ParsePolicy("p.yaml", []byte("providers:\n  - {name: own, type: http, channels: [push], settings: {url: \"http://x\", request: {json: {token: \"abc{{to}}\"}}}}\n")); err == nil {
+		t.Error("a token in plain text is taken")
+	}
+}

@@ -65,6 +65,7 @@ var (
 	topicForm    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 	envForm      = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
 	secretKey    = regexp.MustCompile(`(?i)(secret|token|passw|passphrase|credential|private|apikey|authorization|(^|[_.-])key$)`)
+	variableOnly = regexp.MustCompile(`^\{\{[^{}]*\}\}$`) // of a message's, in a request of type http
 	notSecretKey = regexp.MustCompile(`(?i)[_.-](id|url|name|header|file|path)$`)
 )
 
@@ -507,10 +508,15 @@ func (c *checker) provider(v *Provider, path string) {
 			set  bool
 		}{
 			{"pace", len(v.Pace) > 0}, {"smooth", v.Smooth}, {"concurrency", v.Concurrency != 0}, {"timeout", v.Timeout != 0},
-			{"lanes", v.Lanes != 0 && v.Type == ProviderNone}, {"settings", len(v.Settings) > 0},
+			{"lanes", v.Lanes != 0 && v.Type == ProviderNone},
 		} {
 			if f.set {
 				c.failf(path+"."+f.name, "does nothing: Weir does not call a provider of type %s; take it out", v.Type)
+			}
+		}
+		for _, k := range slices.Sorted(maps.Keys(v.Settings)) {
+			if k != "receipt_secret" && k != "sign" { // who sends receipts
+				c.failf(childPath(path+".settings", k), "does nothing: Weir does not call a provider of type %s; take it out", v.Type)
 			}
 		}
 	}
@@ -551,7 +557,7 @@ func (c *checker) setting(path string, v any, secret bool) {
 			password = set && !fromOutside(p)
 		}
 		switch {
-		case secret && !fromOutside(v):
+		case secret && !fromOutside(v) && !variableOnly.MatchString(v):
 			c.failf(path, "is a secret in plain text: %s", secretHint)
 		case password:
 			c.failf(path, "has a password in plain text: %s", secretHint)

@@ -29,6 +29,7 @@ import (
 	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/external"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/simulated"
 	"github.com/weirhq/weir/processor/provider/smpp"
@@ -381,5 +382,7 @@ var providerTypes = provider.Types{
 	"http":      httpprovider.Type,
 	"smpp":      smpp.Type,
 	"smtp":      smtp.Type,
+	"external":  external.Type,
+	"none":      external.Type,
 	"twilio":    twilio.Type,
 }

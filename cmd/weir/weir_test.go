@@ -160,7 +160,7 @@ func TestApplyChangesNothingUnlessAllIsValid(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ text, want string }{
 		"negative n":                       {"limits:\n  - {name: a, per: [recipient], allow: [-1/60s]}\n", "policy.yaml:2:"},
-		"not in force yet":                 {"providers:\n  - {name: a, type: twilio, channels: [sms]}\n", "not yet in force"},
+		"no such type":                     {"providers:\n  - {name: a, type: pigeon, channels: [sms]}\n", "policy.yaml:2:"},
 		"unknown field":                    {"limit:\n  - {}\n", "policy.yaml:1:1"},
 		"exempt by another spelling":       {"limits:\n  - {name: a, per: [recipient], allow: [1/60s], exempt: [\"+86013800000000\"]}\n", `"+86013800000000" is "+8613800000000" to Weir`},
 		"override by another spelling":     {"limits:\n  - {name: a, per: [recipient], allow: [1/60s], overrides: [{to: \"a@bücher.example\", allow: [2/60s]}]}\n", `"a@xn--bcher-kva.example" to Weir`},

@@ -37,7 +37,7 @@ type Factory func(p schemas.Provider, deps Deps) (Provider, error)
 
 // Type is one kind of provider.
 type Type struct {
-	Open Factory
+	Open Factory // nil where Weir does not call it
 	// Listen opens what reads the provider's own requests to Weir; nil where it makes
 	// none. It reads the same settings as Open.
 	Listen func(p schemas.Provider, deps Deps) (Listener, error)
@@ -56,6 +56,9 @@ func (t Types) Open(p schemas.Provider, deps Deps) (Provider, error) {
 	typ, err := t.of(p)
 	if err != nil {
 		return nil, err
+	}
+	if typ.Open == nil {
+		return nil, fmt.Errorf("provider %s: Weir does not call a provider of type %s", p.Name, p.Type)
 	}
 	pr, err := typ.Open(p, deps.filled())
 	if err != nil {

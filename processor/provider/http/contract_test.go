@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/providertest"
@@ -23,16 +26,23 @@ func TestContract(t *testing.T) {
 			schemas.ChannelPush: "token-of-a-device-0123456789", schemas.ChannelWebhook: "https://customer.example/hook",
 		},
 		Settings: func(endpoint string) map[string]any {
-			return map[string]any{"url": endpoint + "/send", "headers": map[string]any{"Authorization": "Bearer ${SMS_TOKEN}"}}
+			return map[string]any{
+				"url": endpoint + "/send", "headers": map[string]any{"Authorization": "Bearer ${SMS_TOKEN}"},
+				"sign": map[string]any{"secret": "${SMS_SIGNING}"}, "receipt_secret": "${SMS_RECEIPTS}",
+			}
 		},
-		Env:         map[string]string{"SMS_TOKEN": "hunter2-s3cret-token"},
-		Optional:    []string{"headers"},
+		Env:         map[string]string{"SMS_TOKEN": "hunter2-s3cret-token", "SMS_SIGNING": signing, "SMS_RECEIPTS": "hunter2-of-the-receipts"},
+		Optional:    []string{"headers", "sign", "receipt_secret"},
 		Start:       contractServer,
 		UnknownCode: "600",
-		Receipts:    "yours",
+		Receipts:    "JSON, signed or with a secret",
 		Idempotency: "`Idempotency-Key`",
 	})
 }
+
+// signing is the secret of settings.sign: Standard Webhooks, verified by its own
+// library.
+var signing = "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 
 // contractServer is an address of an operator's, as docs/provider-http.md tells
 // whoever writes one.
@@ -56,6 +66,13 @@ func contractServer(t providertest.T) providertest.Server {
 	parse := func(r *http.Request, body []byte) (m message, err error) {
 		if r.Method != http.MethodPost || r.URL.Path != "/send" || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Authorization") != "Bearer hunter2-s3cret-token" {
 			return m, fmt.Errorf("%s %s", r.Method, r.URL)
+		}
+		w, err := webhooks.NewWebhook(signing)
+		if err != nil {
+			return m, err
+		}
+		if err := w.Verify(body, r.Header); err != nil {
+			return m, err
 		}
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.DisallowUnknownFields()

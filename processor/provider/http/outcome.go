@@ -43,12 +43,6 @@ func mayBeReceived(status int) bool {
 	return status < 400 || status >= 500 && status != http.StatusServiceUnavailable
 }
 
-// answer is what the body of an answer can say.
-type answer struct {
-	ID   json.RawMessage `json:"id"`
-	Code json.RawMessage `json:"code"`
-}
-
 // codeForm keeps what an answer calls its code from carrying a recipient or a
 // sentence into status events.
 var codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$|^-?[0-9]{1,6}$`)
@@ -58,13 +52,11 @@ const maxID = 256 // bytes of a provider's message id
 // decide maps an answer to its outcome. An empty body, or one that is not JSON,
 // says nothing. sent reports whether a code repeats what was sent; it then
 // stays out of the outcome.
-func (m statusMap) decide(status int, header http.Header, body []byte, now time.Time, sent func(code string) bool) provider.Outcome {
+func (m statusMap) decide(in answerAt, status int, header http.Header, body []byte, now time.Time, sent func(code string) bool) provider.Outcome {
 	r, value := m.lookup(status, body)
-	var a answer
-	_ = json.Unmarshal(body, &a) // garbage says nothing
 	o := provider.Outcome{Kind: r.kind}
 	if r.kind == provider.Accepted {
-		if id := scalar(a.ID); len(id) <= maxID && printable(id) {
+		if id := in.id.in(body); len(id) <= maxID && printable(id) {
 			o.ProviderMessageID = id
 		}
 		return o
@@ -76,7 +68,7 @@ func (m statusMap) decide(status int, header http.Header, body []byte, now time.
 		o.Text += " " + t
 	}
 	if value == "" {
-		value = scalar(a.Code)
+		value = in.code.in(body)
 	}
 	if codeForm.MatchString(value) && !sent(value) {
 		o.Text += ", code " + value

@@ -26,6 +26,13 @@ func Run(t *testing.T, a Adapter) {
 	keep(t, a, n)
 }
 
+// Check is the contract without what Run keeps in the docs: for another way to set
+// the same adapter up.
+func Check(t *testing.T, a Adapter) {
+	t.Helper()
+	contract(real{t}, a)
+}
+
 // tb is what of *testing.T the contract uses, so that a test of the contract can
 // see it fail.
 type tb interface {
