@@ -51,6 +51,19 @@ func (r Reference) String() string {
 	return base64.RawURLEncoding.EncodeToString(append(b, sum[:4]...))
 }
 
+// Within is String in at most n characters. Of a reference that is longer the
+// template is left out, and then the class too: who gives it back still names the
+// message, its recipient and its tenant. It is empty where that is too long as well.
+func (r Reference) Within(n int) string {
+	for _, leave := range []func(){func() {}, func() { r.Template = "" }, func() { r.Class = "" }} {
+		leave()
+		if s := r.String(); len(s) <= n {
+			return s
+		}
+	}
+	return ""
+}
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

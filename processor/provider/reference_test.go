@@ -39,3 +39,27 @@ func FuzzParseReference(f *testing.F) {
 		}
 	})
 }
+
+func TestReferenceWithin(t *testing.T) {
+	full := provider.Reference{MessageID: "0199b2a0-5c00-7000-8000-0123456789ab", To: "+8613800000000", Tenant: "acme", Channel: schemas.ChannelSMS, Class: "verify", Template: "login-code", Attempt: 2}
+	noTemplate := full
+	noTemplate.Template = ""
+	least := noTemplate
+	least.Class = ""
+	for _, tt := range []struct {
+		n    int
+		want string
+	}{
+		{len(full.String()), full.String()},
+		{len(full.String()) - 1, noTemplate.String()},
+		{len(noTemplate.String()), noTemplate.String()},
+		{len(noTemplate.String()) - 1, least.String()},
+		{len(least.String()), least.String()},
+		{len(least.String()) - 1, ""},
+		{0, ""},
+	} {
+		if got := full.Within(tt.n); got != tt.want || len(got) > tt.n {
+			t.Errorf("within %d: %q, want %q", tt.n, got, tt.want)
+		}
+	}
+}
