@@ -29,11 +29,13 @@ import (
 	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/aliyun"
 	"github.com/weirhq/weir/processor/provider/external"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/simulated"
 	"github.com/weirhq/weir/processor/provider/smpp"
 	"github.com/weirhq/weir/processor/provider/smtp"
+	"github.com/weirhq/weir/processor/provider/tencent"
 	"github.com/weirhq/weir/processor/provider/twilio"
 	"github.com/weirhq/weir/processor/report"
 	"github.com/weirhq/weir/processor/sink"
@@ -378,11 +380,13 @@ func readSecret(name string) (string, error) {
 
 // providerTypes are the adapters that this program has.
 var providerTypes = provider.Types{
-	"simulated": {Open: simulated.Open},
-	"http":      httpprovider.Type,
-	"smpp":      smpp.Type,
-	"smtp":      smtp.Type,
-	"external":  external.Type,
-	"none":      external.Type,
-	"twilio":    twilio.Type,
+	"simulated":   {Open: simulated.Open},
+	"aliyun-sms":  aliyun.Type,
+	"external":    external.Type,
+	"http":        httpprovider.Type,
+	"none":        external.Type,
+	"smpp":        smpp.Type,
+	"smtp":        smtp.Type,
+	"tencent-sms": tencent.Type,
+	"twilio":      twilio.Type,
 }
