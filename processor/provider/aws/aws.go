@@ -1,0 +1,149 @@
+// Package aws is what the adapters for Amazon's services have in common: the
+// account, one call of the SDK, and what came of it.
+//
+// The SDK signs (SigV4) and encodes. It does not retry here, does not read files or
+// the environment by itself, and its requests go through httpcall, so that it is
+// known whether one was written. Credentials are those of the settings, or the
+// environment's AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; roles
+// of a machine, a container or a web identity are not looked up.
+package aws
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/httpcall"
+	"github.com/weirhq/weir/schemas"
+)
+
+// Settings are those that Open reads.
+var Settings = []string{"region", "access_key_id", "secret_access_key", "session_token", "endpoint", "proxy"}
+
+// Account is who calls, where.
+type Account struct {
+	Config   sdk.Config
+	Endpoint *string // nil is the service's own in the region
+	http     *httpcall.Client
+}
+
+var regionForm = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}$`)
+
+// Open reads a provider's settings:
+//
+//	region             AWS_REGION of the environment when absent
+//	access_key_id      AWS_ACCESS_KEY_ID
+//	secret_access_key  AWS_SECRET_ACCESS_KEY
+//	session_token      AWS_SESSION_TOKEN
+//	endpoint, proxy
+func Open(p schemas.Provider, deps provider.Deps) (*Account, error) {
+	var err error
+	text := func(setting, variable string) (v string) {
+		if err != nil {
+			return ""
+		}
+		if v, err = provider.Text(p, setting, deps); v == "" && err == nil {
+			v = deps.Getenv(variable)
+		}
+		return v
+	}
+	region, id := text("region", "AWS_REGION"), text("access_key_id", "AWS_ACCESS_KEY_ID")
+	secret, token := text("secret_access_key", "AWS_SECRET_ACCESS_KEY"), text("session_token", "AWS_SESSION_TOKEN")
+	switch {
+	case err != nil:
+		return nil, err
+	case region == "":
+		return nil, errors.New("settings.region is missing, and the environment has no AWS_REGION: write such as eu-central-1")
+	case !regionForm.MatchString(region):
+		return nil, errors.New("settings.region is no region, such as eu-central-1")
+	case id == "":
+		return nil, errors.New("settings.access_key_id is missing, and the environment has no AWS_ACCESS_KEY_ID")
+	case secret == "":
+		return nil, errors.New("settings.secret_access_key is missing, and the environment has no AWS_SECRET_ACCESS_KEY")
+	}
+	a := &Account{Config: sdk.Config{
+		Region: region, Credentials: credentials.NewStaticCredentialsProvider(id, secret, token),
+		Retryer: func() sdk.Retryer { return sdk.NopRetryer{} }, Logger: logging.Nop{},
+	}}
+	if v := p.Settings["endpoint"]; v != nil {
+		u, err := httpcall.Address("endpoint", v, deps.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		a.Endpoint = new(u.String())
+	}
+	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	a.http = httpcall.New(cfg)
+	return a, nil
+}
+
+// Close closes idle connections.
+func (a *Account) Close() error { return a.http.Close() }
+
+// Call is one call: the HTTP client that the SDK is given for it.
+type Call struct{ watched *httpcall.Watched }
+
+// Call begins one.
+func (a *Account) Call() *Call { return &Call{watched: a.http.Watch()} }
+
+// Do makes the request. The SDK reads an answer to its end; it gets no more than
+// httpcall reads.
+func (c *Call) Do(req *http.Request) (*http.Response, error) {
+	resp, err := c.watched.Do(req)
+	if err == nil {
+		resp.Body = bounded{io.LimitReader(resp.Body, httpcall.MaxBody), resp.Body}
+	}
+	return resp, err
+}
+
+type bounded struct {
+	io.Reader
+	io.Closer
+}
+
+// Outcome says what a call that failed means.
+func (c *Call) Outcome(ctx context.Context, codes *provider.Codes, err error) provider.Outcome {
+	status := 0 // the SDK makes an empty answer up where there was none
+	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && answer.Response != nil && answer.Response.Response != nil {
+		status = answer.HTTPStatusCode()
+	}
+	if status == 0 {
+		return c.watched.Outcome(ctx, err)
+	}
+	if status < 300 {
+		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "bad_answer", Text: "the call was answered, and the answer is not the service's"}
+	}
+	code := ""
+	if e, ok := errors.AsType[smithy.APIError](err); ok && e.ErrorCode() != "UnknownError" {
+		code = e.ErrorCode()
+	}
+	if _, known := codes.Of(code); known {
+		return codes.Outcome(code)
+	}
+	o := codes.Outcome(code)
+	if code == "" {
+		o.Code = "http_" + strconv.Itoa(status)
+	}
+	switch {
+	case status == http.StatusTooManyRequests:
+		o.Kind = provider.Throttled
+	case status == http.StatusServiceUnavailable, status == http.StatusRequestTimeout:
+		o.Kind = provider.Transient
+	case status >= 500, status < 400:
+		o.Kind, o.MayBeReceived = provider.Transient, true
+	}
+	return o
+}
