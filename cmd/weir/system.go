@@ -32,9 +32,11 @@ import (
 	"github.com/weirhq/weir/processor/provider/aliyun"
 	"github.com/weirhq/weir/processor/provider/external"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
+	"github.com/weirhq/weir/processor/provider/ses"
 	"github.com/weirhq/weir/processor/provider/simulated"
 	"github.com/weirhq/weir/processor/provider/smpp"
 	"github.com/weirhq/weir/processor/provider/smtp"
+	"github.com/weirhq/weir/processor/provider/sns"
 	"github.com/weirhq/weir/processor/provider/tencent"
 	"github.com/weirhq/weir/processor/provider/twilio"
 	"github.com/weirhq/weir/processor/report"
@@ -380,13 +382,20 @@ func readSecret(name string) (string, error) {
 
 // providerTypes are the adapters that this program has.
 var providerTypes = provider.Types{
-	"simulated":   {Open: simulated.Open},
 	"aliyun-sms":  aliyun.Type,
 	"external":    external.Type,
 	"http":        httpprovider.Type,
+	"http":        httpprovider.Type,
 	"none":        external.Type,
+	"ses":         ses.Type,
+	"simulated":   {Open: simulated.Open},
+	"simulated":   {Open: simulated.Open},
+	"smpp":        smpp.Type,
 	"smpp":        smpp.Type,
 	"smtp":        smtp.Type,
+	"smtp":        smtp.Type,
+	"sns":         sns.Type,
 	"tencent-sms": tencent.Type,
+	"twilio":      twilio.Type,
 	"twilio":      twilio.Type,
 }
