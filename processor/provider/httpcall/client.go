@@ -4,7 +4,7 @@
 // One call is one request, which net/http alone does not promise: redirects are
 // not followed, its own repetition of requests is off, and HTTP/2, where a
 // connection that goes takes every call on it along, is not spoken unless a
-// provider demands it. It knows nothing of any provider: what an answer means is
+// provider demands it (Config.HTTP2). It knows nothing of any provider: what an answer means is
 // the adapter's.
 package httpcall
 
@@ -39,11 +39,23 @@ const (
 // meets the server's closing may or may not have been taken.
 const idleFor = 30 * time.Second
 
+// In HTTP/2, a connection on which nothing came for so long is asked whether it is
+// there, and given up when it does not say so.
+const (
+	pingAfter  = 15 * time.Second
+	pingWithin = 10 * time.Second
+)
+
 // Config is what a client is made of. The zero value serves.
 type Config struct {
 	Connections int           // kept open at most; schemas.DefaultConcurrency when 0
 	Timeout     time.Duration // of a connection: name, TCP and TLS together; schemas.DefaultTimeout when 0
 	Proxy       *url.URL      // http or https; none is used without it, whatever the environment says
+	// HTTP2 speaks HTTP/2 and nothing else, for a provider that demands it: over TLS where
+	// the server agrees to it, and without TLS to an http address. One connection then
+	// carries many calls, and one that breaks makes all of them unknown. What was handed
+	// over is known of the call and not of the connection: see body.
+	HTTP2 bool
 }
 
 // ConfigOf is the configuration for a provider of the policy, with the proxy of
@@ -107,7 +119,15 @@ func New(cfg Config) *Client {
 		IdleConnTimeout:        idleFor,
 		MaxResponseHeaderBytes: maxHeader,
 	}}
-	c.transport.Protocols.SetHTTP1(true)
+	if cfg.HTTP2 {
+		d.http2, d.tls.NextProtos = true, []string{"h2"}
+		c.transport.Protocols.SetHTTP2(true)
+		c.transport.Protocols.SetUnencryptedHTTP2(true)
+		// A connection that is dead without a word would hold up every call on it.
+		c.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin}
+	} else {
+		c.transport.Protocols.SetHTTP1(true)
+	}
 	if cfg.Proxy != nil {
 		c.transport.Proxy = http.ProxyURL(cfg.Proxy)
 	}
@@ -158,6 +178,10 @@ func (c *Client) roundTrip(ctx context.Context, req *http.Request, p *progress) 
 	// another connection when nothing was written yet, which would be no harm,
 	// but then progress could not tell one from the other.
 	req.GetBody = nil
+	if c.dialer.http2 && req.Body != nil && req.Body != http.NoBody {
+		p.body = &body{ReadCloser: req.Body, left: req.ContentLength}
+		req.Body = p.body
+	}
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "weir")
 	}
@@ -193,6 +217,8 @@ func broken(ctx context.Context, p *progress, err error) provider.Outcome {
 		return provider.Outcome{Kind: provider.Transient, Code: "connect_timeout", Text: "no connection before the deadline"}
 	case unconnected:
 		return provider.Outcome{Kind: provider.Transient, Code: "not_connected", Text: "no connection: " + reason(err)}
+	case refused(err):
+		return provider.Outcome{Kind: provider.Transient, Code: "not_processed", Text: "the provider says that it did not process the request"}
 	case p.notWritten():
 		return provider.Outcome{Kind: provider.Transient, Code: "not_written", Text: "it ended before the request was written: " + reason(err)}
 	case late:

@@ -58,6 +58,7 @@ type dialer struct {
 	net    net.Dialer
 	tls    *tls.Config
 	within time.Duration // name, TCP and TLS together
+	http2  bool          // connections are not wires: they carry many requests
 }
 
 func (d *dialer) plain(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -66,6 +67,9 @@ func (d *dialer) plain(ctx context.Context, network, addr string) (net.Conn, err
 	c, err := d.net.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
+	}
+	if d.http2 {
+		return c, nil
 	}
 	return &wire{Conn: c, raw: c}, nil
 }
@@ -89,6 +93,13 @@ func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, er
 		raw.Close()
 		return nil, err
 	}
+	if d.http2 {
+		if c.ConnectionState().NegotiatedProtocol != "h2" {
+			raw.Close()
+			return nil, errNotHTTP2
+		}
+		return c, nil // as it is: net/http looks at its type
+	}
 	return &wire{Conn: c, raw: raw}, nil
 }
 
@@ -97,6 +108,7 @@ func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, er
 type progress struct {
 	connected atomic.Bool
 	wire      atomic.Pointer[wire]
+	body      *body // in HTTP/2; set before the request is made
 }
 
 func (p *progress) trace() *httptrace.ClientTrace {
@@ -118,6 +130,9 @@ func (p *progress) trace() *httptrace.ClientTrace {
 func (p *progress) notWritten() bool {
 	if !p.connected.Load() {
 		return true
+	}
+	if p.body != nil {
+		return !p.body.seal()
 	}
 	w := p.wire.Load()
 	return w != nil && !w.seal()
