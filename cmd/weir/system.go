@@ -30,7 +30,9 @@ import (
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/aliyun"
+	"github.com/weirhq/weir/processor/provider/apns"
 	"github.com/weirhq/weir/processor/provider/external"
+	"github.com/weirhq/weir/processor/provider/fcm"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/ses"
 	"github.com/weirhq/weir/processor/provider/simulated"
@@ -383,7 +385,9 @@ func readSecret(name string) (string, error) {
 // providerTypes are the adapters that this program has.
 var providerTypes = provider.Types{
 	"aliyun-sms":  aliyun.Type,
+	"apns":        apns.Type,
 	"external":    external.Type,
+	"fcm":         fcm.Type,
 	"http":        httpprovider.Type,
 	"none":        external.Type,
 	"ses":         ses.Type,
