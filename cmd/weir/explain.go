@@ -14,11 +14,14 @@ import (
 
 var explainCommand = command{
 	name:    "explain",
-	args:    "FIELD | retry-after VALUE",
-	summary: "Explain a field of the policy: its meaning, values and default; or what a Retry-After header asks for.",
+	args:    "FIELD | retry-after VALUE | provider [TYPE]",
+	summary: "Explain a field of the policy: its meaning, values and default; what a Retry-After header asks for; or what a provider's codes mean.",
 	details: `retry-after VALUE reads the value of that header, seconds or a date, and prints when it is over, here and in UTC, how
-long that is, and a sentence for the comment of a client's code. A value that is none is exit 2.`,
-	example: "weir explain limits.allow\n  weir explain retry-after 120",
+long that is, and a sentence for the comment of a client's code. A value that is none is exit 2.
+
+provider TYPE prints a type's settings, what each of its codes and receipts means to Weir, and where that was read; without
+TYPE it lists the types.`,
+	example: "weir explain limits.allow\n  weir explain retry-after 120\n  weir explain provider twilio",
 	run: func(_ context.Context, c *call) error {
 		fs := flag.NewFlagSet("explain", flag.ContinueOnError)
 		if err := c.parse(fs); err != nil {
@@ -29,6 +32,15 @@ long that is, and a sentence for the comment of a client's code. A value that is
 				return usagef("name the header's value, such as 120 or \"Sun, 22 Nov 2026 01:00:00 GMT\"")
 			}
 			return explainRetryAfter(c.stdout, strings.Join(fs.Args()[1:], " "), time.Now())
+		}
+		if fs.Arg(0) == "provider" {
+			switch fs.NArg() {
+			case 1:
+				return explainTypes(c.stdout, providerTypes)
+			case 2:
+				return explainType(c.stdout, providerTypes, fs.Arg(1))
+			}
+			return usagef("name one type, such as twilio")
 		}
 		if fs.NArg() != 1 {
 			return usagef("name one field, such as limits.allow")
