@@ -60,14 +60,14 @@ func ofTable(rest string) (string, []string) {
 			continue
 		}
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		if !strings.HasPrefix(line, "| ") || len(cells) < 3 {
+		if !strings.HasPrefix(line, "| ") || len(cells) < 2 {
 			break
 		}
 		for i := range cells {
 			cells[i] = strings.ReplaceAll(link.ReplaceAllString(strings.TrimSpace(cells[i]), "$1"), "`", "")
 		}
 		names = append(names, strings.Split(cells[0], ", ")...)
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", cells[0], cells[1], strings.Join(cells[2:], " | "))
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", cells[0], cells[1], strings.Join(cells[2:], " | ")) // the last may be empty
 	}
 	_ = w.Flush() // a Builder does not fail
 	return b.String(), names
