@@ -1,8 +1,23 @@
 // Package provider is the contract between a lane and an adapter: what one call
-// is, what can come of it, and the table of adapters by type.
+// is, what can come of it, what a provider's codes mean, what it tells later, and
+// the table of adapters by type.
 //
 // An adapter makes exactly one attempt a call and says what came of it. It does
 // not retry, pace, bound concurrency, choose a recipient or write a status: the
-// lane does. Adapters live in folders of their own; cmd names them in a Types
-// table, and nothing registers itself.
+// lane does. What a provider tells later is read by the type's Listener, which
+// verifies who calls and translates; it neither looks messages up nor writes
+// anything: the receipts' stage does.
+//
+// What an adapter is:
+//
+//   - a folder of its own that exports Type, named in cmd/weir's table; nothing
+//     registers itself;
+//   - codes.go, a [Codes]: the one place where the provider's codes have a meaning,
+//     each read in a source that it names. weir explain provider TYPE prints it;
+//   - for HTTP, httpcall, so that it is known whether the provider may have a
+//     request whose answer was lost;
+//   - a server of the provider's protocol in its tests, against which it passes
+//     providertest, and docs/provider-TYPE.md;
+//   - nothing in an outcome, a log or an error that is a secret, a recipient or a
+//     message's text: the provider's own words repeat them, so they are not passed on.
 package provider
