@@ -46,8 +46,10 @@ func keep(t *testing.T, a Adapter, n count) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, has, _, err := rowOf(string(table), a.Name); err != nil || has != row {
-		t.Errorf("the table of docs/providers.md (%v)\n has %s\nwant %s: run this test with -rewrite", err, has, row)
+	_, rows, _, err := rowsOf(string(table))
+	has := slices.DeleteFunc(rows, func(r string) bool { return !isRowOf(a.Name)(r) })
+	if err != nil || len(has) != 1 || has[0] != row {
+		t.Errorf("the table of docs/providers.md (%v)\n has %s\nwant %s: run this test with -rewrite", err, strings.Join(has, ""), row)
 	}
 }
 
@@ -82,27 +84,25 @@ func rowMark(name string) string { return fmt.Sprintf("[%s](provider-%s.md)", na
 
 const tableHead = "| adapter | channels | cases passed | not applicable | receipts | idempotency |\n|---|---|---|---|---|---|\n"
 
-// rowOf splits a page at an adapter's row, which is empty where there is none yet:
-// rows are in the order of names.
-func rowOf(page, name string) (before, row, after string, err error) {
+// rowsOf takes a page apart at its table.
+func rowsOf(page string) (before string, rows []string, after string, err error) {
 	head, rest, ok := strings.Cut(page, tableHead)
 	if !ok {
-		return "", "", "", fmt.Errorf("it has no table that begins with %q", tableHead)
+		return "", nil, "", fmt.Errorf("it has no table that begins with %q", tableHead)
 	}
-	before = head + tableHead
-	for {
-		line, more, ok := strings.Cut(rest, "\n")
-		if !ok || !strings.HasPrefix(line, "| [") || line > "| "+rowMark(name)+"~" {
-			return before, "", rest, nil
-		}
-		if strings.HasPrefix(line, "| "+rowMark(name)) {
-			return before, line + "\n", more, nil
-		}
-		before, rest = before+line+"\n", more
+	for strings.HasPrefix(rest, "| ") {
+		line, more, _ := strings.Cut(rest, "\n")
+		rows, rest = append(rows, line+"\n"), more
 	}
+	return head + tableHead, rows, rest, nil
 }
 
-// writeRow writes a row. Other packages' tests may be writing theirs.
+func isRowOf(name string) func(row string) bool {
+	return func(row string) bool { return strings.HasPrefix(row, "| "+rowMark(name)+" ") }
+}
+
+// writeRow writes a row, in the order of names. Other packages' tests may be writing
+// theirs.
 func writeRow(page, name, row string) error {
 	f, err := os.OpenFile(page, os.O_RDWR, 0)
 	if err != nil {
@@ -116,14 +116,16 @@ func writeRow(page, name, row string) error {
 	if err != nil {
 		return err
 	}
-	before, _, after, err := rowOf(string(text), name)
+	before, rows, after, err := rowsOf(string(text))
 	if err != nil {
 		return err
 	}
+	rows = append(slices.DeleteFunc(rows, isRowOf(name)), row)
+	slices.Sort(rows)
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	_, err = f.WriteAt([]byte(before+row+after), 0)
+	_, err = f.WriteAt([]byte(before+strings.Join(rows, "")+after), 0)
 	return err
 }
 
