@@ -189,7 +189,7 @@ var differing = []struct {
 	with string
 }{
 	{regexp.MustCompile(`(?im)^(\W*(?:proxy-)?authorization: *)(\S+ +)?.+$`), "${1}${2}***"},
-	{regexp.MustCompile(`(?im)^(\W*auth +\S+).*$`), "${1} ***"},
+	{regexp.MustCompile(`(?im)^(\W*(?:C: ?)?auth +\S+).*$`), "${1} ***"},
 	{regexp.MustCompile(`(?im)^(\W*[\w-]*signature[\w-]*: *).+$`), "${1}***"},
 	{regexp.MustCompile(`eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}`), "JWT"},
 	{regexp.MustCompile(`(?:127\.0\.0\.1|\[::1\]|localhost):\d+`), "HOST"},
