@@ -780,7 +780,7 @@ func (c *checker) alert(v *Alert, path string) {
 	kind, _ := v.To["type"].(string)
 	target, fields := "url", []string{"type", "url", "secret"}
 	if kind == "email" {
-		target, fields = "address", []string{"type", "address"}
+		target, fields = "address", []string{"type", "address", "provider"}
 	}
 	switch {
 	case len(v.To) == 0:
@@ -811,6 +811,9 @@ func (c *checker) alert(v *Alert, path string) {
 		if s, ok := v.To["secret"]; ok {
 			c.setting(at+".secret", s, true)
 		}
+		if kind == "email" {
+			c.mailer(at+".provider", v)
+		}
 	}
 	if len(v.When) == 0 {
 		c.failf(path+".when", "is missing or empty: say of what, such as when: [breaker.open]")
@@ -825,6 +828,23 @@ func (c *checker) alert(v *Alert, path string) {
 		case w.N > MaxAlerts:
 			c.failf(path+".at_most", "%s is more than anybody reads: at most %d in a window, such as 1/10m", w, MaxAlerts)
 		}
+	}
+}
+
+// mailer checks that there is a provider that an alert by e-mail can be sent with.
+func (c *checker) mailer(path string, v *Alert) {
+	named := v.To["provider"]
+	name, ok := named.(string)
+	switch p, err := c.policy.Mailer(v); {
+	case named != nil && !ok:
+		c.failf(path, "is no text: name a provider that carries email, or leave it out for the first of them")
+	case err == nil:
+	case named == nil:
+		c.failf(path, "is missing, and no provider carries email: declare one, such as providers: [{name: mail, type: smtp, channels: [email], …}]")
+	case p == nil:
+		c.known(path, "provider", name, c.providers)
+	default:
+		c.failf(path, "%s cannot send it: name a provider that Weir calls and that carries email, such as one of type smtp or ses", quote(name))
 	}
 }
 

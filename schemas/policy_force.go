@@ -18,10 +18,7 @@ type notInForce struct {
 // of it, at its line: never silently do nothing.
 var notYetInForce = []notInForce{
 	{"tenants[].callback", nil, "callback"},
-	{"alerts[].to", byEmail, "alerts by email: they come when the provider type smtp stands; slack and webhook are"},
 }
-
-func byEmail(v any) bool { to, ok := v.(map[string]any); return ok && to["type"] == "email" }
 
 // NotYetInForce reports, with positions, everything in the file that this
 // version does not act on. Its error is a PolicyErrors.

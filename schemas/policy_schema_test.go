@@ -156,8 +156,8 @@ func TestSchemaJudgesValuesAlike(t *testing.T) {
 		{"templates: [{name: a, channel: sms, body: b}]", true}, {"templates: [{name: a, body: b}]", false}, {"templates: [{name: a, channel: sms, body: 5}]", false},
 		{"tenants: [{name: a, default_region: CN}]", true}, {"tenants: [{name: a, default_region: China}]", false}, {"tenants: [{name: a, callback: {events: [sent]}}]", false},
 		{"tenants: [{name: a, callback: {url: 'https://a.example', events: [sent]}}]", true}, {"tenants: [{name: a, callback: {url: 'https://a.example', events: [send]}}]", false},
-		{"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq.record], at_most: 1/10m}]", true},
-		{"alerts: [{name: a, to: {type: email, url: a}, when: [dlq.record]}]", false}, {"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq]}]", false},
+		{"providers: [{name: mail, type: smtp, channels: [email]}]\nalerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq.record], at_most: 1/10m}]", true},
+		{"providers: [{name: mail, type: smtp, channels: [email]}]\nalerts: [{name: a, to: {type: email, address: a@b.example, provider: mail}, when: [dlq.record]}]", true}, {"alerts: [{name: a, to: {type: email, url: a}, when: [dlq.record]}]", false}, {"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq]}]", false},
 		{"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq.record], at_most: 1/calendar-day}]", false},
 		{"tenants: [{name: a, rates: {write: 5/1s, query: 'bucket 9 refill 1/s', batch: 1/1h, import: 1/1d}, smooth: true}]", true},
 		{"tenants: [{name: a, rates: {login: 5/1s}}]", false}, {"tenants: [{name: a, rates: {write: 5/calendar-day}}]", false}, {"tenants: [{name: a, smooth: 1}]", false},
@@ -345,7 +345,7 @@ func TestExplainField(t *testing.T) {
 		{"classes.expires_after", []string{`"72h"`}},
 		{"providers.lanes", []string{"1 to 128", "Default:   1"}},
 		{"providers.price.per_segment", []string{"0.045"}},
-		{"alerts.to", []string{"Not yet in force: alerts by email", "${SLACK_WEBHOOK_URL}"}},
+		{"alerts.to", []string{"the first that carries email", "${SLACK_WEBHOOK_URL}"}},
 		{"alerts.at_most", []string{`Default:   "1/10m"`}},
 	} {
 		got, err := ExplainField(c.path)

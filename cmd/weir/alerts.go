@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/weirhq/weir/processor/alert"
 	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -23,7 +26,7 @@ var alertsCommand = command{
 	args:    "test NAME [--json] [flags]",
 	summary: "Send a test notice by one of the policy's alerts, and show what came back.",
 	details: `The notice goes from this machine and with this environment: ${NAME} of an alert's address is a variable here, and
-file:PATH a file here. It counts in no at_most. Exit 1: the receiver did not take it.`,
+file:PATH a file here. It counts in no at_most. An e-mail goes by the alert's provider, from here too. Exit 1: the receiver did not take it.`,
 	example: "weir alerts test oncall",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("test")
@@ -61,7 +64,7 @@ file:PATH a file here. It counts in no at_most. Exit 1: the receiver did not tak
 		}
 		client := outbound.New(outbound.Config{Allow: networks, Agent: "weir/" + version})
 		defer client.Close()
-		sender := alert.Sender{Client: client, Getenv: c.getenv}
+		sender := alert.Sender{Client: client, Getenv: c.getenv, Policy: w.Latest, Open: mailers(c.getenv, nil)}
 		began := time.Now()
 		answer, verdict, err := sender.Send(ctx, &all[i], alert.TestNotice(words[0], began))
 		if err != nil {
@@ -77,6 +80,8 @@ file:PATH a file here. It counts in no at_most. Exit 1: the receiver did not tak
 				Answer string `json:"answer"`
 				TookMS int64  `json:"took_ms"`
 			}{words[0], verdict == alert.Taken, answer.Code, body, took.Milliseconds()})
+		} else if answer.Code == 0 { // an e-mail
+			_, err = fmt.Fprintf(c.stdout, "%s: %s after %v; look whether it arrives\n", words[0], body, took)
 		} else {
 			_, err = fmt.Fprintf(c.stdout, "%s answered %d after %v: %q\n", words[0], answer.Code, took, body)
 		}
@@ -85,6 +90,16 @@ file:PATH a file here. It counts in no at_most. Exit 1: the receiver did not tak
 		}
 		return err
 	},
+}
+
+// mailers opens the providers that alerts by e-mail are sent with.
+func mailers(getenv func(string) string, logger *slog.Logger) func(schemas.Provider) (provider.Provider, error) {
+	return func(p schemas.Provider) (provider.Provider, error) {
+		// There is nothing to unsubscribe from, and so no need for a public address.
+		p.Settings = maps.Clone(p.Settings)
+		delete(p.Settings, "unsubscribe_secret")
+		return providerTypes.Open(p, provider.Deps{Getenv: getenv, Logger: logger})
+	}
 }
 
 // devNetworks are what weir dev's alerts may call unless the environment says

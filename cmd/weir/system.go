@@ -287,7 +287,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			return alert.Run(ctx, alert.Config{
 				Brokers: s.settings.Brokers, Names: names, Slot: s.settings.Slot,
 				Policy: watch.Latest, Health: advice.Now, Reports: said.Now, Stages: stagesOf(names),
-				Sender: &alert.Sender{Client: client, Getenv: os.Getenv}, Logger: s.logger, Metrics: registry,
+				Sender: &alert.Sender{Client: client, Getenv: os.Getenv, Policy: watch.Latest, Open: mailers(os.Getenv, s.logger)}, Logger: s.logger, Metrics: registry,
 			})
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/outbound"
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 )
@@ -17,21 +18,22 @@ import (
 type Sender struct {
 	Client *outbound.Client
 	Getenv func(string) string
+	// Policy and Open are for e-mail, which goes by a provider of the policy.
+	Policy func() *schemas.Revision
+	Open   func(schemas.Provider) (provider.Provider, error)
 }
 
 // ErrUnsendable is an alert of a type that this version cannot send.
 var ErrUnsendable = errors.New("alerts of this type are not sent by this version")
 
 // Send makes one try. It returns what came back, and what that means for the
-// notice. No error holds a secret, or more of an address than its host.
+// notice; of an e-mail that was taken what came back has no code. No error holds a
+// secret, or more of an address than its host.
 func (s *Sender) Send(ctx context.Context, a *schemas.Alert, n *Notice) (*outbound.Answer, Verdict, error) {
-	text := func(field string) (string, error) {
-		v, ok := a.To[field].(string)
-		if !ok {
-			return "", nil
-		}
-		return secret.Resolve("alerts."+a.Name+".to."+field, v, s.Getenv)
+	if a.To["type"] == "email" {
+		return s.mail(ctx, a, n)
 	}
+	text := func(field string) (string, error) { return s.text(a, field) }
 	address, err := text("url")
 	if err != nil {
 		return nil, Again, err // the environment may be put right
@@ -65,6 +67,15 @@ func (s *Sender) Send(ctx context.Context, a *schemas.Alert, n *Notice) (*outbou
 		return nil, Again, err
 	}
 	return answer, verdictOf(answer.Code), nil
+}
+
+// text is a field of an alert's receiver, with what it takes from the environment.
+func (s *Sender) text(a *schemas.Alert, field string) (string, error) {
+	v, ok := a.To[field].(string)
+	if !ok {
+		return "", nil
+	}
+	return secret.Resolve("alerts."+a.Name+".to."+field, v, s.Getenv)
 }
 
 // verdictOf says what an answer means.
