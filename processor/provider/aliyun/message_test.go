@@ -2,6 +2,8 @@ package aliyun
 
 import (
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +226,31 @@ func TestEndpoint(t *testing.T) {
 		}
 		if err != nil || p.(*client).address.String() != tt.want {
 			t.Errorf("%v, %v: %v, %v", tt.region, tt.endpoint, p, err)
+		}
+	}
+}
+
+// TestPage: docs/provider-aliyun-sms.md has every setting, and names no code that the
+// table lacks.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/provider-aliyun-sms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range settings {
+		if !regexp.MustCompile("(?m)^\\|.*`" + name + "`.*\\|$").Match(page) {
+			t.Errorf("it has no row of the setting %s", name)
+		}
+	}
+	found := regexp.MustCompile("`((?:isv|isp)\\.[A-Z_]+|[A-Z]+_[A-Z_]+)`").FindAllSubmatch(page, -1)
+	if len(found) < 4 {
+		t.Errorf("it names %d codes", len(found))
+	}
+	for _, m := range found {
+		send, ok := codes.Of(string(m[1]))
+		receipt, ok2 := codes.OfReceipt(string(m[1]))
+		if (!ok || send.Code != string(m[1])) && (!ok2 || receipt.Code != string(m[1])) {
+			t.Errorf("the table has no %s", m[1])
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +252,31 @@ func TestEndpoint(t *testing.T) {
 		}
 		if err != nil || p.(*client).address.String() != tt.want {
 			t.Errorf("%s: %v, %v", tt.settings, p, err)
+		}
+	}
+}
+
+// TestPage: docs/provider-tencent-sms.md has every setting, and names no code that the
+// table lacks.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/provider-tencent-sms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range settings {
+		if !regexp.MustCompile("(?m)^\\|.*`" + name + "`.*\\|$").Match(page) {
+			t.Errorf("it has no row of the setting %s", name)
+		}
+	}
+	found := regexp.MustCompile("`((?:FailedOperation|InternalError|LimitExceeded)\\.[A-Za-z]+)`").FindAllSubmatch(page, -1)
+	if len(found) < 4 {
+		t.Errorf("it names %d codes", len(found))
+	}
+	for _, m := range found {
+		send, ok := codes.Of(string(m[1]))
+		receipt, ok2 := codes.OfReceipt(string(m[1]))
+		if (!ok || send.Code != string(m[1])) && (!ok2 || receipt.Code != string(m[1])) {
+			t.Errorf("the table has no %s", m[1])
 		}
 	}
 }
