@@ -19,7 +19,8 @@ const (
 	SeenRetention    = 25 * time.Hour      // idempotency keys hold for 24 h; an hour for the segment that is being written
 	DLQRetention     = 30 * 24 * time.Hour // the time people have to redrive
 	ReplyRetention   = time.Hour           // far longer than any HTTP request waits
-	journalMargin    = 24 * time.Hour      // so that a journal outlives what it guards
+	ReceiptRetention = 7*24*time.Hour + Outage
+	journalMargin    = 24 * time.Hour // so that a journal outlives what it guards
 )
 
 // Sizes that are part of the catalogue. A batch is bounded by the first, which
@@ -158,6 +159,7 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 		add(n.Delay(t.Name), spread, PartitionsFloor, "messages and callbacks that wait "+t.Name, keep(t.Wait+Outage))
 	}
 	add(n.DLQ(), spread, PartitionsFloor, "messages given up on, with why", keep(DLQRetention), map[string]string{"max.message.bytes": strconv.Itoa(MaxDLQMessageBytes)})
+	add(n.Receipts(), spread, PartitionsFloor, "what providers tell later about messages that they took", keep(ReceiptRetention))
 	add(n.Config(), 1, PartitionsFixed, "the policy's revisions, whole", forever(), map[string]string{"max.message.bytes": strconv.Itoa(MaxConfigMessageBytes)})
 	add(n.Health(), 1, PartitionsFloor, "breakers and success rates of providers", compact())
 	add(n.Replies(), cmp.Or(cfg.Replies, defaultReplies), PartitionsFloor, "decisions that waiting HTTP requests asked for", keep(ReplyRetention))

@@ -122,6 +122,9 @@ func (n Names) Config() string { return n.of("config") }
 // Health holds breakers and success rates.
 func (n Names) Health() string { return n.of("health") }
 
+// Receipts holds what providers tell later about messages that they took.
+func (n Names) Receipts() string { return n.of("receipts") }
+
 // Replies holds the decisions that waiting HTTP requests asked for.
 func (n Names) Replies() string { return n.of("replies") }
 

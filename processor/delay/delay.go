@@ -33,9 +33,12 @@ type Config struct {
 	Names           topics.Names
 	Partitions      int32 // N, of weir.readmit
 	DelayPartitions int32 // of each delay topic
-	Now             func() time.Time
-	Logger          *slog.Logger
-	Metrics         prometheus.Registerer // nil: not counted
+	// Returns are the topics that take what waited, with their partitions, beside
+	// weir.readmit.
+	Returns map[string]int32
+	Now     func() time.Time
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil: not counted
 }
 
 // Group is the consumer group of the delay stage under a prefix.
@@ -119,6 +122,7 @@ type held struct {
 	rec *kgo.Record
 	due schemas.Millis // of this hop
 	key string
+	to  string         // the topic to which it returns
 	end schemas.Millis // when it is to return
 	err error          // it does not say where to
 }
@@ -245,7 +249,7 @@ func (s *stage) take(polled []*kgo.Record) {
 			s.move(behind, false) // it was appended before it was read
 		}
 		due := dueOf(appended, q.wait, env.DueAt)
-		q.held = append(q.held, held{rec: r, due: due, key: env.Key, end: env.DueAt, err: err})
+		q.held = append(q.held, held{rec: r, due: due, key: env.Key, to: env.Return, end: env.DueAt, err: err})
 		q.next, q.empty = r.Offset+1, 0
 	}
 }
@@ -309,7 +313,7 @@ func (s *stage) envelope(r *kgo.Record) (env schemas.Envelope, err error) {
 			}
 		}
 	}
-	if env.Return != s.cfg.Names.Readmit() {
+	if _, ok := s.cfg.Returns[env.Return]; !ok && env.Return != s.cfg.Names.Readmit() {
 		return env, fmt.Errorf("returns to %q, which is no topic that takes what waited", env.Return)
 	}
 	return env, nil
@@ -324,8 +328,11 @@ func (s *stage) onward(h *held, now schemas.Millis) *kgo.Record {
 		out.Partition = schemas.PartitionOf(h.key, s.cfg.DelayPartitions)
 		return out
 	}
-	out.Topic = s.cfg.Names.Readmit()
-	out.Partition = schemas.PartitionOf(h.key, s.cfg.Partitions)
+	partitions, ok := s.cfg.Returns[h.to]
+	if !ok {
+		partitions = s.cfg.Partitions // of weir.readmit
+	}
+	out.Topic, out.Partition = h.to, schemas.PartitionOf(h.key, partitions)
 	return out
 }
 

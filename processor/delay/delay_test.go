@@ -3,6 +3,7 @@ package delay_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ConsumeTopics(names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+		kgo.ConsumeTopics(names.Readmit(), names.Receipts()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,13 +44,20 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	const receipts = 3 // partitions
+	returns := func(i int) string {
+		if i%4 == 3 {
+			return names.Receipts()
+		}
+		return names.Readmit()
+	}
 	start := time.Now()
 	waits := []time.Duration{0, 300 * time.Millisecond, time.Second, 1700 * time.Millisecond, 2500 * time.Millisecond}
 	due := make(map[string]time.Time)
 	for i := range 200 {
 		key := fmt.Sprintf("+8613800%06d", i)
 		at := start.Add(waits[i%len(waits)]).Truncate(time.Millisecond)
-		env := schemas.Envelope{ID: key, Key: key, Reason: schemas.ReadmitRetry, DueAt: schemas.MillisOf(at), Return: names.Readmit()}
+		env := schemas.Envelope{ID: key, Key: key, Reason: schemas.ReadmitRetry, DueAt: schemas.MillisOf(at), Return: returns(i)}
 		rec := &kgo.Record{Topic: names.Delay("1s"), Partition: schemas.PartitionOf(key, partitions), Key: []byte(key), Value: []byte("bytes of " + key)}
 		env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		due[key] = at
@@ -66,7 +74,7 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 			done <- delay.Run(ctx, delay.Config{
 				Stream:     stream.Config{Brokers: c.ListenAddrs(), TransactionalID: "delay-0", SessionTimeout: 6 * time.Second},
 				Names:      names,
-				Partitions: partitions, DelayPartitions: partitions,
+				Partitions: partitions, DelayPartitions: partitions, Returns: map[string]int32{names.Receipts(): receipts},
 			})
 		}()
 		return done
@@ -104,8 +112,13 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 			now := time.Now()
 			key := string(r.Key)
 			got[key]++
-			if string(r.Value) != "bytes of "+key || r.Partition != schemas.PartitionOf(key, partitions) {
-				t.Errorf("%s came back as %q in partition %d", key, r.Value, r.Partition)
+			i, _ := strconv.Atoi(key[len(key)-6:])
+			parts := int32(partitions)
+			if i%4 == 3 {
+				parts = receipts
+			}
+			if string(r.Value) != "bytes of "+key || r.Topic != returns(i) || r.Partition != schemas.PartitionOf(key, parts) {
+				t.Errorf("%s came back as %q in %s/%d", key, r.Value, r.Topic, r.Partition)
 			}
 			if now.Before(due[key]) {
 				t.Errorf("%s came back %v early", key, due[key].Sub(now))
