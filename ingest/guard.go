@@ -124,7 +124,7 @@ func sameOrigin() *http.CrossOriginProtection {
 // the same origin to the browser; its Host header tells.
 func (s *Server) ownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.localOnly && !ownName(r.Host) {
+		if s.localOnly && !ownName(r.Host) && !(publicPath(r.URL.Path) && s.hooks.publicName(r.Host)) {
 			refuse(w, r, misdirected.problem("On loopback the API answers to localhost and to addresses, not to other names."))
 			return
 		}

@@ -57,6 +57,10 @@ func (s *Server) table() []route {
 		{get, "/v1/delays", scopeAdmin, paceQuery, s.getDelays},
 		{post, "/v1/limits/try", scopeAdmin, paceWrite, s.postTry},
 
+		{post, "/v1/receipts/{provider}", scopeNone, paceNone, s.postReceipts},
+		{post, "/v1/inbound/{provider}", scopeNone, paceNone, s.inbound},
+		{get, "/v1/inbound/{provider}", scopeNone, paceNone, s.inbound},
+
 		{post, "/api/messages/send", scopeSend, paceWrite, s.postLegacyMessage},
 		{post, "/api/messages/batch", scopeSend, paceBatch, s.postLegacyBatch},
 		{get, "/api/messages", scopeRead, paceQuery, s.getLegacyMessage},

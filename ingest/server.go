@@ -23,6 +23,8 @@ import (
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/processor/revise"
 	routing "github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
@@ -75,6 +77,14 @@ type Config struct {
 	// TrustedProxies are the networks whose word counts on where a request comes
 	// from (throttle.ClientAddr).
 	TrustedProxies []netip.Prefix
+	// Listen opens what reads a provider's own calls; nil is that none makes any.
+	// What they bring goes to Receipts and to Inbox, which may be left out without it.
+	Listen   func(schemas.Provider) (provider.Listener, error)
+	Receipts receipt.Topic
+	Inbox    *receipt.Inbox
+	// PublicURL is how providers reach this server, without a slash at its end; empty
+	// is what their calls say.
+	PublicURL string
 	// Conns is how many connections may be open at once. 0 is DefaultConns, or half of the
 	// files that the process may open if that is less.
 	Conns int
@@ -118,6 +128,7 @@ type Server struct {
 	sessions   *sessions
 	keyless    bool // who sends no key is served too
 	localOnly  bool // only under names of this machine
+	hooks      *hooks
 	grace      time.Duration
 	legacyWait time.Duration
 
@@ -191,7 +202,12 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		}
 	}
 	s.conns = newConns(cfg.Conns, cfg.TrustedProxies)
-	err := cmp.Or(s.pace.register(s.registry), s.conns.register(s.registry))
+	hooks, err := newHooks(cfg, s.logger)
+	if err != nil {
+		return nil, fmt.Errorf("ingest: public address: %w", err)
+	}
+	s.hooks = hooks
+	err = cmp.Or(s.pace.register(s.registry), s.conns.register(s.registry))
 	if err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}

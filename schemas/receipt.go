@@ -23,6 +23,13 @@ type Receipt struct {
 	Suppress SuppressReason `json:"suppress,omitempty"`
 }
 
+// ReasonUnmatchedReceipt is why a receipt stands in weir.dlq: nobody knows the message
+// that it is about. It is no message, so that it cannot be sent again.
+const ReasonUnmatchedReceipt = "unmatched_receipt"
+
+// ReasonUnreadableReceipt is that of a record of weir.receipts that is no receipt.
+const ReasonUnreadableReceipt = "unreadable_receipt"
+
 // SuppressReason is why a recipient is suppressed, where Weir itself asked for it.
 // It travels as the suppress request's metadata.reason.
 type SuppressReason string

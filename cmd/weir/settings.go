@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -30,6 +31,7 @@ type Settings struct {
 	Cluster     string // of ClickHouse
 	HashKeyFile string // of recipient_hash
 	HTTP        string
+	PublicURL   string   // how providers reach the HTTP API
 	Proxies     []string // networks whose X-Forwarded-For and Forwarded count
 	SessionFile string
 	NoAuth      bool   // whoever reaches the HTTP API may do everything
@@ -43,7 +45,7 @@ type Settings struct {
 }
 
 // allRoles are the parts of Weir that weir run can run.
-var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "sink", "alerts", "console"}
+var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "receipts", "sink", "alerts", "console"}
 
 // setting is one of them: kafka.brokers in the file, --kafka-brokers,
 // WEIR_KAFKA_BROKERS.
@@ -62,6 +64,7 @@ var settings = []setting{
 	{"clickhouse.cluster", "name of the ClickHouse cluster whose replicas keep Weir's tables, one shard; empty is a single server", func(s *Settings) any { return &s.Cluster }},
 	{"clickhouse.hash_key_file", "file with the key of the column recipient_hash, the same for all processes with the role sink, such as openssl rand -hex 32 makes; empty is no key: whoever can read the column and guess a number can tell that it is that number's", func(s *Settings) any { return &s.HashKeyFile }},
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
+	{"http.public_url", "how providers reach the HTTP API from outside, such as https://weir.example.com: receipts and inbound messages come to /v1/receipts/NAME and /v1/inbound/NAME under it, and signatures are of the address that the provider called; empty is what the call itself says", func(s *Settings) any { return &s.PublicURL }},
 	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
 	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }},
 	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
@@ -286,6 +289,13 @@ func (l *loaded) validate() error {
 	}
 	if l.Grace < time.Second || l.Grace > 10*time.Minute {
 		errs = append(errs, fmt.Errorf("shutdown.grace %v: 1s to 10m", l.Grace))
+	}
+	if l.PublicURL != "" {
+		u, err := url.Parse(l.PublicURL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			errs = append(errs, fmt.Errorf("http.public_url %q: http or https, a host and perhaps a path, such as https://weir.example.com", l.PublicURL))
+		}
+		l.PublicURL = strings.TrimRight(l.PublicURL, "/")
 	}
 	if _, err := l.trustedProxies(); err != nil {
 		errs = append(errs, err)

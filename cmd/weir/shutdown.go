@@ -67,6 +67,7 @@ var stopSteps = []stopStep{
 	{"admission", "admission drained", 1, 20},
 	{"delay", "delays drained", 1, 20},
 	{"lanes", "lanes drained", 1, 60},
+	{"receipts", "receipts drained", 2, 20},
 	{"sink", "sink drained", 2, 20},
 	{"alerts", "alerts written down", 2, 20},
 	{"metrics", "metrics closed", 2, 20},

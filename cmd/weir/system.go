@@ -41,10 +41,10 @@ import (
 	"github.com/weirhq/weir/processor/provider/sns"
 	"github.com/weirhq/weir/processor/provider/tencent"
 	"github.com/weirhq/weir/processor/provider/twilio"
+	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/processor/report"
 	"github.com/weirhq/weir/processor/sink"
 	"github.com/weirhq/weir/processor/sink/warehouse"
-	"github.com/weirhq/weir/processor/status"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -169,6 +169,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		n         = tcfg.Partitions
 		delays    = partitionsOf(base, names.Delay(topics.Tiers[0].Name))
 		dlq       = partitionsOf(base, names.DLQ())
+		told      = receipt.TopicOf(names, partitionsOf(base, names.Receipts()))
 		replies   = partitionsOf(base, names.Replies())
 		read      = stream.ReadConfig{Brokers: s.settings.Brokers, ClientID: "weir-restore"}
 		streaming = func(stage string) stream.Config {
@@ -184,13 +185,14 @@ func (s *system) run(ctx context.Context) (err error) {
 	)
 	var history ingest.History
 	var decisions backtest.History
-	if s.settings.ClickHouse != "" && (has("ingest") || has("sink")) {
+	var store receipt.Store
+	if s.settings.ClickHouse != "" && (has("ingest") || has("sink") || has("receipts")) {
 		db, err := warehouse.Open(ctx, s.settings.ClickHouse)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		history, decisions = warehouse.History{Conn: db}, warehouse.History{Conn: db}
+		history, decisions, store = warehouse.History{Conn: db}, warehouse.History{Conn: db}, warehouse.History{Conn: db}
 	}
 	// Receipts are no part of a lane's transaction: they come later.
 	amend, err := kgo.NewClient(brokers, kgo.ClientID("weir-receipts"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -198,7 +200,12 @@ func (s *system) run(ctx context.Context) (err error) {
 		return fmt.Errorf("receipts: %w", err)
 	}
 	defer amend.Close()
-	receipts := status.NewReceipts(amend, names, n, s.logger)
+	receipts := receipt.NewWriter(amend, told, s.logger)
+	inbox := receipt.NewInbox(names, n, func() *schemas.Policy { return &watch.Latest().Policy }, registry)
+	// adapters are given the same whether they call or are called.
+	adapters := func(p schemas.Provider) provider.Deps {
+		return provider.Deps{Getenv: os.Getenv, Logger: s.logger, Receipts: receipts.Take, Inbound: inbox.Writer(amend, p), PublicURL: s.settings.PublicURL}
+	}
 	// The roles outlive the signal: each ends in its turn.
 	grace := s.settings.Grace
 	rs := newRoles(s.logger)
@@ -253,14 +260,22 @@ func (s *system) run(ctx context.Context) (err error) {
 				Policy: watch, Logger: s.logger, Metrics: registry,
 				Grace: share(grace, callsPct), Settle: share(grace, settlePct),
 				Open: func(p schemas.Provider) (provider.Provider, error) {
-					return providerTypes.Open(p, provider.Deps{Getenv: os.Getenv, Logger: s.logger, Receipts: receipts.Take})
+					return providerTypes.Open(p, adapters(p))
 				},
 			})
 		})
 	}
 	if has("delay") {
 		rs.start(ctx, "delay", func(ctx context.Context) error {
-			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Now: machineClock(), Logger: s.logger, Metrics: registry})
+			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Returns: map[string]int32{told.Name: told.Partitions}, Now: machineClock(), Logger: s.logger, Metrics: registry})
+		})
+	}
+	if has("receipts") {
+		rs.start(ctx, "receipts", func(ctx context.Context) error {
+			return receipt.Run(ctx, receipt.Config{
+				Stream: streaming("receipts"), Names: names, Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
+				Store: store, Now: machineClock(), Logger: s.logger, Metrics: registry,
+			})
 		})
 	}
 	if has("sink") && s.settings.ClickHouse != "" {
@@ -314,6 +329,8 @@ func (s *system) run(ctx context.Context) (err error) {
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
 			Console: pages, History: history, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
+			Receipts: told, Inbox: inbox, PublicURL: s.settings.PublicURL,
+			Listen:         func(p schemas.Provider) (provider.Listener, error) { return providerTypes.Listen(p, adapters(p)) },
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
@@ -353,6 +370,7 @@ func stagesOf(names topics.Names) []alert.Stage {
 			tier, _ := names.TierOf(topic)
 			return tier.Wait
 		}},
+		{Name: "receipts", Group: receipt.Group(names)},
 		{Name: "sink", Group: sink.Group(names)},
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/simulated"
-	"github.com/weirhq/weir/processor/status"
+	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -131,7 +131,7 @@ func (l *live) start() (stop func()) {
 	logger := slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	receipts := status.NewReceipts(l.cl, l.names, parts, logger)
+	receipts := receipt.NewWriter(l.cl, receipt.TopicOf(l.names, parts), logger)
 	run := func(name string, fn func(stream.Config, stream.ReadConfig) error) {
 		wg.Go(func() {
 			cfg := stream.Config{Brokers: l.seeds, TransactionalID: "audit-" + name, SessionTimeout: 6 * time.Second, BatchBytes: l.names.BatchBytes}
@@ -156,7 +156,10 @@ func (l *live) start() (stop func()) {
 		})
 	})
 	run("delay", func(s stream.Config, _ stream.ReadConfig) error {
-		return delay.Run(ctx, delay.Config{Stream: s, Names: l.names, Partitions: parts, DelayPartitions: parts})
+		return delay.Run(ctx, delay.Config{Stream: s, Names: l.names, Partitions: parts, DelayPartitions: parts, Returns: map[string]int32{l.names.Receipts(): parts}})
+	})
+	run("receipts", func(s stream.Config, _ stream.ReadConfig) error {
+		return receipt.Run(ctx, receipt.Config{Stream: s, Names: l.names, Partitions: parts, DelayPartitions: parts, DLQPartitions: parts})
 	})
 	return func() { cancel(); wg.Wait() }
 }

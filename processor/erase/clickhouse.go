@@ -223,6 +223,7 @@ func (s *Store) plan() []work {
 		{"decisions", decided, "kept without message, recipient and scopes", []string{"ALTER TABLE decisions UPDATE " + strings.Join(sets, ", ") + " WHERE " + decided}},
 		deleted("messages_by_recipient", s.theirs()),
 		deleted("messages_by_time", s.theirs()),
+		deleted("messages_by_provider_id", "message_id IN "+s.of("id", "text")),
 		deleted("messages_state", message),
 		{"messages_state", said, "others' messages: their text without the person", []string{"ALTER TABLE messages_state UPDATE latest = " + latest + " WHERE " + said}},
 		{"status_events", told, "others' messages: their text without the person", []string{

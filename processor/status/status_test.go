@@ -1,19 +1,14 @@
 package status_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/status"
 	"github.com/weirhq/weir/schemas"
-	"github.com/weirhq/weir/topics"
 )
 
 func TestLives(t *testing.T) {
@@ -88,40 +83,21 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-func TestReceipts(t *testing.T) {
-	const parts = 4
-	var names topics.Names
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(parts, names.Status()))
-	if err != nil {
-		t.Fatal(err)
+func TestEvent(t *testing.T) {
+	at := schemas.Millis(1_780_000_000_000)
+	for name, r := range map[string]provider.Receipt{
+		"no receipt": {Provider: "p", MessageID: "m", To: "+8613800000000", Status: schemas.StatusSent, At: at},
+		"of nothing": {Provider: "p", To: "+8613800000000", Status: schemas.StatusDelivered, At: at},
+		"of nobody":  {Provider: "p", MessageID: "m", Status: schemas.StatusDelivered, At: at},
+	} {
+		if e, ok := status.Event(r); ok {
+			t.Errorf("%s: %+v", name, e)
+		}
 	}
-	defer c.Close()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ConsumeTopics(names.Status()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	r := status.NewReceipts(cl, names, parts, nil)
-	at := time.UnixMilli(1_780_000_000_000)
-	r.Take(provider.Receipt{Provider: "p", MessageID: "m0", To: "+8613800000000", Status: schemas.StatusSent, At: schemas.MillisOf(at)}) // no receipt
-	r.Take(provider.Receipt{Provider: "p", To: "+8613800000000", Status: schemas.StatusDelivered, At: schemas.MillisOf(at)})             // of nothing
-	r.Take(provider.Receipt{Provider: "p", MessageID: "m", ProviderMessageID: "x", To: "+8613800000000", Tenant: "default", Channel: schemas.ChannelSMS, Class: "verify", Attempt: 1, Status: schemas.StatusUndelivered, At: schemas.MillisOf(at), Code: "off"})
-	fs := cl.PollFetches(t.Context())
-	recs := fs.Records()
-	if len(recs) != 1 {
-		t.Fatalf("%d records", len(recs))
-	}
-	var got schemas.Event
-	if err := json.Unmarshal(recs[0].Value, &got); err != nil {
-		t.Fatal(err)
-	}
+	got, ok := status.Event(provider.Receipt{Provider: "p", MessageID: "m", ProviderMessageID: "x", To: "+8613800000000", Tenant: "default", Channel: schemas.ChannelSMS, Class: "verify", Attempt: 1, Status: schemas.StatusUndelivered, At: at, Code: "off"})
 	want := schemas.Event{Kind: schemas.KindStatus, MessageID: "m", Tenant: "default", Channel: "sms", Class: "verify", To: "+8613800000000", Status: schemas.StatusUndelivered,
-		At: schemas.MillisOf(at), Reason: "receipt", Attempt: 1, Provider: "p", ProviderMessageID: "x", ErrorCode: "off"}
-	if diff := cmp.Diff(want, got); diff != "" {
+		At: at, Reason: "receipt", Attempt: 1, Provider: "p", ProviderMessageID: "x", ErrorCode: "off"}
+	if diff := cmp.Diff(want, got); !ok || diff != "" {
 		t.Error(diff)
-	}
-	if recs[0].Partition != schemas.PartitionOf("+8613800000000", parts) || string(recs[0].Key) != "+8613800000000" {
-		t.Errorf("partition %d, key %q", recs[0].Partition, recs[0].Key)
 	}
 }

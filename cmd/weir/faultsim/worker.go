@@ -22,7 +22,7 @@ import (
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/simulated"
-	"github.com/weirhq/weir/processor/status"
+	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -203,7 +203,8 @@ func (s *slot) run(ctx context.Context, l *life) error {
 		watch.Close()
 		return fmt.Errorf("take the producer id for receipts: %w", err)
 	}
-	receipts := status.NewReceipts(amend, c.names, c.plan.Partitions, logger)
+	n := c.plan.Partitions
+	receipts := receipt.NewWriter(amend, receipt.TopicOf(c.names, n), logger)
 	streaming := func(stage string) stream.Config {
 		return stream.Config{
 			Brokers: c.brokers, ClientID: fmt.Sprintf("%d-%s", s.num, stage), TransactionalID: fmt.Sprintf("%s.%d", stage, s.num),
@@ -211,7 +212,6 @@ func (s *slot) run(ctx context.Context, l *life) error {
 		}
 	}
 	read := stream.ReadConfig{Brokers: c.brokers, Options: opts}
-	n := c.plan.Partitions
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return watch.Run(ctx) })
 	g.Go(func() error {
@@ -241,7 +241,10 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	wrong, began := s.now(), time.Now()
 	steady := func() time.Time { return wrong.Add(time.Since(began)) }
 	g.Go(func() error {
-		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, Now: steady, Logger: logger})
+		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, Returns: map[string]int32{c.names.Receipts(): n}, Now: steady, Logger: logger})
+	})
+	g.Go(func() error {
+		return receipt.Run(ctx, receipt.Config{Stream: streaming("receipts"), Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Now: s.now, Logger: logger})
 	})
 	return g.Wait()
 }

@@ -1,0 +1,308 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/ingest/throttle"
+	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/receipt"
+	"github.com/weirhq/weir/schemas"
+)
+
+// maxHookBytes is how much a provider may tell at once.
+const maxHookBytes = 1 << 20
+
+// forgedEvery is how often the log tells of calls that are not surely a provider's.
+const forgedEvery = 10 * time.Second
+
+// hooks are the doors by which providers call Weir: no API key, but each provider's
+// own proof that it is it.
+type hooks struct {
+	policy *policy.Watcher
+	open   func(schemas.Provider) (provider.Listener, error) // nil: no provider calls
+	topic  receipt.Topic
+	inbox  *receipt.Inbox
+	public *url.URL // nil: what the call says
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	revision int64
+	doors    map[string]*door
+
+	forgedMu sync.Mutex
+	told     time.Time
+	untold   int
+}
+
+// door is one provider's listener, or why there is none.
+type door struct {
+	of       schemas.Provider
+	listener provider.Listener
+	err      error
+	next     time.Time // when one that could not be opened is tried again
+}
+
+// doorAgain is how soon a listener is opened again that could not be: its secret may
+// stand in a file that is being put there.
+const doorAgain = 10 * time.Second
+
+func newHooks(cfg Config, logger *slog.Logger) (*hooks, error) {
+	h := &hooks{policy: cfg.Policy, open: cfg.Listen, topic: cfg.Receipts, inbox: cfg.Inbox, logger: logger}
+	if cfg.PublicURL != "" {
+		u, err := url.Parse(cfg.PublicURL)
+		if err != nil {
+			return nil, err
+		}
+		h.public = u
+	}
+	return h, nil
+}
+
+// of returns a provider's listener under the policy in force. It is opened once for
+// each form of the provider's entry. nil is that there is no such provider.
+func (h *hooks) of(name string) *door {
+	rev := h.policy.Latest()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.doors == nil || rev.Revision != h.revision {
+		was := h.doors
+		h.doors, h.revision = make(map[string]*door), rev.Revision
+		for _, p := range rev.Policy.Providers { // what did not change stays open
+			if d := was[p.Name]; d != nil && reflect.DeepEqual(d.of, p) {
+				h.doors[p.Name] = d
+			}
+		}
+	}
+	d := h.doors[name]
+	if d != nil && (d.err == nil || errors.Is(d.err, provider.ErrNoListener) || time.Now().Before(d.next)) {
+		return d
+	}
+	for _, p := range rev.Policy.Providers {
+		if p.Name != name {
+			continue
+		}
+		d = &door{of: p, next: time.Now().Add(doorAgain), err: provider.ErrNoListener}
+		if h.open != nil {
+			full, _ := rev.Policy.Provider(name)
+			d.listener, d.err = h.open(full)
+		}
+		if d.err != nil && !errors.Is(d.err, provider.ErrNoListener) {
+			h.logger.Error("a provider's calls cannot be taken: it is told to come again", "provider", name, "error", d.err)
+		}
+		h.doors[name] = d
+		return d
+	}
+	return nil
+}
+
+// forged tells of a call that is not surely the provider's, now and then.
+func (h *hooks) forged(name string, from netip.Addr) {
+	h.forgedMu.Lock()
+	defer h.forgedMu.Unlock()
+	if time.Since(h.told) < forgedEvery {
+		h.untold++
+		return
+	}
+	h.logger.Warn("a call in a provider's name was refused: its signature or secret does not fit", "provider", name, "from", maskAddr(from), "more_since", h.untold)
+	h.told, h.untold = time.Now(), 0
+}
+
+// maskAddr is the network of an address.
+func maskAddr(a netip.Addr) string {
+	bits := 48
+	if a.Is4() {
+		bits = 24
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return ""
+	}
+	return p.String()
+}
+
+// publicPath reports whether a request is one of a provider's, which come under the
+// public address whatever the listener's own name is.
+func publicPath(path string) bool {
+	return strings.HasPrefix(path, "/v1/receipts/") || strings.HasPrefix(path, "/v1/inbound/")
+}
+
+// publicName reports whether host is that of the public address.
+func (h *hooks) publicName(host string) bool {
+	return h.public != nil && strings.EqualFold(h.public.Host, host)
+}
+
+// address is a request's as the provider called it.
+func (h *hooks) address(r *http.Request) *url.URL {
+	u := &url.URL{Scheme: "http", Host: r.Host}
+	if h.public != nil {
+		u = &url.URL{Scheme: h.public.Scheme, Host: h.public.Host, Path: h.public.Path, RawPath: h.public.RawPath}
+	}
+	// Whole, as it stood in the request: signatures are of the bytes.
+	if u.RawPath != "" || r.URL.RawPath != "" {
+		u.RawPath = u.EscapedPath() + r.URL.EscapedPath()
+	}
+	u.Path += r.URL.Path
+	u.RawQuery = r.URL.RawQuery
+	return u
+}
+
+// postReceipts takes what a provider tells of messages that it took.
+func (s *Server) postReceipts(w http.ResponseWriter, r *http.Request, _ *caller) {
+	s.hooked(w, r, func(d *door, h *provider.Hook) ([]*kgo.Record, provider.Reply, error) {
+		list, reply, err := d.listener.Receipts(h)
+		records := make([]*kgo.Record, 0, len(list))
+		for i := range list {
+			list[i].Provider = d.of.Name
+			if list[i].At == 0 {
+				list[i].At = schemas.MillisOf(h.At)
+			}
+			records = append(records, s.hooks.topic.Record(&list[i]))
+		}
+		return records, reply, err
+	})
+}
+
+// inbound takes messages from recipients. A GET shows a page and does nothing: mail
+// scanners and previews follow every link.
+func (s *Server) inbound(w http.ResponseWriter, r *http.Request, _ *caller) {
+	s.hooked(w, r, func(d *door, h *provider.Hook) ([]*kgo.Record, provider.Reply, error) {
+		list, reply, err := d.listener.Inbound(h)
+		if err != nil || h.Method != http.MethodPost {
+			return nil, reply, err
+		}
+		var records []*kgo.Record
+		for _, in := range list {
+			rec, err := s.hooks.inbox.Take(&d.of, in)
+			if err != nil { // the provider cannot mend it by sending it again
+				s.logger.Warn("an inbound message asks for nothing, since who wrote it cannot be read", "provider", d.of.Name, "error", err)
+				continue
+			}
+			if rec != nil {
+				records = append(records, rec)
+			}
+		}
+		return records, reply, nil
+	})
+}
+
+// hooked takes a provider's call: it finds the provider, has it verified and read, and
+// answers when all that it brings is safe in Kafka.
+func (s *Server) hooked(w http.ResponseWriter, r *http.Request, read func(*door, *provider.Hook) ([]*kgo.Record, provider.Reply, error)) {
+	d := s.hooks.of(chi.URLParam(r, "provider"))
+	switch {
+	case d == nil || errors.Is(d.err, provider.ErrNoListener):
+		refuse(w, r, noHook.problem("The policy has no provider of this name that makes such calls."))
+		return
+	case d.err != nil:
+		refuse(w, r, after(hookUnavailable.problem("The provider's calls cannot be taken now; the server's log says why."), doorAgain))
+		return
+	}
+	body, p := readHook(w, r)
+	if p != nil {
+		refuse(w, r, p)
+		return
+	}
+	method := r.Method
+	if method == http.MethodHead { // a GET whose body net/http leaves out
+		method = http.MethodGet
+	}
+	from := throttle.ClientAddr(r, s.pace.trusted)
+	h := &provider.Hook{Method: method, URL: s.hooks.address(r), Header: r.Header, Body: body, At: time.Now(), Source: from.String()}
+	records, reply, err := read(d, h)
+	switch {
+	case errors.Is(err, provider.ErrForged):
+		s.hooks.forged(d.of.Name, from)
+		w.Header().Set("WWW-Authenticate", `Basic realm="weir"`)
+		refuse(w, r, s.pace.guessed(w, r, forgedHook.problem("The signature or the secret does not fit.")))
+		return
+	case errors.Is(err, provider.ErrNoHook):
+		refuse(w, r, noHook.problem("This provider makes no such calls."))
+		return
+	case err != nil:
+		refuse(w, r, badHook.problem("The call is the provider's and cannot be read."))
+		return
+	}
+	if p := s.keep(r.Context(), w, records); p != nil {
+		refuse(w, r, p)
+		return
+	}
+	if reply.ContentType != "" {
+		w.Header().Set("Content-Type", reply.ContentType)
+	}
+	w.WriteHeader(cmp.Or(reply.Status, http.StatusNoContent))
+	_, _ = w.Write(reply.Body) // net/http says so to nobody either
+}
+
+// keep writes records and waits for all of them.
+func (s *Server) keep(ctx context.Context, w http.ResponseWriter, records []*kgo.Record) *client.Problem {
+	if len(records) == 0 {
+		return nil
+	}
+	began := time.Now()
+	defer waited(w, began)
+	timer := time.NewTimer(answerTimeout)
+	defer timer.Stop()
+	for part := range slices.Chunk(records, hookAtOnce) { // all at once might be more than wait for Kafka at once
+		done := make(chan *client.Problem, len(part))
+		for _, rec := range part {
+			s.out.send(ctx, rec, func(bad *client.Problem) { done <- bad })
+		}
+		for range part {
+			var bad *client.Problem
+			select {
+			case bad = <-done:
+			case <-timer.C:
+				bad = s.out.problem(records[0], context.DeadlineExceeded)
+			}
+			if bad != nil {
+				bad.Detail = "Kafka did not acknowledge all of it: send it again. What it had is recognised."
+				return bad
+			}
+		}
+	}
+	return nil
+}
+
+// hookAtOnce is how many records of one call wait for Kafka at once.
+const hookAtOnce = 2000
+
+// readHook returns a call's body, whole, whatever its type.
+func readHook(w http.ResponseWriter, r *http.Request) ([]byte, *client.Problem) {
+	if p := encoded(r.Header); p != nil {
+		return nil, p
+	}
+	if r.ContentLength > maxHookBytes {
+		w.Header().Set("Connection", "close") // rather than read what is thrown away
+		return nil, hookTooLarge()
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxHookBytes))
+	if err == nil {
+		connOf(r).working()
+		return body, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, hookTooLarge()
+	}
+	return nil, broken(w, err)
+}
+
+func hookTooLarge() *client.Problem {
+	return tooLarge.problem("A provider's call has at most 1 MiB.", client.FieldError{Pointer: "", Code: schemas.ReasonTooLarge, Detail: "is over 1048576 bytes"})
+}

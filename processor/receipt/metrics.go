@@ -1,0 +1,70 @@
+package receipt
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/processor/lag"
+	"github.com/weirhq/weir/schemas"
+)
+
+// What became of a receipt, as the metric says.
+const (
+	outcomeAmended    = "amended"    // its message's status was amended
+	outcomeSuppressed = "suppressed" // it amends nothing, and its recipient was suppressed
+	outcomeRepeated   = "repeated"   // it came before
+	outcomeWaiting    = "waiting"    // put to wait, since the store did not have its message; each time
+	outcomeAway       = "store_away" // put to wait, since the store did not answer; each time
+	outcomeUnmatched  = "unmatched"  // given up on: to weir.dlq
+	outcomeEmpty      = "empty"      // says nothing that a receipt can say
+	outcomeUnreadable = "unreadable" // no receipt: to weir.dlq
+)
+
+type counted struct{ provider, outcome string }
+
+// metrics are the stage's figures. What a transaction did counts once it is
+// committed.
+type metrics struct {
+	receipts *prometheus.CounterVec
+	dead     *prometheus.CounterVec
+	lag      prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer, f *finder) *metrics {
+	m := &metrics{
+		receipts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_receipts_total", Help: "Receipts by provider and what became of them; one that waits is counted each time it is put to wait."}, []string{"provider", "outcome"}),
+		dead:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"}),
+		lag:      lag.Gauge(reg, "receipts"),
+	}
+	if reg != nil {
+		reg.MustRegister(m.receipts, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_receipts_store_away", Help: "1 while ClickHouse does not say whose receipts those are that name no message.",
+		}, func() float64 {
+			if f.away.Load() {
+				return 1
+			}
+			return 0
+		}))
+		err := reg.Register(m.dead)
+		if had, ok := err.(prometheus.AlreadyRegisteredError); ok { // by another stage of this process
+			if old, ok := had.ExistingCollector.(*prometheus.CounterVec); ok {
+				m.dead, err = old, nil
+			}
+		}
+		if err != nil {
+			panic(err) // two metrics of one name
+		}
+	}
+	return m
+}
+
+func (m *metrics) committed(open map[counted]int) {
+	for c, n := range open {
+		m.receipts.WithLabelValues(c.provider, c.outcome).Add(float64(n))
+		switch c.outcome {
+		case outcomeUnmatched:
+			m.dead.WithLabelValues(schemas.ReasonUnmatchedReceipt).Add(float64(n))
+		case outcomeUnreadable:
+			m.dead.WithLabelValues(schemas.ReasonUnreadableReceipt).Add(float64(n))
+		}
+	}
+}
