@@ -159,6 +159,7 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 	send("+15005550011", "notice", "it is tried again")
 	send("+15005550001", "notice", "it fails")
 	send("+15005550021", "nobody-declared-it", "it is throttled")
+	send("+15005550005", "nobody-declared-it", "it is delivered")
 	for range 2 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.http+"/v1/quota?class=verify&channel=sms&to=%2B"+to[1:], nil)
 		if err != nil {
@@ -186,7 +187,9 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 			"weir_limit_refusals_total":           2,
 			"weir_input_records_total":            2,
 			"weir_http_rate_limited_total":        1,
-			"weir_status_rows_total":              15,
+			"weir_status_rows_total":              19,
+			"weir_receipts_total":                 1,
+			"weir_inbound_total":                  0,
 			"weir_alerts_total":                   0,
 			"weir_alerts_held":                    float64(round), // the second round's, within the hour of the first
 			"weir_delay_waiting":                  0,

@@ -49,7 +49,7 @@ type Record struct {
 const (
 	SkipHeaders   = "bad_headers"    // its headers are no envelope
 	SkipForeign   = "foreign_record" // something that Weir did not write
-	SkipAction    = "no_message"     // an action, such as suppress
+	SkipAction    = "no_message"     // an action, such as suppress, or a provider's receipt
 	SkipRecipient = "no_recipient"   // the recipient could not be read
 	SkipTenant    = schemas.ReasonForbiddenTenant
 	SkipUnreached = "unreadable" // a request that cannot be read, for no reason that is known here
@@ -97,6 +97,8 @@ func read(r *kgo.Record) *Record {
 	case e.Skip != "":
 	case env.Reason == SkipForeign:
 		e.Skip = SkipForeign
+	case env.Reason == schemas.ReasonUnmatchedReceipt, env.Reason == schemas.ReasonUnreadableReceipt:
+		e.Skip = SkipAction
 	case skip != "":
 		e.Skip = skip
 	case env.OtherTenant(req):

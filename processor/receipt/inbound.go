@@ -38,6 +38,11 @@ func NewInbox(names topics.Names, partitions int32, policy func() *schemas.Polic
 	b := &Inbox{requests: names.Requests(), partitions: partitions, policy: policy, taken: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_inbound_total", Help: "Messages from recipients by provider and what they say: stop, start, help, other; invalid where who wrote cannot be read.",
 	}, []string{"provider", "word"})}
+	for _, p := range policy().Providers { // 0 before the first: else its increase is not seen
+		for _, w := range []string{string(optout.Stop), string(optout.Start), string(optout.Help), string(optout.Other), wordInvalid} {
+			b.taken.WithLabelValues(p.Name, w)
+		}
+	}
 	if reg != nil {
 		reg.MustRegister(b.taken)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir/processor/history"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
+	schema "github.com/weirhq/weir/schemas/clickhouse"
 )
 
 // open migrates a new engine and returns a connection to it.
@@ -187,7 +188,7 @@ func TestSearchFindsWhatWasThereBefore(t *testing.T) {
 	if err := insertOnce(t.Context(), conn, "a", "status_log_2", storyColumns, strings.Join(rows, ", ")); err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []int64{3, 2, 3} {
+	for _, version := range []int64{3, 2, 3, schema.Newest()} {
 		if err := warehouse.MigrateTo(t.Context(), url, version); err != nil {
 			t.Fatal(err)
 		}
