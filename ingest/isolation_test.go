@@ -117,6 +117,11 @@ func (a *prey) trials() map[string][]trial {
 		"POST /v1/session":   {{body: `{"key":"` + otherKey + `"}`}, {body: `{"key":"acme"}`}},
 		"DELETE /v1/session": {{}},
 
+		// Of providers, with proofs of their own: a key opens nothing here.
+		"POST /v1/receipts/{provider}": {{id: "sim", body: `{"message_id":"` + a.fresh + `","to":"+8613811110000","tenant":"acme","status":"delivered"}`}},
+		"POST /v1/inbound/{provider}":  {{id: "sim", body: `{"from":"+8613811110000","tenant":"acme","text":"STOP"}`}},
+		"GET /v1/inbound/{provider}":   {{id: "sim", query: "?from=%2B8613811110000&text=STOP"}},
+
 		"POST /api/messages/send":      {{body: legacySend}, {body: `{"tenant":"acme"}`}},
 		"POST /api/messages/batch":     {{body: `{"messages":[` + legacySend + `]}`}, {body: `[` + legacySend + `]`}},
 		"GET /api/messages":            {{query: "?taskId=" + a.fresh, finds: a.fresh}, {query: "?taskId=" + a.failed, finds: a.failed}, {query: "?taskId=" + a.stored, finds: a.stored}},
@@ -215,7 +220,7 @@ func TestIsolation(t *testing.T) {
 		}
 		codes := make(map[string]string)
 		for _, way := range ways {
-			path := strings.NewReplacer("{id}", way.id, "{name}", way.id, "{revision}", way.id).Replace(rt.path) + way.query
+			path := strings.NewReplacer("{id}", way.id, "{name}", way.id, "{revision}", way.id, "{provider}", way.id).Replace(rt.path) + way.query
 			if way.finds != "" {
 				if r := w.do(rt.method, path, way.body, "Authorization: Bearer "+acmeKey); r.code != http.StatusOK || !strings.Contains(string(r.body), way.finds) {
 					t.Errorf("%s %s: acme itself finds nothing, so the trial proves nothing: %d %s", rt.method, path, r.code, r.body)
