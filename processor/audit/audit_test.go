@@ -35,6 +35,33 @@ func TestCleanLogIsProven(t *testing.T) {
 	}
 }
 
+// receipt writes what a provider tells of a message.
+func (s *sheet) receipt(name, to string, t schemas.Millis) {
+	s.step(name, to, "verify", schemas.StatusDelivered, 1, t).Reason = "receipt"
+}
+
+// What a provider tells that does not fit is told by its number, and changes nothing of
+// what is proven.
+func TestProvidersAreNotJudged(t *testing.T) {
+	s := newSheet(t)
+	s.receipt("d", bob, start+8000) // it failed
+	s.receipt("c", alice, start+8000)
+	s.receipt("c", alice, start+8000) // it was refused
+	s.receipt("x", bob, start+8000)   // nobody knows it
+	s.receipt("a", alice, start+8000)
+	r := s.audit(t)
+	want := []Untold{
+		{"receipts for messages that ended as failed", 1}, {"receipts for messages that ended as limited", 2},
+		{"receipts for messages that the log does not have, or no longer: sent before it begins, ended more than a day before, or never by this Weir", 1},
+	}
+	if r.Outcome != Proven || !slices.Equal(r.Told, want) || r.Checked.Receipts != 6 {
+		t.Errorf("%+v of %d\n%s", r.Told, r.Checked.Receipts, show(r))
+	}
+	if text := show(r); !strings.Contains(text, "Providers told") || !strings.Contains(text, "2: receipts for messages that ended as limited") {
+		t.Error(text)
+	}
+}
+
 // Each corruption of the clean log is found, and as what it is.
 func TestEveryViolationIsFound(t *testing.T) {
 	for _, c := range []struct {
@@ -143,8 +170,17 @@ func TestEveryViolationIsFound(t *testing.T) {
 			s.at("b", "retrying").Reason = "unknown"
 			s.status[s.lastOf("b", schemas.StatusSent)].event.Status = schemas.StatusFailed
 		}},
-		{"a receipt for a message that failed", KindOrder, func(s *sheet) { s.step("d", bob, "pair", schemas.StatusDelivered, 1, start+8000) }},
-		{"a receipt for nobody's message", KindOrder, func(s *sheet) { s.step("x", bob, "pair", schemas.StatusDelivered, 1, start+8000) }},
+		{"an amendment that no receipt brought", KindOrder, func(s *sheet) { s.step("b", alice, "verify", schemas.StatusDelivered, 2, start+8000) }},
+		{"a decision that amends", KindOrder, func(s *sheet) {
+			e := s.at("f", "reject")
+			e.Status, e.Reason = schemas.StatusDelivered, "receipt"
+		}},
+		{"a receipt in another partition than its recipient's", KindOrder, func(s *sheet) {
+			s.partitions = 2
+			for _, to := range []string{alice, bob, "+8613800000009", "+8613800000008", "+8613800000007"} { // one of them is the other's
+				s.receipt("b", to, start+8000)
+			}
+		}},
 		{"an id used again too soon", KindTwoEnds, func(s *sheet) { s.admit("a", alice, "verify", start+23*3_600_000) }},
 		{"an end after its expiry", KindLate, func(s *sheet) {
 			s.admit("g", bob, "verify", start+8000)

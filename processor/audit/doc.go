@@ -26,7 +26,9 @@
 //     of what was only decided, both ways: once each, by who asked for it;
 //   - every message (a tenant's id to one recipient) has at most one end, in an
 //     allowed order, not before and not after its expiry, and has one when the
-//     log goes on beyond it;
+//     log goes on beyond it; what amends one is a receipt, in its recipient's
+//     partition. Whether the provider was right is not Weir's: receipts of messages
+//     that ended otherwise, or that the log does not have, are told by their number;
 //   - every admission was dispatched once, every forward arrived once, every
 //     sending has its permit, and no outcome came before its permit;
 //   - no pace window held more permits than any revision allowed. Beside it the

@@ -674,16 +674,7 @@ func (p *partition) status() {
 		p.turnedAway()
 	case receipt:
 		p.counts.Receipts += p.one()
-		switch {
-		case !there && p.cut:
-			p.cannotTell("receipts for messages that lie before the log")
-		case !there && p.t-p.begin < remembered: // nothing has been forgotten yet
-			p.fault(KindOrder, "a receipt for a message that never was")
-		case !there:
-			p.cannotTell("receipts for messages that ended more than a day before, if they were")
-		case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
-			p.fault(KindOrder, "a receipt for a message that ended as %s", m.state())
-		}
+		p.amended(m, there)
 		return
 	case !there && before && (!mayFollow("", e.Status) || e.Status == schemas.StatusSent && e.Decision == nil):
 		p.cannotTell("messages that began before the log")
@@ -752,6 +743,23 @@ func (p *partition) status() {
 		}
 	}
 	p.messages[p.key] = m
+}
+
+// amended judges an amendment. It is Weir's that it has the form of one and stands
+// where its recipient does; that its message is one that was sent is the provider's
+// word, and so no promise of Weir's: what does not fit is told.
+func (p *partition) amended(m message, there bool) {
+	switch {
+	case p.e.Reason != "receipt" || p.e.Decision != nil:
+		p.fault(KindOrder, "%s, and no receipt says so", p.e.Status)
+	case schemas.PartitionOf(p.e.To, p.partitions) != p.num:
+		p.fault(KindOrder, "a receipt in another partition than its recipient's")
+	case !p.judged:
+	case !there:
+		p.found.tell("receipts for messages that the log does not have, or no longer: sent before it begins, ended more than a day before, or never by this Weir")
+	case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
+		p.found.tell(fmt.Sprintf("receipts for messages that ended as %s", m.state()))
+	}
 }
 
 // learn finds out until when the message in hand must have ended, unless that is

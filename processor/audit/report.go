@@ -185,6 +185,7 @@ type Report struct {
 	Clock      Clock                    `json:"clock"`
 	Densest    []Density                `json:"densest"`
 	Untold     []Untold                 `json:"untold"`
+	Told       []Untold                 `json:"told"` // by providers, and does not fit: no promise of Weir's, and so no part of the outcome
 	Faults     map[Kind]int64           `json:"faults"`
 	Violations []Violation              `json:"violations"` // the first of each kind
 	Took       time.Duration            `json:"took"`
@@ -198,12 +199,13 @@ type findings struct {
 	mu     sync.Mutex
 	report Report
 	untold map[string]int64
+	told   map[string]int64
 }
 
 func newFindings() *findings {
 	return &findings{
 		report: Report{Ends: make(map[schemas.Status]int64), Faults: make(map[Kind]int64), Violations: []Violation{}, Densest: []Density{}},
-		untold: make(map[string]int64),
+		untold: make(map[string]int64), told: make(map[string]int64),
 	}
 }
 
@@ -225,12 +227,22 @@ func (f *findings) cannotTell(what string, n int64) {
 	f.untold[what] += n
 }
 
+// tell counts what a provider told that does not fit.
+func (f *findings) tell(what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told[what]++
+}
+
 func (f *findings) finish() *Report {
 	r := &f.report
 	if r.Checked.Decisions == 0 {
 		f.untold["no decision stands in the log that was to be judged: nothing was proven"] = 1
 	}
-	r.Untold = []Untold{}
+	r.Untold, r.Told = []Untold{}, []Untold{}
+	for _, what := range slices.Sorted(maps.Keys(f.told)) {
+		r.Told = append(r.Told, Untold{what, f.told[what]})
+	}
 	for _, what := range slices.Sorted(maps.Keys(f.untold)) {
 		r.Untold = append(r.Untold, Untold{what, f.untold[what]})
 	}
@@ -320,6 +332,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	if len(r.Untold) > 0 {
 		b.WriteString("\nCould not tell:\n")
 		for _, u := range r.Untold {
+			fmt.Fprintf(&b, "  %d: %s\n", u.Count, u.What)
+		}
+	}
+	if len(r.Told) > 0 {
+		b.WriteString("\nProviders told, and it does not fit (nothing that Weir promises):\n")
+		for _, u := range r.Told {
 			fmt.Fprintf(&b, "  %d: %s\n", u.Count, u.What)
 		}
 	}

@@ -199,7 +199,7 @@ func newSheet(t testing.TB) *sheet {
 	e, in = s.request("a", alice, "verify", start+7100)
 	e.Kind, e.Reason, e.DuplicateOf = schemas.KindDecision, "repeated", e.MessageID
 	s.decide(e, schemas.VerdictDuplicate, start+7100, in)
-	s.say(&schemas.Event{Kind: schemas.KindStatus, MessageID: id("a"), To: alice, Status: schemas.StatusDelivered}, start+7200)
+	s.say(&schemas.Event{Kind: schemas.KindStatus, MessageID: id("a"), To: alice, Status: schemas.StatusDelivered, Reason: "receipt"}, start+7200)
 	return s
 }
 
