@@ -259,6 +259,11 @@ func (e *env) injected(channel schemas.Channel, field string) {
 		switch {
 		case o.Kind == provider.Permanent && !o.MayBeReceived && len(got) == 0:
 		case o.Kind == provider.Accepted && len(got) == 1 && got[0].To == c.To:
+			// Where the wire cannot be read, what became a header is missing in the field.
+			m := map[string]string{"from": got[0].From, "subject": got[0].Subject, "reply-to": got[0].ReplyTo, "title": got[0].Title}[field]
+			if want := strings.TrimLeft(attempt, "\r\n"); !strings.Contains(m, want) && !e.a.lacks(LacksBody) {
+				e.Errorf("%q: the %s arrived as %q, and where is the rest?", attempt, field, m)
+			}
 		default:
 			e.Errorf("%q: %+v, and %d messages arrived", attempt, o, len(got))
 		}
