@@ -59,15 +59,16 @@ func ofTable(rest string) (string, []string) {
 		if i < 2 { // the rest of the head, and the line under it
 			continue
 		}
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		if !strings.HasPrefix(line, "| ") || len(cells) < 2 {
+		inside, ok := strings.CutPrefix(line, "| ")
+		cells := strings.SplitN(strings.TrimSuffix(inside, "|"), "|", 3)
+		if !ok || len(cells) < 3 {
 			break
 		}
 		for i := range cells {
 			cells[i] = strings.ReplaceAll(link.ReplaceAllString(strings.TrimSpace(cells[i]), "$1"), "`", "")
 		}
 		names = append(names, strings.Split(cells[0], ", ")...)
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", cells[0], cells[1], strings.Join(cells[2:], " | ")) // the last may be empty
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", cells[0], cells[1], cells[2])
 	}
 	_ = w.Flush() // a Builder does not fail
 	return b.String(), names
