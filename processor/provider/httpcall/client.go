@@ -134,9 +134,11 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Close closes idle connections.
+// Close closes idle connections. It is called after the last call ended; those of
+// HTTP/2 are closed whether net/http finds them idle or not.
 func (c *Client) Close() error {
 	c.transport.CloseIdleConnections()
+	c.dialer.open.close()
 	return nil
 }
 

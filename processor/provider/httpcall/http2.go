@@ -3,11 +3,62 @@ package httpcall
 import (
 	"errors"
 	"io"
+	"maps"
+	"net"
+	"slices"
 	"strings"
 	"sync"
 )
 
 var errNotHTTP2 = errors.New("the server does not speak HTTP/2")
+
+// open are a client's HTTP/2 connections. net/http closes those that are idle, and one
+// is not idle at once when its last call has its answer: without this, Close would leave
+// it open until the server ends it.
+type open struct {
+	mu    sync.Mutex
+	conns map[*tracked]struct{}
+	over  bool
+}
+
+// tracked is a connection, below TLS.
+type tracked struct {
+	net.Conn
+	of *open
+}
+
+func (o *open) track(c net.Conn) (net.Conn, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		c.Close()
+		return nil, net.ErrClosed
+	}
+	t := &tracked{c, o}
+	if o.conns == nil {
+		o.conns = make(map[*tracked]struct{})
+	}
+	o.conns[t] = struct{}{}
+	return t, nil
+}
+
+func (t *tracked) Close() error {
+	t.of.mu.Lock()
+	delete(t.of.conns, t)
+	t.of.mu.Unlock()
+	return t.Conn.Close()
+}
+
+// close closes all that there are, and all that are still to come.
+func (o *open) close() {
+	o.mu.Lock()
+	o.over = true
+	conns := slices.Collect(maps.Keys(o.conns))
+	o.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+}
 
 // body is a request's body in HTTP/2. There a connection cannot tell what of a
 // request was handed over, as it carries many, and cannot be closed to make sure, as

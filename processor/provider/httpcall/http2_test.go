@@ -145,6 +145,37 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
+// TestCloseEndsHTTP2: also a connection whose last answer came just now.
+func TestCloseEndsHTTP2(t *testing.T) {
+	ended := make(chan struct{}, 100)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			ended <- struct{}{}
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	for range 50 {
+		c := httpcall.New(httpcall.Config{HTTP2: true})
+		req, err := http.NewRequest(http.MethodPost, srv.URL, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, o := c.Do(t.Context(), req); a == nil {
+			t.Fatalf("%+v", o)
+		}
+		_ = c.Close()
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			t.Fatal("a connection is open 5 seconds after Close")
+		}
+	}
+}
+
 // TestHTTP2OverTLS: many calls share a connection, and a server that speaks HTTP/1.1
 // alone gets no request.
 func TestHTTP2OverTLS(t *testing.T) {

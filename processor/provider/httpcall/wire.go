@@ -59,6 +59,7 @@ type dialer struct {
 	tls    *tls.Config
 	within time.Duration // name, TCP and TLS together
 	http2  bool          // connections are not wires: they carry many requests
+	open   open          // those of HTTP/2
 }
 
 func (d *dialer) plain(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -69,7 +70,7 @@ func (d *dialer) plain(ctx context.Context, network, addr string) (net.Conn, err
 		return nil, err
 	}
 	if d.http2 {
-		return c, nil
+		return d.open.track(c)
 	}
 	return &wire{Conn: c, raw: c}, nil
 }
@@ -80,6 +81,11 @@ func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, er
 	raw, err := d.net.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
+	}
+	if d.http2 {
+		if raw, err = d.open.track(raw); err != nil {
+			return nil, err
+		}
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
