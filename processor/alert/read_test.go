@@ -2,7 +2,10 @@ package alert
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -57,6 +60,38 @@ func TestOfStatus(t *testing.T) {
 	for _, torn := range []string{"", "{", `{"kind":"status","status":"limited"`, `null`} {
 		if got := ofStatus(nil, []byte(torn)); len(got) != 0 {
 			t.Errorf("%q: %v", torn, got)
+		}
+	}
+}
+
+func TestOfDLQ(t *testing.T) {
+	header := func(kv ...string) (all []kgo.RecordHeader) {
+		for i := 0; i < len(kv); i += 2 {
+			all = append(all, kgo.RecordHeader{Key: kv[i], Value: []byte(kv[i+1])})
+		}
+		return all
+	}
+	request := `{"channel":"sms","to":"+8613800000000","class":"verify","tenant":"globex","body":"x"}`
+	for _, tt := range []struct {
+		name    string
+		headers []kgo.RecordHeader
+		value   string
+		want    string // reason, provider, tenant, class, recipient
+	}{
+		{"a message", header(schemas.HeaderReason, "gave_up", schemas.HeaderProvider, "p", schemas.HeaderTenant, "acme", schemas.HeaderKey, "+8613800000000"), request, "gave_up p acme verify +8613800000000"},
+		{"its tenant by its request alone", header(schemas.HeaderReason, "gave_up"), request, "gave_up  globex verify "},
+		{"no class", nil, `{"channel":"sms","to":"+8613800000000","body":"x"}`, "unknown  default default "},
+		{"bytes", header(schemas.HeaderReason, "not_json", "other", "x"), "{", "not_json  default  "},
+		{"a long reason", header(schemas.HeaderReason, strings.Repeat("r", 200)), "{", strings.Repeat("r", maxText) + "…  default  "},
+	} {
+		got := ofDLQ(nil, &kgo.Record{Timestamp: minute.Time(), Headers: tt.headers, Value: []byte(tt.value)})
+		if len(got) != 1 || got[0].Event != schemas.AlertDLQRecord || got[0].At != minute {
+			t.Errorf("%s: %+v", tt.name, got)
+			continue
+		}
+		h := got[0]
+		if said := fmt.Sprintf("%s %s %s %s %s", h.Reason, h.Provider, h.Tenant, h.Class, h.To); said != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, said, tt.want)
 		}
 	}
 }

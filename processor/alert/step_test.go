@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -134,6 +135,13 @@ func TestStep(t *testing.T) {
 			{minute + 59_999, happened(refusal(minute, "a")), "", ""},
 			{minute + 60_000, Facts{}, "", "happened a 2"},
 		}},
+		{"opened again on the way of a notice that is refused", []Rule{{Name: "fast", When: []string{schemas.AlertBreakerOpen}, N: 5, Window: time.Second}}, []step{
+			{minute, stands(open("p", 1)), Again, "open p 1"},
+			{minute + 1, stands(nobody), "", ""},
+			{minute + 2, stands(open("p", 2)), "", ""},
+			{minute + 1000, Facts{}, Refused, "open p 1"},
+			{2*minute + 1000, Facts{}, "", "open p 2"},
+		}},
 		{"a clock that is set back makes no room", []Rule{oncall()}, []step{
 			{60 * minute, happened(refusal(1, "a")), "", "happened a 1"},
 			{5 * minute, happened(refusal(2, "a")), "", ""},
@@ -147,6 +155,42 @@ func TestStep(t *testing.T) {
 				if got := strings.Join(p.at(s.at, s.f, s.verdict), ","); got != s.want {
 					t.Errorf("step %d, at %d: %q, want %q", i, s.at, got, s.want)
 				}
+			}
+		})
+	}
+}
+
+// TestStepFollowsRules: what an alert no longer asks for is not told, and an alert
+// that is gone, or came back, knows nothing of before.
+func TestStepFollowsRules(t *testing.T) {
+	quiet := oncall()
+	quiet.When = quiet.When[:1]
+	breakers := oncall()
+	breakers.When = breakers.When[1:]
+	held := Facts{Happened: []Happening{refusal(2, "a")}, Standing: open("p", 2)}
+	for _, tt := range []struct {
+		name  string
+		rules []Rule // between the facts and the next notice
+		want  string
+	}{
+		{"as it was", []Rule{oncall()}, "open p 1,happened a 1"},
+		{"no refusals", []Rule{breakers}, "open p 1"},
+		{"no breakers", []Rule{quiet}, "happened a 1"},
+		{"no alert", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &play{t: t, rules: []Rule{oncall()}}
+			p.at(1, Facts{Happened: []Happening{refusal(1, "first")}}, "")
+			p.at(2, held, "")
+			p.rules = tt.rules
+			p.at(3, Facts{}, "")
+			p.rules = []Rule{oncall()}
+			if len(tt.rules) > 0 {
+				p.rules = tt.rules
+			}
+			p.at(4, Facts{}, "")
+			if got := strings.Join(p.at(20*minute, Facts{}, ""), ","); got != tt.want {
+				t.Errorf("told %q, want %q", got, tt.want)
 			}
 		})
 	}
@@ -309,6 +353,41 @@ func TestSavedSheds(t *testing.T) {
 	}
 	if total != 0 {
 		t.Errorf("%d are not counted any more", total)
+	}
+}
+
+func TestSavedByOthers(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"version":1,"state":{"alerts":{"a":{"number":3}}}}`: "",
+		`{"version":2,"state":{}}`:                            "of version 2",
+		`{"state":{}}`:                                        "of version 0",
+		`{"version":1,"state":{"alerts":{"a":null}}}`:         "torn or foreign",
+		`{"version":1`:                                        "torn or foreign",
+	} {
+		if _, err := decodeSaved([]byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestRuleOf(t *testing.T) {
+	for atMost, want := range map[string]string{
+		"": "1 10m0s", "3/1h": "3 1h0m0s", "100/1m": "100 1m0s",
+		"101/1m": "1 10m0s", "0/1m": "1 10m0s", "2/calendar-day": "1 10m0s", "bucket 3 refill 1/s": "1 10m0s", "soon": "1 10m0s", // of a newer version
+	} {
+		r := RuleOf(&schemas.Alert{Name: "a", When: []string{"x"}, AtMost: atMost})
+		if got := fmt.Sprint(r.N, " ", r.Window); got != want || r.Name != "a" || len(r.When) != 1 {
+			t.Errorf("%q: %s, want %s: %+v", atMost, got, want, r)
+		}
+	}
+}
+
+// What an answer says may repeat the address that was called: a log has words only.
+func TestSaid(t *testing.T) {
+	for body, want := range map[string]string{"invalid_token": "invalid_token", "no such hook: https://hooks.example.com/T1/secret": "", "ok\n": "", "": "", strings.Repeat("a", 41): ""} {
+		if got := said(&outbound.Answer{Body: body}); got != want {
+			t.Errorf("%q: %q", body, got)
+		}
 	}
 }
 

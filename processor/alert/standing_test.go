@@ -1,0 +1,76 @@
+package alert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
+)
+
+// told are conditions as lines, in order.
+func told(all []Condition) (lines []string) {
+	for _, c := range all {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s%s %s %d %s", c.Provider, c.Process, c.Reason, c.Since, c.Detail)))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func TestBreakers(t *testing.T) {
+	lane := func(n int32, b schemas.Breaker, at schemas.Millis) schemas.Health {
+		return schemas.Health{Lane: n, Breaker: b, At: at, Calls: 9, Failures: int64(n)}
+	}
+	for _, tt := range []struct {
+		name  string
+		lanes []schemas.Health
+		want  []string
+	}{
+		{"closed", []schemas.Health{lane(0, schemas.BreakerClosed, 1)}, nil},
+		{"open", []schemas.Health{lane(0, schemas.BreakerOpen, 5)}, []string{"p  5 lane 0 saw 0 of 9 calls fail"}},
+		{"probed, and not closed yet", []schemas.Health{lane(0, schemas.BreakerHalfOpen, 5)}, []string{"p  5 lane 0 saw 0 of 9 calls fail"}},
+		{"since the first of its lanes", []schemas.Health{lane(2, schemas.BreakerOpen, 7), lane(1, schemas.BreakerOpen, 5), lane(0, schemas.BreakerClosed, 1), lane(3, schemas.BreakerHalfOpen, 9)},
+			[]string{"p  5 lane 1 saw 1 of 9 calls fail, lane 2 saw 2 of 9 calls fail, lane 3 saw 3 of 9 calls fail"}},
+	} {
+		got := breakers(route.Health{"p": {Lanes: tt.lanes}})
+		if got == nil || !slices.Equal(told(got), tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, told(got), tt.want)
+		}
+	}
+}
+
+// A report counts while whoever wrote it would have written another.
+func TestReports(t *testing.T) {
+	const now = 60 * minute
+	sink := func(at schemas.Millis, r schemas.SinkReport) map[string]schemas.Report {
+		r.CheckedAt = 7
+		return map[string]schemas.Report{"sink/s1": {At: at, Sink: &r}}
+	}
+	clock := func(at schemas.Millis, ahead int64) map[string]schemas.Report {
+		return map[string]schemas.Report{"clock/w1": {At: at, Clock: &schemas.ClockReport{AheadMillis: ahead}}}
+	}
+	for _, tt := range []struct {
+		name    string
+		reports map[string]schemas.Report
+		want    []string
+	}{
+		{"a sink that is well", sink(now, schemas.SinkReport{Rows: 9}), nil},
+		{"a sink that differs", sink(now, schemas.SinkReport{Difference: -2}), []string{"s1  7 records without a row, and rows too many: -2"}},
+		{"one that fails", sink(now-5, schemas.SinkReport{Failing: "no room"}), []string{fmt.Sprintf("s1 failing %d no room", now-5)}},
+		{"one that differs and fails", sink(now-5, schemas.SinkReport{Difference: 1, Failing: "no room"}),
+			[]string{"s1  7 records without a row, and rows too many: 1", fmt.Sprintf("s1 failing %d no room", now-5)}},
+		{"one that spoke ten minutes ago", sink(now-10*minute, schemas.SinkReport{Difference: 1}), []string{"s1  7 records without a row, and rows too many: 1"}},
+		{"one that is gone", sink(now-10*minute-1, schemas.SinkReport{Difference: 1, Failing: "no room"}), nil},
+		{"a clock that is right again", clock(now, 0), nil},
+		{"a clock", clock(now-45_000, 2500), []string{fmt.Sprintf("w1  %d 2.5 s ahead", now-45_000)}},
+		{"a worker that is gone", clock(now-45_001, 2500), nil},
+		{"somebody else's report", map[string]schemas.Report{"sink/s1": {At: now}, "clock/w1": {At: now}, "audit": {At: now}}, nil},
+	} {
+		a, b := sinks(tt.reports, now), clocks(tt.reports, now)
+		if got := told(slices.Concat(a, b)); a == nil || b == nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
