@@ -294,6 +294,65 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
+// TestTenantIsQuoted: a tenant's name is a text, whatever is in it.
+func TestTenantIsQuoted(t *testing.T) {
+	conn := database(t, enginetest.Start(t, engine.Options{}).Addr())
+	load(t, conn, 0, "key", life(0, `o'hara\`, "m-1", her))
+	load(t, conn, 10, "key", life(3, `acme`, "m-2", her))
+	if got := counts(t, open(t, conn, erase.Person{Keys: []string{her}, Tenant: `o'hara\`})); !slices.Equal(got, []uint64{3, 1, 1, 1, 0, 0, 3}) {
+		t.Errorf("found %v", got)
+	}
+	if got := counts(t, open(t, conn, erase.Person{Keys: []string{her}, Tenant: "' OR '' = '"})); slices.Max(got) > 0 {
+		t.Errorf("found %v of nobody", got)
+	}
+}
+
+// later is a database in which every list is old.
+type later struct{ driver.Conn }
+
+func (c later) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
+	return c.Conn.Query(ctx, strings.Replace(query, "now() - ", "now() + ", 1), args...)
+}
+
+// TestSweep: the list of a run that was killed is dropped by the next, when it is old
+// and no statement is at work with it.
+func TestSweep(t *testing.T) {
+	conn := database(t, enginetest.Start(t, engine.Options{}).Addr())
+	for _, statement := range []string{
+		"CREATE TABLE erasing_old (text String) ENGINE = MergeTree ORDER BY text",
+		"CREATE TABLE erasing_busy (text String) ENGINE = MergeTree ORDER BY text",
+		"CREATE TABLE others (text String) ENGINE = MergeTree ORDER BY text",
+		"INSERT INTO others VALUES ('a')",
+		"ALTER TABLE others DELETE WHERE throwIf(text = 'a') OR text IN (SELECT text FROM erasing_busy) SETTINGS mutations_sync = 0",
+	} {
+		if err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		conn driver.Conn
+		want []string
+	}{
+		{"within the hour", conn, []string{"('erasing_busy')", "('erasing_old')"}},
+		{"after it", later{conn}, []string{"('erasing_busy')"}},
+	} {
+		s, err := erase.Open(t.Context(), tt.conn, erase.Person{Keys: []string{her}}, []byte("key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(t, conn, "SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, 'erasing_') ORDER BY name"); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: there are %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if err := conn.Exec(t.Context(), "KILL MUTATION WHERE database = currentDatabase() SYNC"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSpell(t *testing.T) {
 	for _, tt := range []struct {
 		text    string
@@ -309,6 +368,7 @@ func TestSpell(t *testing.T) {
 		{"13800138000", "push", nil, "13800138000"},
 		{"Ann@EXAMPLE.com", "email", nil, "Ann@EXAMPLE.com Ann@example.com"},
 		{"", "", nil, ""},
+		{"a\xff", "push", nil, ""},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			keys, err := erase.Spell(tt.text, tt.channel, tt.regions)

@@ -1,6 +1,7 @@
 package erase
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
@@ -40,5 +41,32 @@ func TestUntil(t *testing.T) {
 				t.Errorf("until %v, want %v; %q", h.Until, want, h.Note)
 			}
 		})
+	}
+}
+
+// What is found of a person is all of it, and nobody else's: alone, within a scope,
+// within JSON, within a sentence.
+func TestPatterns(t *testing.T) {
+	const her = "+8613800000001"
+	for _, tt := range []struct {
+		keys                []string
+		text, strict, loose string // as they are afterwards
+	}{
+		{[]string{her}, her, "erased", "erased"},
+		{[]string{her}, "+86138000000012", "+86138000000012", "+86138000000012"},
+		{[]string{her}, "recipient=" + her + ",class=verify", "recipient=erased,class=verify", "recipient=erased,class=verify"},
+		{[]string{her}, `[{"scope":"` + her + `"}]`, `[{"scope":"erased"}]`, `[{"scope":"erased"}]`},
+		{[]string{her}, "no such number: " + her + ".", "no such number: " + her + ".", "no such number: erased."},
+		{[]string{"a=b"}, "recipient=a%3Db", "recipient=erased", "recipient=erased"},
+		{[]string{`to"ken`}, `[{"scope":"to\"ken"}]`, `[{"scope":"erased"}]`, `[{"scope":"erased"}]`},
+		{[]string{"a", "a,b"}, `"a,b"`, `"erased"`, `"erased"`}, // the longest
+		{[]string{"a.b"}, `"axb"`, `"axb"`, `"axb"`},            // no pattern of theirs
+	} {
+		strict, loose := patterns(tt.keys)
+		for pattern, want := range map[string]string{strict: tt.strict, loose: tt.loose} {
+			if got := regexp.MustCompile(pattern).ReplaceAllString(tt.text, "${1}erased${3}"); got != want {
+				t.Errorf("%q in %q: %q, want %q", tt.keys, tt.text, got, want)
+			}
+		}
 	}
 }

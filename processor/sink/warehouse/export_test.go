@@ -30,3 +30,9 @@ var Preparation = preparation
 
 // Fit is fit for a table of which only that is known.
 func Fit(name, engine, full string) error { return fit(table{name: name, engine: engine, full: full}) }
+
+// Replicated is replicated for a table of which only that is known.
+func Replicated(name, engine string) error { return replicated(table{name: name, engine: engine}) }
+
+// Target is the target of a view with that statement.
+func Target(create string) string { return target(table{create: create}) }

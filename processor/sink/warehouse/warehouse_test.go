@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
@@ -281,6 +282,36 @@ func TestCheckOfTheServer(t *testing.T) {
 				t.Errorf("check: %v; want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// instead is the engine, asked something else.
+type instead struct {
+	driver.Conn
+	old, new string
+}
+
+func (c instead) QueryRow(ctx context.Context, query string, args ...any) driver.Row {
+	return c.Conn.QueryRow(ctx, strings.Replace(query, c.old, c.new, 1), args...)
+}
+
+func (c instead) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
+	return c.Conn.Query(ctx, strings.Replace(query, c.old, c.new, 1), args...)
+}
+
+func TestCheckOfAnOldServer(t *testing.T) {
+	conn, err := warehouse.Open(t.Context(), "http://"+startEngine(t)+"/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, tt := range []struct{ old, new, want string }{
+		{"SELECT version()", "SELECT '24.7.9.1'", "this server is ClickHouse 24.7.9.1: 24.8 or newer is needed"},
+		{"FROM system.settings WHERE", "FROM system.settings WHERE name != 'materialized_views_ignore_errors' AND", "this server has no setting materialized_views_ignore_errors: ClickHouse 24.8 or newer is needed"},
+	} {
+		if err := warehouse.Check(t.Context(), instead{conn, tt.old, tt.new}); !errors.Is(err, warehouse.ErrUnfit) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %q", err, tt.want)
+		}
 	}
 }
 
