@@ -236,7 +236,11 @@ func (s *Server) hooked(w http.ResponseWriter, r *http.Request, read func(*door,
 		refuse(w, r, noHook.problem("This provider makes no such calls."))
 		return
 	case err != nil:
-		refuse(w, r, badHook.problem("The call is the provider's and cannot be read."))
+		detail := "The call is the provider's and cannot be read."
+		if u, ok := errors.AsType[*provider.Unreadable](err); ok {
+			detail += " What is wrong: " + u.Reason + "."
+		}
+		refuse(w, r, badHook.problem(detail))
 		return
 	}
 	if p := s.keep(r.Context(), w, records); p != nil {

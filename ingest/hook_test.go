@@ -25,6 +25,8 @@ func (k *knocker) judge(h *provider.Hook) error {
 	switch {
 	case h.Header.Get("X-Proof") != "it is me":
 		return fmt.Errorf("x-proof: %w", provider.ErrForged)
+	case string(h.Body) == "told":
+		return &provider.Unreadable{Reason: "receipt 3: status is missing"}
 	case string(h.Body) == "garbage":
 		return provider.ErrHook
 	case string(h.Body) == "else":
@@ -122,6 +124,7 @@ func TestHooks(t *testing.T) {
 		{"forged", "POST", "/v1/receipts/caller", `[]`, nil, 401, "forged_hook"},
 		{"forged, inbound", "POST", "/v1/inbound/caller", `[]`, nil, 401, "forged_hook"},
 		{"garbage", "POST", "/v1/receipts/caller", `garbage`, []string{proof}, 400, "bad_hook"},
+		{"garbage of the operator's own", "POST", "/v1/receipts/caller", `told`, []string{proof}, 400, "bad_hook"},
 		{"of another kind", "POST", "/v1/receipts/caller", `else`, []string{proof}, 404, "no_hook"},
 		{"nobody", "POST", "/v1/receipts/nobody", `[]`, []string{proof}, 404, "no_hook"},
 		{"who does not call", "POST", "/v1/receipts/mute", `[]`, []string{proof}, 404, "no_hook"},
@@ -133,6 +136,9 @@ func TestHooks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := w.do(tt.method, tt.path, tt.body, tt.headers...)
 			r.problem(tt.code, tt.problem)
+			if tt.body == "told" && !strings.Contains(string(r.body), "receipt 3: status is missing") {
+				t.Errorf("it does not say what is wrong: %s", r.body)
+			}
 			if tt.code == 503 && r.header.Get("Retry-After") == "" || tt.code == 401 && r.header.Get("WWW-Authenticate") == "" {
 				t.Error(r.header)
 			}

@@ -61,3 +61,12 @@ var (
 	// ErrNoHook is a listener that reads no requests of this kind: 404.
 	ErrNoHook = errors.New("this provider makes no such requests")
 )
+
+// Unreadable is ErrHook with what is wrong, for whoever wrote the request: where that
+// is the operator. It holds nothing of the request itself.
+type Unreadable struct{ Reason string }
+
+func (u *Unreadable) Error() string { return ErrHook.Error() + ": " + u.Reason }
+
+// Is makes it ErrHook.
+func (u *Unreadable) Is(err error) bool { return err == ErrHook }

@@ -40,7 +40,8 @@ type listener struct {
 }
 
 // Listen opens what reads JSON. Who calls is known by settings.receipt_secret or,
-// without it, by the signature of settings.sign.
+// without it, by the signature of settings.sign. Where there is neither the error is
+// provider.ErrNoListener: nobody could be believed.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
 	l := &listener{name: p.Name}
 	if len(p.Channels) == 1 {
@@ -53,6 +54,9 @@ func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
 	if p.Settings[hooksecret.Setting] == nil && scheme.On() {
 		l.verify = scheme.Verify
 		return l, nil
+	}
+	if p.Settings[hooksecret.Setting] == nil {
+		return nil, fmt.Errorf("settings.%s is missing, and settings.sign: %w", hooksecret.Setting, provider.ErrNoListener)
 	}
 	secret, err := hooksecret.Of(p, deps.Getenv)
 	if err != nil {
@@ -89,7 +93,7 @@ func (l *listener) Receipts(h *provider.Hook) ([]provider.Receipt, provider.Repl
 	for i, r := range in {
 		o, err := l.receipt(r, h.At)
 		if err != nil {
-			return nil, provider.Reply{}, fmt.Errorf("%w: receipt %d: %w", provider.ErrHook, i, err)
+			return nil, provider.Reply{}, &provider.Unreadable{Reason: fmt.Sprintf("receipt %d: %v", i, err)}
 		}
 		out = append(out, o)
 	}
@@ -172,7 +176,7 @@ func (l *listener) Inbound(h *provider.Hook) ([]provider.Inbound, provider.Reply
 			err = errors.New("word is stop, start or help")
 		}
 		if err != nil {
-			return nil, provider.Reply{}, fmt.Errorf("%w: message %d: %w", provider.ErrHook, i, err)
+			return nil, provider.Reply{}, &provider.Unreadable{Reason: fmt.Sprintf("message %d: %v", i, err)}
 		}
 		out = append(out, o)
 	}
@@ -198,10 +202,10 @@ func read[T any](l *listener, h *provider.Hook) ([]T, error) {
 		err = errors.New("more follows")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is no JSON of this form: %s", provider.ErrHook, reason(err))
+		return nil, &provider.Unreadable{Reason: "it is no JSON of this form: " + reason(err)}
 	}
 	if len(all) > Most {
-		return nil, fmt.Errorf("%w: it has %d entries, and at most %d are taken", provider.ErrHook, len(all), Most)
+		return nil, &provider.Unreadable{Reason: fmt.Sprintf("it has %d entries, and at most %d are taken", len(all), Most)}
 	}
 	return all, nil
 }

@@ -143,6 +143,10 @@ func TestWhoCalls(t *testing.T) {
 	if _, _, err := l.Receipts(h); !errors.Is(err, provider.ErrForged) {
 		t.Error(err)
 	}
+	p.Settings = nil
+	if _, err := types.Listen(p, provider.Deps{}); !errors.Is(err, provider.ErrNoListener) {
+		t.Errorf("with neither: %v", err)
+	}
 	for want, settings := range map[string]map[string]any{
 		"settings.receipt_secret is missing": nil,
 		"settings.url is not a setting":      {"url": "http://x", "receipt_secret": secret},

@@ -99,7 +99,7 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 		return nil, err
 	}
 	c := &client{settings: s, http: httpcall.New(cfg), now: time.Now}
-	if deps.PublicURL != "" {
+	if deps.PublicURL != "" && s.token != "" { // else its receipts could not be verified
 		c.status = deps.PublicURL + "/v1/receipts/" + url.PathEscape(p.Name)
 	}
 	return c, nil

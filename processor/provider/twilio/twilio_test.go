@@ -90,6 +90,8 @@ func TestRequests(t *testing.T) {
 		{"receipts", nil, "https://weir.example", provider.Call{ID: "m1", Channel: schemas.ChannelSMS, Content: content.Content{Body: "hi"}}, "Messages.json", account,
 			url.Values{"To": {"+15005550009"}, "From": {"+15005550006"}, "Body": {"hi"}, "StatusCallback": {"https://weir.example/v1/receipts/twilio-us?ref=" +
 				provider.Reference{MessageID: "m1", To: "+15005550009", Channel: schemas.ChannelSMS}.String()}}},
+		{"receipts that could not be verified", map[string]any{"auth_token": nil, "api_key": "SK1", "api_secret": "s"}, "https://weir.example", provider.Call{Channel: schemas.ChannelSMS, Content: content.Content{Body: "hi"}}, "Messages.json", "SK1",
+			url.Values{"To": {"+15005550009"}, "From": {"+15005550006"}, "Body": {"hi"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got url.Values
