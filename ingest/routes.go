@@ -38,7 +38,7 @@ func (s *Server) table() []route {
 		{get, "/v1/suppressions", scopeRead, paceQuery, s.getSuppressions},
 		{put, "/v1/suppressions", scopeSend, paceWrite, s.putSuppression},
 		{del, "/v1/suppressions", scopeSend, paceWrite, s.deleteSuppression},
-		{post, "/v1/suppressions/import", scopeSend, paceBatch, s.postSuppressions},
+		{post, "/v1/suppressions/import", scopeSend, paceImport, s.postSuppressions},
 
 		{get, "/v1/session", scopeAny, paceQuery, s.getSession},
 		{post, "/v1/session", scopeNone, paceLogin, s.postSession},

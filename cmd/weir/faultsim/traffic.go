@@ -34,9 +34,12 @@ var spellings = []string{
 // magic are recipients to which the simulated provider does something else than
 // to accept: see docs/simulated.md.
 var magic = []string{
-	"+15005550001", "+15005550002", "+15005550004", "+15005550008", "+15005550009", "+15005550011", "+15005550012", "+15005550021", "+15005550031",
-	"permanent@example.com", "transient-1@Example.com", "timeout-1@example.com", "maybe@example.com", "undelivered@example.com", "delivered@EXAMPLE.com",
+	"+15005550001", "+15005550002", "+15005550004", "+15005550008", "+15005550009", "+15005550010", "+15005550011", "+15005550012", "+15005550021", "+15005550031",
+	"permanent@example.com", "transient-1@Example.com", "timeout-1@example.com", "maybe@example.com", "undelivered@example.com", "delivered@EXAMPLE.com", "bounce@example.com",
 }
+
+// bounces are those that a lane has suppressed, by a request of its own.
+var bounces = []string{"+15005550010", "bounce@example.com"}
 
 // traffic draws the requests of a plan.
 func traffic(p *Plan) []send {
@@ -106,6 +109,22 @@ func traffic(p *Plan) []send {
 					q.Class = "notice"
 				}
 				s.message = false
+				if r.IntN(3) == 0 { // whom a lane has suppressed, as it has or otherwise
+					q.To, q.Class = bounces[r.IntN(len(bounces))], ""
+					if r.IntN(2) == 0 {
+						q.Channel, q.Tenant = schemas.ChannelSMS, schemas.DefaultTenant
+						if q.To[0] != '+' {
+							q.Channel = schemas.ChannelEmail
+						}
+					}
+				}
+				terms(r, p, at, &q)
+				for range r.IntN(3) { // and anew: until another time, or for another reason, or just so
+					later := at + time.Duration(r.IntN(3000))*time.Millisecond
+					other := q
+					terms(r, p, later, &other)
+					all = append(all, place(r, p, send{at: later}, &other))
+				}
 				back := q
 				back.Action = schemas.ActionUnsuppress
 				all = append(all, place(r, p, send{at: at + time.Duration(r.IntN(5000))*time.Millisecond}, &back))
@@ -140,6 +159,18 @@ func traffic(p *Plan) []send {
 	slices.SortStableFunc(all, func(a, b send) int { return cmp.Compare(a.at, b.at) })
 	addressed(p, all)
 	return all
+}
+
+// terms draws until when a suppression stands, and why: often for as short that
+// messages come on both sides of its end, and sometimes over before it is decided.
+func terms(r *rand.Rand, p *Plan, at time.Duration, q *schemas.Request) {
+	q.ExpiresAt, q.Metadata = 0, nil
+	if r.IntN(3) > 0 {
+		q.ExpiresAt = schemas.MillisOf(p.Start.Add(at + time.Duration(r.IntN(4000))*time.Millisecond))
+	}
+	if r.IntN(2) == 0 {
+		q.Metadata = map[string]string{schemas.MetaReason: []string{"stop", "hard_bounce", "asked"}[r.IntN(3)]}
+	}
 }
 
 // decisions draws messages that name the provider that only decides, and others

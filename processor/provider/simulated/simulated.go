@@ -11,6 +11,7 @@
 //	late            +15005550007   accepted, receipt delivered after 5 s
 //	undelivered     +15005550008   accepted, receipt undelivered after 1 s
 //	maybe           +15005550009   fails for now, perhaps received, at every attempt
+//	bounce          +15005550010   refused for good, and the recipient is to be suppressed
 //	transient-N     +1500555001N   fails for now at the first N attempts, then accepted
 //	throttled-N     +1500555002N   throttled at the first N attempts, then accepted
 //	timeout-N       +1500555003N   no answer at the first N attempts, then accepted
@@ -170,6 +171,7 @@ var accepted = provider.Outcome{Kind: provider.Accepted}
 
 var plans = map[string]plan{
 	"permanent": {outcome: provider.Outcome{Kind: provider.Permanent, Code: "invalid_recipient", Text: "simulated: refused for good"}},
+	"bounce":    {outcome: provider.Outcome{Kind: provider.Permanent, OfRecipient: true, Suppress: schemas.SuppressHardBounce, Code: "no_such_recipient", Text: "simulated: there is nobody"}},
 	"throttled": {outcome: provider.Outcome{Kind: provider.Throttled, Code: "throttled", Text: "simulated: too fast", RetryAfter: RetryAfter}},
 	"timeout":   {hang: true},
 	"transient": {outcome: provider.Outcome{Kind: provider.Transient, Code: "unavailable", Text: "simulated: not now"}},
@@ -184,7 +186,7 @@ var plans = map[string]plan{
 // byNumber names the magic numbers by their last four digits.
 var byNumber = map[string]string{
 	"0001": "permanent", "0002": "throttled", "0003": "timeout", "0004": "transient", "0005": "delivered",
-	"0006": "accepted", "0007": "late", "0008": "undelivered", "0009": "maybe",
+	"0006": "accepted", "0007": "late", "0008": "undelivered", "0009": "maybe", "0010": "bounce",
 	"001": "transient-", "002": "throttled-", "003": "timeout-",
 }
 

@@ -33,6 +33,7 @@ func TestMagicRecipients(t *testing.T) {
 	}{
 		{name: "someone", phone: "+8613800000000", kinds: []provider.Kind{provider.Accepted}},
 		{name: "permanent", phone: "+15005550001", kinds: []provider.Kind{provider.Permanent, provider.Permanent}},
+		{name: "bounce", phone: "+15005550010", kinds: []provider.Kind{provider.Permanent, provider.Permanent}},
 		{name: "throttled", phone: "+15005550002", kinds: []provider.Kind{provider.Throttled, provider.Throttled}},
 		{name: "timeout", phone: "+15005550003", kinds: []provider.Kind{provider.Unknown, provider.Unknown}, maybe: true},
 		{name: "transient", phone: "+15005550004", kinds: []provider.Kind{provider.Transient, provider.Transient}},

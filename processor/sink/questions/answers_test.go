@@ -42,6 +42,29 @@ var answers = map[string]func(w *world) []string{
 		m := w.lives["m-1"] // queued, sending, retrying, queued, sending, sent, delivered
 		return []string{cells("delivered", "receipt", 2, "aliyun", at(m[0].AcceptedAt), at(m[0].At), at(m[5].At), at(m[6].At), at(m[5].At))}
 	},
+	"Who is suppressed, until when and why": func(w *world) []string {
+		latest := map[string]*schemas.Event{}
+		for _, e := range w.suppressions() {
+			latest[key(e.Tenant, e.To, e.Channel, e.Class)] = e // the log is in order
+		}
+		var out []string
+		for scope, e := range latest {
+			if e.Reason == "suppress" && (e.RetryAt == 0 || after(e.RetryAt, 0)) {
+				out = append(out, cells(scope, maybe(e.RetryAt), e.ErrorCode, e.Provider, at(e.At)))
+			}
+		}
+		slices.Sort(out)
+		return out
+	},
+	"Who suppressed whom, and when": func(w *world) []string {
+		var out []string
+		for _, e := range w.suppressions() {
+			if e.To == "+8613800000001" {
+				out = append(out, cells(at(e.At), e.Reason, e.Tenant, e.Channel, e.Class, maybe(e.RetryAt), e.ErrorCode, e.Provider, e.Decision.Partition, e.Decision.Seq))
+			}
+		}
+		return out
+	},
 	"A recipient's history": func(w *world) []string {
 		var all []*schemas.Event
 		for _, id := range w.ids {
@@ -403,6 +426,16 @@ var answers = map[string]func(w *world) []string{
 const day = 24 * time.Hour
 
 // within returns the statuses since so long before noon.
+// suppressions are the decisions on them, in the order of the log.
+func (w *world) suppressions() (out []*schemas.Event) {
+	for _, e := range w.events {
+		if e.Kind == schemas.KindDecision && e.Decision.Verdict == schemas.VerdictSuppress {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 func (w *world) within(d time.Duration) []*schemas.Event {
 	var out []*schemas.Event
 	for _, e := range w.events {

@@ -346,11 +346,36 @@ func newWorld() *world {
 	l.end(schemas.StatusCancelled, schemas.VerdictCancel, "cancelled")
 	l.end(schemas.StatusExpired, schemas.VerdictExpire, "expired")
 
+	w.suppress(now)
 	w.poison = []poison{
 		{0, now.Add(-3 * time.Hour), "poison"},
 		{1, now.Add(-2 * time.Hour), `{"kind":"status","status":"shouted","at":"2026-01-01T00:00:00.000Z"}`},
 	}
 	return w
+}
+
+// suppress is who was suppressed until noon: some still are, some no more.
+func (w *world) suppress(now schemas.Millis) {
+	say := func(ago time.Duration, action, tenant, to, channel, class string, until time.Duration, why, by string) {
+		e := &schemas.Event{
+			Kind: schemas.KindDecision, Tenant: tenant, To: to, Channel: channel, Class: class, At: now.Add(-ago), Reason: action, ErrorCode: why, Provider: by,
+			Decision: &schemas.Decision{Verdict: schemas.VerdictSuppress},
+		}
+		if until != 0 {
+			e.RetryAt = now.Add(until)
+		}
+		w.add(e, 0)
+	}
+	const hour = time.Hour
+	say(80*hour, "suppress", "acme", "+8613800000001", "sms", "", 0, "hard_bounce", "aliyun")
+	say(70*hour, "unsuppress", "acme", "+8613800000001", "sms", "", 0, "", "api:ops")
+	say(60*hour, "suppress", "acme", "+8613800000001", "sms", "", 24*hour, "asked by phone", "api:ops")
+	say(60*hour, "suppress", "acme", "+8613800000001", "", "ads", -hour, "stop", "aliyun")        // over
+	say(50*hour, "suppress", "", "user7@example.com", "email", "", 0, "complaint", "ses")         // every tenant's
+	say(40*hour, "suppress", "globex", "user8@example.com", "email", "", 0, "hard_bounce", "ses") // lifted
+	say(30*hour, "unsuppress", "globex", "user8@example.com", "email", "", 0, "", "")
+	say(20*hour, "suppress", "acme", "+8613800000002", "", "", 0, "", "")
+	say(20*hour, "suppress", "acme", "+8613800000002", "", "", 72*hour, "stop", "tencent") // at the same time: the later counts
 }
 
 // wide is what happens to messages of which each takes a place of a limit for all
