@@ -232,8 +232,12 @@ func (s *Store) plan() []work {
 			"INSERT INTO status_events (kind, at, reason, status_partition, status_offset, ingested_at) SELECT 'status', at, 'erased', status_partition, status_offset, ingested_at FROM status_events WHERE " + s.theirs() +
 				" AND (status_partition, status_offset) NOT IN (SELECT status_partition, status_offset FROM status_events WHERE " + empty + ")",
 			"ALTER TABLE status_events DELETE WHERE " + s.theirs()}},
+		{optOuts, s.theirs(), "kept on purpose: to forget an opt-out would be to write to them again", nil},
 	}
 }
+
+// optOuts is the table of suppressions, which are left as the ledger's are.
+const optOuts = "suppression_events"
 
 // Find counts what is there.
 func (s *Store) Find(ctx context.Context) ([]Found, error) {
@@ -256,7 +260,7 @@ func (s *Store) Erase(ctx context.Context, progress func(string)) error {
 		return err
 	}
 	for i, w := range s.plan() {
-		if found[i].Rows == 0 {
+		if found[i].Rows == 0 || len(w.steps) == 0 {
 			continue
 		}
 		progress(fmt.Sprintf("%s: %d rows", w.table, found[i].Rows))
@@ -274,13 +278,13 @@ func (s *Store) Erase(ctx context.Context, progress func(string)) error {
 }
 
 // Mentions searches every column that can hold text, in every table that stores
-// anything, whether or not this package knows it.
+// anything, whether or not this package knows it; but that of opt-outs, which stays.
 func (s *Store) Mentions(ctx context.Context) ([]Mention, error) {
 	rows, err := s.conn.Query(ctx, `
 SELECT table, name, type FROM system.columns
 WHERE database = currentDatabase() AND position(type, 'String') > 0 AND default_kind NOT IN ('ALIAS', 'EPHEMERAL')
-    AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND endsWith(engine, 'MergeTree') AND NOT startsWith(name, $1))
-ORDER BY table, position`, listPrefix)
+    AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND endsWith(engine, 'MergeTree') AND NOT startsWith(name, $1) AND name != $2)
+ORDER BY table, position`, listPrefix, optOuts)
 	if err != nil {
 		return nil, fmt.Errorf("read the columns: %w", err)
 	}
