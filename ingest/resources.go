@@ -100,6 +100,9 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 			if err == nil {
 				err = revise.Decidable(put.Policy)
 			}
+			if err == nil && s.templates != nil {
+				err = s.templates(put.Policy)
+			}
 			if err != nil {
 				return nil, invalidResource(put, err)
 			}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/ingest/replies"
+	"github.com/weirhq/weir/processor/content"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
@@ -76,6 +78,9 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if p := tooLong(q, rules); p != nil {
+		return nil, p
+	}
 	if q.ID, err = newID(q, to.Key, schemas.MillisOf(now)); err != nil {
 		s.logger.Error("making an id failed", "error", err)
 		return nil, internal.problem("The mistake is in the server's log.")
@@ -85,6 +90,24 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 		return nil, oversized()
 	}
 	return &message{req: q, to: to, value: value}, nil
+}
+
+// tooLong is the problem of a message that is over its channel's limit, with its
+// variables filled in. Admission would refuse it too, where nobody waits for it. What
+// else is wrong with its template is admission's to say.
+func tooLong(q *schemas.Request, rules *schemas.Policy) *client.Problem {
+	text, err := content.Of(q, rules)
+	if err != nil {
+		return nil
+	}
+	if bad, ok := errors.AsType[*content.Error](text.Fits(q)); ok {
+		pointer := bad.Pointer
+		if q.Template != "" {
+			pointer = "/vars"
+		}
+		return messageRejected.problem("errors has the reason.", client.FieldError{Pointer: pointer, Code: bad.Code(), Detail: bad.Detail})
+	}
+	return nil
 }
 
 // pin holds a request to providers of one type: to the one that it names, or

@@ -411,3 +411,36 @@ func TestAddressOfOthers(t *testing.T) {
 		t.Errorf("the listener: %v", err)
 	}
 }
+
+// A message over its channel's limit is refused at once, with its variables filled in,
+// and nothing of it is written.
+func TestTooLongMessages(t *testing.T) {
+	w := newWorld(t, settings{policy: `
+providers:
+  - {name: sim, type: simulated, channels: [sms, email, push]}
+templates:
+  - {name: t, channel: sms, body: "Hello {{name}}"}
+`})
+	x := strings.Repeat
+	ends := w.ends(w.names.Requests())
+	for body, pointer := range map[string]string{
+		`{"channel":"sms","to":"+8613800000001","body":"` + x("a", 1531) + `"}`:                                                    "/body",
+		`{"channel":"sms","to":"+8613800000001","body":"` + x("码", 671) + `"}`:                                                     "/body",
+		`{"channel":"sms","to":"+8613800000001","template":"t","vars":{"name":"` + x("a", 1525) + `"}}`:                            "/vars",
+		`{"channel":"push","to":"device:abcdef","title":"t","body":"b","data":{"k":"` + x("v", 4096) + `"}}`:                       "/body",
+		`{"channel":"email","to":"a@example.com","subject":"s","body":"` + x("b", 130<<10) + `","html":"` + x("h", 125<<10) + `"}`: "",
+	} {
+		r := w.post(body)
+		if pointer == "" {
+			read[client.Sent](r, http.StatusAccepted)
+			continue
+		}
+		p := r.problem(http.StatusUnprocessableEntity, "message_rejected")
+		if len(p.Errors) != 1 || p.Errors[0].Code != schemas.ReasonTooLong || p.Errors[0].Pointer != pointer {
+			t.Errorf("%.60s: %+v", body, p.Errors)
+		}
+	}
+	if tracks := w.tracks(ends); len(tracks) != 1 {
+		t.Errorf("%d were written, want the mail alone", len(tracks))
+	}
+}

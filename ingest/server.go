@@ -54,6 +54,9 @@ type Config struct {
 	// number of brokers if fewer.
 	Replication int16
 	History     History // where the tail does not reach; nil is none
+	// Templates judges what templates say of providers, by the providers' types: its
+	// error is a schemas.PolicyErrors. nil judges nothing.
+	Templates func(*schemas.Policy) error
 	// Console is the pages for people; nil serves none.
 	Console *console.Pages
 	// Health is what is known of the providers, Reports what sinks and audits said
@@ -127,6 +130,7 @@ type Server struct {
 	conns      *conns
 	sessions   *sessions
 	keyless    bool // who sends no key is served too
+	templates  func(*schemas.Policy) error
 	localOnly  bool // only under names of this machine
 	hooks      *hooks
 	grace      time.Duration
@@ -172,6 +176,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		logger:     cfg.Logger,
 		pace:       newPacer(cfg.Policy, cfg.TrustedProxies),
 		keyless:    cfg.Keyless || cfg.Insecure,
+		templates:  cfg.Templates,
 		localOnly:  cfg.Keyless && !cfg.Insecure,
 		editFor:    editTimeout,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),

@@ -101,13 +101,13 @@ func TestSuppressionsRefused(t *testing.T) {
 	w := newWorld(t, settings{policy: limited, keys: true, history: &store{}})
 	past := schemas.MillisOf(time.Now().Add(-time.Minute))
 	for body, want := range map[string]string{
-		``:                              "not_object",
-		`[]`:                            "not_object",
-		`null`:                          "not_object",
-		`{}`:                            "/to required",
-		`{"to":7}`:                      "/to wrong_type",
-		`{"to":"nobody at all","channel":"sms"}`:        "/to ",
-		`{"to":"+8613800000001","x":1}`: "/x unknown_field",
+		``:                                       "not_object",
+		`[]`:                                     "not_object",
+		`null`:                                   "not_object",
+		`{}`:                                     "/to required",
+		`{"to":7}`:                               "/to wrong_type",
+		`{"to":"nobody at all","channel":"sms"}`: "/to ",
+		`{"to":"+8613800000001","x":1}`:          "/x unknown_field",
 		`{"to":"+8613800000001","tenant":"other"}`:                           "/tenant forbidden_tenant",
 		`{"to":"+8613800000001","channel":"fax"}`:                            "/channel unknown_value",
 		`{"to":"+8613800000001","class":"a b"}`:                              "/class bad_name",

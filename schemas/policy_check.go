@@ -674,6 +674,9 @@ func (c *checker) template(v *Template, path string) {
 	if empty {
 		c.failf(path, "has nothing to send: give it a body, such as body: \"Your code is {{code}}\", or the provider's own template under providers")
 	}
+	if !empty && v.Body == "" && v.HTML == "" && (v.Channel != ChannelPush || v.Title == "") {
+		c.codesOnly(v, path)
+	}
 	for _, name := range slices.Sorted(maps.Keys(v.Providers)) {
 		at := childPath(path+".providers", name)
 		c.known(at, "provider", name, c.providers)
@@ -683,6 +686,22 @@ func (c *checker) template(v *Template, path string) {
 		for _, k := range slices.Sorted(maps.Keys(v.Providers[name])) {
 			c.setting(childPath(at, k), v.Providers[name][k], secretName(k))
 		}
+	}
+}
+
+// textless are the types that take a template without a text and without anything of
+// their own: nothing is sent, or the template's name and variables are handed on.
+var textless = []string{ProviderNone, ProviderExternal, "simulated", "http"}
+
+// codesOnly judges a template without a text, which is what its providers make of it:
+// whoever carries the channel may come to serve it, and must have a template of his own.
+func (c *checker) codesOnly(v *Template, path string) {
+	for i := range c.policy.Providers {
+		pr := &c.policy.Providers[i]
+		if _, has := v.Providers[pr.Name]; has || !slices.Contains(pr.Channels, v.Channel) || slices.Contains(textless, pr.Type) {
+			continue
+		}
+		c.failf(path, "has no text, and provider %s, which carries %s too, has no template of its own here: give it a body, or %s's own template under providers", pr.Name, v.Channel, pr.Name)
 	}
 }
 

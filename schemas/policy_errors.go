@@ -103,6 +103,11 @@ func childPath(path, key string) string {
 	}
 }
 
+// TemplateProviderPath is the path of what the i-th template says of a provider.
+func TemplateProviderPath(i int, provider string) string {
+	return childPath(itemPath("templates", i)+".providers", provider)
+}
+
 // itemPath is the path of a list's value.
 func itemPath(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 

@@ -88,7 +88,11 @@ func readPolicy(name string, text []byte, base *schemas.Policy) (*schemas.Docume
 	if err := doc.NotYetInForce(); err != nil {
 		return nil, fmt.Errorf("the policy asks for what this version does not do yet, nothing was changed:\n%w", err)
 	}
-	if err := revise.Decidable(&doc.Policy); err != nil {
+	err = revise.Decidable(&doc.Policy)
+	if err == nil {
+		err = providerTypes.CheckTemplates(&doc.Policy)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the policy is not valid, nothing was changed:\n%w", doc.Located(err))
 	}
 	return doc, nil

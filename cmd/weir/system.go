@@ -328,7 +328,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
-			Console: pages, History: history, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
+			Console: pages, History: history, Templates: providerTypes.CheckTemplates, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
 			Receipts: told, Inbox: inbox, PublicURL: s.settings.PublicURL,
 			Listen:         func(p schemas.Provider) (provider.Listener, error) { return providerTypes.Listen(p, adapters(p)) },
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,

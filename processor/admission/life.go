@@ -167,7 +167,9 @@ func (p *partition) prepare(m *message) error {
 	return m.render(p.cur.pol)
 }
 
-// render checks that the content can be made; the lane makes it again.
+// render checks that the content can be made, and is not longer than its channel
+// takes; the lane makes it again. What went on once is not held to its length again:
+// an earlier version let longer ones through.
 func (m *message) render(pol *schemas.Policy) error {
 	text, err := content.Of(&m.req, pol)
 	if err != nil {
@@ -177,7 +179,10 @@ func (m *message) render(pol *schemas.Policy) error {
 	if m.req.Channel == schemas.ChannelSMS {
 		m.event.Segments = schemas.Segments(text.Body)
 	}
-	return nil
+	if m.repeated() {
+		return nil
+	}
+	return text.Fits(&m.req)
 }
 
 // pick turns an id into the number that weights are drawn by, the same in every

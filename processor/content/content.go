@@ -27,12 +27,14 @@ const (
 	ReasonMissingVariable      Reason = "missing_variable"       // the request lacks variables of the template
 	ReasonMalformedTemplate    Reason = "malformed_template"     // the template's braces do not match; apply refuses such
 	ReasonContentAndTemplate   Reason = "content_and_template"   // the request has both: it is not said which to send
+	ReasonTooLong              Reason = "too_long"               // over what its channel takes (schemas.TooLong): see Fits
 )
 
 // Error says why there is no content.
 type Error struct {
 	Reason  Reason
 	Missing []string // ReasonMissingVariable: every name that is missing, sorted
+	Pointer string   // ReasonTooLong: which field of the request it would be
 	Detail  string   // for people; holds no values of variables
 }
 
@@ -115,6 +117,14 @@ func Render(t *schemas.Template, vars map[string]string) (Content, error) {
 			Detail: fmt.Sprintf("template %q needs variables that the request lacks: %s", t.Name, strings.Join(missing, ", "))}
 	}
 	return c, nil
+}
+
+// Fits refuses content that is over its channel's limit. The error is an [*Error].
+func (c Content) Fits(r *schemas.Request) error {
+	if pointer, why := schemas.TooLong(r.Channel, c.Subject, c.Body, c.HTML, c.Title, r.Data); pointer != "" {
+		return &Error{Reason: ReasonTooLong, Pointer: pointer, Detail: strings.TrimPrefix(pointer, "/") + " " + why}
+	}
+	return nil
 }
 
 // Of returns what a request sends: its template from the policy rendered with
