@@ -184,6 +184,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/suppressions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who is suppressed
+         * @description With `to`, what is suppressed of one recipient: exact, as of the answer of the partition that has it, the latest first, at most 100,
+         *     and with what is suppressed for every tenant. Without, a page of what your tenant suppresses, in the order of recipients, from
+         *     ClickHouse, which follows by about a second. What has ended or was lifted is in neither.
+         */
+        get: operations["listSuppressions"];
+        /**
+         * Suppress a recipient
+         * @description Messages of your tenant to this recipient end `suppressed`: on this channel and of this class, or on any and of any where they are
+         *     absent. To say it again changes until when and why. It waits up to two seconds for the decision, or as `Prefer` says.
+         */
+        put: operations["suppress"];
+        post?: never;
+        /**
+         * Lift a suppression
+         * @description Takes back the suppression of your tenant in exactly this scope: channel and class as it names them, absent where it names none.
+         */
+        delete: operations["unsuppress"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/suppressions/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Suppress many recipients
+         * @description A table (RFC 4180) whose first row names its columns: `to`, and any of `channel`, `class`, `expires_at` and `reason`; or one JSON object a
+         *     line with those fields. At most 10,000 rows in 16 MiB. Each row has a result of its own, and one that is wrong does not hold up the others.
+         *     To import the same again changes nothing.
+         */
+        post: operations["importSuppressions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/session": {
         parameters: {
             query?: never;
@@ -1112,9 +1165,121 @@ export interface components {
             class?: string;
             /**
              * Format: date-time
-             * @description When.
+             * @description When it was made or changed last.
              */
             at: string | null;
+            /**
+             * Format: date-time
+             * @description When it ends; absent where it stands until it is lifted.
+             */
+            expires_at?: string;
+            /** @description Why. */
+            reason?: string;
+            /** @description Whose answer or receipt it came of; api:KEY where it came over HTTP. */
+            provider?: string;
+        };
+        /** @description A part of a list. */
+        SuppressionPage: {
+            /** @description What stands. */
+            suppressions: components["schemas"]["ListedSuppression"][];
+            /** @description Brings the next page, with the same filters; absent at the end. */
+            next_cursor?: string;
+        };
+        /** @description What a recipient is not sent. It covers messages that have each field it gives. */
+        ListedSuppression: {
+            /** @description The recipient, canonical. */
+            to: string;
+            /** @description Of this tenant's messages alone; absent where it is everybody's, which only operators make and lift. */
+            tenant?: string;
+            /** @description Only on this channel. */
+            channel?: string;
+            /** @description Only of this class. */
+            class?: string;
+            /**
+             * Format: date-time
+             * @description When it was made or changed last.
+             */
+            at: string | null;
+            /**
+             * Format: date-time
+             * @description When it ends; absent where it stands until it is lifted.
+             */
+            expires_at?: string;
+            /** @description Why. */
+            reason?: string;
+            /** @description Whose answer or receipt it came of; api:KEY where it came over HTTP. */
+            provider?: string;
+        };
+        /** @description Whom not to send to. */
+        SuppressRequest: {
+            /** @description The recipient. */
+            to: string;
+            /** @description Your own; another's is 403. */
+            tenant?: string | null;
+            /**
+             * @description Only on this channel; absent is on any.
+             * @enum {string|null}
+             */
+            channel?: "sms" | "voice" | "email" | "push" | "webhook" | "" | null;
+            /** @description Only of this class; absent is of any. */
+            class?: string | null;
+            /**
+             * Format: date-time
+             * @description When it ends, in the future; absent is never.
+             */
+            expires_at?: string | null;
+            /** @description Why. */
+            reason?: string | null;
+        };
+        /** @description What came of a change. */
+        SuppressionDone: {
+            /** @description The recipient, canonical. */
+            to: string;
+            /** @description The channel that it names. */
+            channel?: string;
+            /** @description The class that it names. */
+            class?: string;
+            /**
+             * Format: date-time
+             * @description When it ends.
+             */
+            expires_at?: string;
+            /** @description Why. */
+            reason?: string;
+            /**
+             * @description The brokers hold it.
+             * @enum {string}
+             */
+            status: "accepted";
+            /**
+             * @description What was decided: suppress or unsuppress where it changed something, repeated or not_suppressed where all was so already; absent
+             *     where nothing was decided in the time.
+             * @enum {string}
+             */
+            outcome?: "suppress" | "repeated" | "unsuppress" | "not_suppressed";
+        };
+        /** @description What came of an import. */
+        Imported: {
+            /** @description Rows that were taken in, or would be. */
+            accepted: number;
+            /** @description Rows that were not, or would not be. */
+            refused: number;
+            /** @description Nothing was written. */
+            dry_run: boolean;
+            /** @description Of each row, in their order. */
+            results: components["schemas"]["ImportResult"][];
+        };
+        /** @description What came of one row. */
+        ImportResult: {
+            /** @description Of the body, where the row begins, from 1; 0 is the rest, which was not read. */
+            line: number;
+            /**
+             * @description accepted, or valid in a dry run.
+             * @enum {string}
+             */
+            status?: "accepted" | "valid";
+            /** @description Why it was refused. */
+            error?: components["schemas"]["Problem"];
         };
         /** @description A key. */
         SignIn: {
@@ -1766,7 +1931,7 @@ export interface components {
              * @description The problem's name for programs.
              * @enum {string}
              */
-            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
+            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
             /** @description Everything that is wrong with the request, at most 32. */
             errors?: components["schemas"]["FieldError"][];
             /**
@@ -2388,7 +2553,7 @@ export interface components {
             provider?: string;
             /** @description The provider's own id. */
             provider_message_id?: string;
-            /** @description The provider's own error code. */
+            /** @description The provider's own error code; of what has to do with a suppression, its reason. */
             error_code?: string;
             /** @description Why, for people. */
             error?: string;
@@ -2398,7 +2563,7 @@ export interface components {
             window?: string;
             /**
              * Format: date-time
-             * @description When the window that refused it has room again, or when it is tried again.
+             * @description When the window that refused it has room again, or when it is tried again; of what has to do with a suppression, when that ends.
              */
             retry_at?: string | null;
             /**
@@ -2922,6 +3087,11 @@ export interface components {
                  * @example ${ACME_WHSEC}
                  */
                 secret?: string;
+                /**
+                 * @description The secret before a rotation; callbacks carry a signature of each. Only as ${ENV} or file:.
+                 * @example ${ACME_WHSEC_BEFORE}
+                 */
+                previous_secret?: string;
                 /**
                  * @description Statuses that are told; all when absent.
                  * @example [
@@ -3939,6 +4109,198 @@ export interface operations {
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listSuppressions: {
+        parameters: {
+            query?: {
+                /**
+                 * @description One recipient, however its + arrives.
+                 * @example +8613800000000
+                 */
+                to?: string;
+                /** @description Only those that name this channel. */
+                channel?: "sms" | "voice" | "email" | "push" | "webhook";
+                /** @description Only those that name this class. */
+                class?: string;
+                /** @description Only those for this reason: hard_bounce, complaint, opted_out, invalid, stop, or a text of yours. */
+                reason?: string;
+                /** @description Your own; another's is 403. */
+                tenant?: string;
+                /** @description How many at most; not with to. */
+                limit?: number;
+                /** @description Of the page before, with the same filters; not with to. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SuppressionPage"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    suppress: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description At most 256 KiB. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "to": "+8613800000000",
+                 *       "channel": "sms",
+                 *       "expires_at": "2027-01-01T00:00:00Z",
+                 *       "reason": "asked by phone"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SuppressRequest"];
+            };
+        };
+        responses: {
+            /** @description The brokers hold it; `outcome` says what was decided, where that was in time. */
+            202: {
+                headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SuppressionDone"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            408: components["responses"]["Problem"];
+            413: components["responses"]["Problem"];
+            415: components["responses"]["Problem"];
+            422: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    unsuppress: {
+        parameters: {
+            query: {
+                /**
+                 * @description The recipient, however its + arrives.
+                 * @example +8613800000000
+                 */
+                to: string;
+                /** @description The channel that it names. */
+                channel?: "sms" | "voice" | "email" | "push" | "webhook";
+                /** @description The class that it names. */
+                class?: string;
+                /** @description Your own; another's is 403. */
+                tenant?: string;
+            };
+            header?: {
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The brokers hold it; `outcome` says what was decided, where that was in time. */
+            202: {
+                headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SuppressionDone"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            422: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    importSuppressions: {
+        parameters: {
+            query?: {
+                /** @description Judge the rows and write nothing. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description At most 10,000 rows in 16 MiB. */
+        requestBody: {
+            content: {
+                /**
+                 * @example to,channel,reason
+                 *     +8613800000000,sms,asked by phone
+                 */
+                "text/csv": string;
+                /** @example {"to":"+8613800000000","channel":"sms"} */
+                "application/x-ndjson": string;
+            };
+        };
+        responses: {
+            /** @description A dry run; nothing was written. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Imported"];
+                };
+            };
+            /** @description The brokers hold the rows that are accepted. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Imported"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            408: components["responses"]["Problem"];
+            413: components["responses"]["Problem"];
+            415: components["responses"]["Problem"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Problem"];
