@@ -458,6 +458,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/receipts/{provider}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What a provider tells of messages that it took
+         * @description For providers only, which call it as they are told to in their own console. There is no API key: each proves by its own signature,
+         *     or by the secret of its settings, that it is it. What the body holds and what the answer is the provider says. It is answered when all
+         *     receipts are in Kafka. At most 1 MiB. docs/receipts.md says what becomes of them.
+         */
+        post: operations["takeReceipts"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/inbound/{provider}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The page behind a link to unsubscribe
+         * @description For people who follow a link that an e-mail has. It shows a page and does nothing, since mail scanners follow links, too: the page's button
+         *     asks by POST.
+         */
+        get: operations["showInbound"];
+        put?: never;
+        /**
+         * Messages from recipients
+         * @description For providers only, as `/v1/receipts/{provider}` is, and for a click on "unsubscribe". A STOP word suppresses who wrote it, a START word
+         *     lifts that, and anything else does nothing. It is answered when what it asks for is in Kafka. At most 1 MiB.
+         */
+        post: operations["takeInbound"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/messages/send": {
         parameters: {
             query?: never;
@@ -1931,7 +1979,7 @@ export interface components {
              * @description The problem's name for programs.
              * @enum {string}
              */
-            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
+            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "no_hook" | "bad_hook" | "forged_hook" | "hook_unavailable" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
             /** @description Everything that is wrong with the request, at most 32. */
             errors?: components["schemas"]["FieldError"][];
             /**
@@ -3194,7 +3242,7 @@ export interface components {
              */
             name?: string;
             /**
-             * @description Whom to tell: slack and webhook by url, email by address. A webhook with a secret is signed (Standard Webhooks).
+             * @description Whom to tell: slack and webhook by url, email by address, sent with the provider that is named or the first that carries email. A webhook with a secret is signed (Standard Webhooks).
              * @example {
              *       "type": "slack",
              *       "url": "${SLACK_WEBHOOK_URL}"
@@ -3209,6 +3257,7 @@ export interface components {
                 /** @constant */
                 type?: "email";
                 address: string;
+                provider?: string;
             };
             /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage is behind. */
             when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "lag")[];
@@ -4705,6 +4754,126 @@ export interface operations {
             415: components["responses"]["Problem"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    takeReceipts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name in the policy. */
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "*/*": unknown;
+            };
+        };
+        responses: {
+            /** @description All of it is safe. The body is what the provider expects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description All of it is safe. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            413: components["responses"]["Problem"];
+            415: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    showInbound: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name in the policy. */
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description There is nothing to show. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    takeInbound: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name in the policy. */
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "*/*": unknown;
+            };
+        };
+        responses: {
+            /** @description All of it is safe. The body is what the provider expects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description All of it is safe. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            413: components["responses"]["Problem"];
+            415: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Problem"];
             default: components["responses"]["Problem"];
         };
     };
