@@ -204,7 +204,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	inbox := receipt.NewInbox(names, n, func() *schemas.Policy { return &watch.Latest().Policy }, registry)
 	// adapters are given the same whether they call or are called.
 	adapters := func(p schemas.Provider) provider.Deps {
-		return provider.Deps{Getenv: os.Getenv, Logger: s.logger, Receipts: receipts.Take, Inbound: inbox.Writer(amend, p), PublicURL: s.settings.PublicURL}
+		return provider.Deps{Getenv: os.Getenv, Logger: s.logger, Receipts: receipts.Take, Told: receipts.Told, Inbound: inbox.Writer(amend, p), PublicURL: s.settings.PublicURL}
 	}
 	// The roles outlive the signal: each ends in its turn.
 	grace := s.settings.Grace

@@ -19,6 +19,10 @@ type Deps struct {
 	// Receipts takes what arrives after a call. It must not block for long and
 	// may be called from any goroutine until Close has returned.
 	Receipts func(Receipt)
+	// Told is Receipts for an adapter that can have its provider send a receipt again: the
+	// channel gives nil, or is closed, when the receipt is safe, and an error when it is not.
+	// It is Receipts where it is left out.
+	Told func(Receipt) <-chan error
 	// Inbound takes a message that somebody sent to the operator over the adapter's own
 	// connection (SMPP). It returns when the message is safe, or says why it is not: the
 	// provider is then told to send it again. It may block, and may be called from any
@@ -104,6 +108,15 @@ func (deps Deps) filled() Deps {
 	}
 	if deps.Receipts == nil {
 		deps.Receipts = func(Receipt) {}
+	}
+	if deps.Told == nil {
+		receipts := deps.Receipts
+		deps.Told = func(rc Receipt) <-chan error {
+			receipts(rc)
+			safe := make(chan error)
+			close(safe)
+			return safe
+		}
 	}
 	if deps.Inbound == nil {
 		deps.Inbound = func(Inbound) error { return nil }

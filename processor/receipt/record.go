@@ -88,3 +88,11 @@ func (w *Writer) Take(rc provider.Receipt) {
 		}
 	})
 }
+
+// Told writes a receipt as Take does; the channel says when it is acknowledged, or
+// that it will not be.
+func (w *Writer) Told(rc provider.Receipt) <-chan error {
+	safe := make(chan error, 1)
+	w.cl.Produce(context.Background(), w.topic.Record(&rc), func(_ *kgo.Record, err error) { safe <- err })
+	return safe
+}

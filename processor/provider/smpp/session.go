@@ -26,6 +26,7 @@ const (
 	unbindWithin   = 2 * time.Second  // for the answer to unbind
 	answerWithin   = 10 * time.Second // for the centre to read what it is answered
 	queued         = 64               // requests of the centre's that wait to be taken; more are put off
+	unwritten      = 1000             // receipts that were taken and are not yet safe; more wait in the queue
 )
 
 // session keeps one bound connection to the centre, and makes another when it
@@ -36,7 +37,7 @@ type session struct {
 	within  time.Duration // of an attempt: connection, TLS and bind together
 	window  int
 	enquire time.Duration
-	deliver func(s short) (status uint32) // takes a deliver_sm
+	deliver func(s short) (status uint32, safe <-chan error) // takes a deliver_sm; safe is nil where it was taken or refused at once
 	refused func(status uint32) provider.Outcome
 	logger  *slog.Logger
 
@@ -383,21 +384,44 @@ func (l *link) keep() {
 	}
 }
 
-// takeDeliveries hands on what the centre sends and answers when it is taken.
+// takeDeliveries hands on what the centre sends, in order, and answers each when it is
+// safe.
 func (l *link) takeDeliveries() {
+	var wg sync.WaitGroup
+	waiting := make(chan struct{}, unwritten)
 	for p := range l.deliveries {
 		select {
 		case <-l.done:
 			continue // it will be sent again
-		default:
+		case waiting <- struct{}{}:
 		}
-		status := uint32(statusNotForUs)
+		status, safe := uint32(statusNotForUs), (<-chan error)(nil)
 		if s, err := decodeShort(p.body); err == nil {
-			status = l.session.deliver(s)
+			status, safe = l.session.deliver(s)
 		}
-		if l.respond(p, status, named{}.encode()) != nil {
-			l.conn.Close()
+		if safe == nil {
+			l.taken(p, status)
+			<-waiting
+			continue
 		}
+		wg.Go(func() {
+			defer func() { <-waiting }()
+			select {
+			case err := <-safe:
+				if err != nil {
+					status = statusTemporary
+				}
+				l.taken(p, status)
+			case <-l.done:
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (l *link) taken(p pdu, status uint32) {
+	if l.respond(p, status, named{}.encode()) != nil {
+		l.conn.Close()
 	}
 }
 

@@ -544,6 +544,42 @@ func TestReceipts(t *testing.T) {
 	})
 }
 
+// TestAReceiptIsAnsweredWhenItIsSafe, while others are taken, and one that is not made
+// safe is asked for again.
+func TestAReceiptIsAnsweredWhenItIsSafe(t *testing.T) {
+	var mu sync.Mutex
+	told := make(map[string]chan error)
+	inBubble(t, nil, func(r *rig) {
+		r.deps.Told = func(rc provider.Receipt) <-chan error {
+			mu.Lock()
+			defer mu.Unlock()
+			told[rc.ProviderMessageID] = make(chan error, 1)
+			return told[rc.ProviderMessageID]
+		}
+	}, func(t *testing.T, r *rig) {
+		synctest.Wait()
+		for i, id := range []string{"a", "b", "c"} {
+			r.centre.Deliver(t, uint32(i+1), smpptest.Short("1", "2", 0x04, 0, []byte("id:"+id+" stat:DELIVRD")))
+			synctest.Wait()
+		}
+		if s := r.seen(t); len(told) != 3 || len(s.Answers) != 0 {
+			t.Fatalf("%d receipts were taken; answered %+v", len(told), s.Answers)
+		}
+		told["b"] <- errors.New("Kafka is gone")
+		synctest.Wait()
+		told["a"] <- nil
+		synctest.Wait()
+		if s := r.seen(t); len(s.Answers) != 2 || s.Answers[0] != (smpptest.Answer{Command: 0x80000005, Status: 0x64, Sequence: 2}) || s.Answers[1] != (smpptest.Answer{Command: 0x80000005, Sequence: 1}) {
+			t.Errorf("answered %+v", s.Answers)
+		}
+		before := time.Now()
+		_ = r.Close() // c never gets safe
+		if time.Since(before) > unbindWithin {
+			t.Errorf("Close took %s", time.Since(before))
+		}
+	})
+}
+
 // TestCloseUnbinds, and does not wait for ever for a centre that says nothing.
 func TestCloseUnbinds(t *testing.T) {
 	inBubble(t, nil, nil, func(t *testing.T, r *rig) {

@@ -349,8 +349,8 @@ func digits(s string) bool {
 }
 
 // deliver takes what the centre sends: a receipt, or what somebody wrote. The
-// status is its answer.
-func (a *adapter) deliver(s short) uint32 {
+// status is its answer, when it is safe.
+func (a *adapter) deliver(s short) (status uint32, safe <-chan error) {
 	kind := s.esmClass & classMask
 	_, receipted := find(s.tlvs, tagReceiptedID)
 	switch {
@@ -358,25 +358,26 @@ func (a *adapter) deliver(s short) uint32 {
 		r, ok := receiptOf(s)
 		if !ok {
 			a.deps.Logger.Warn("smpp receipt cannot be read", "provider", a.name)
-			return statusNotForUs
+			return statusNotForUs, nil
 		}
-		a.receipt(r)
+		return statusOK, a.receipt(r)
 	case kind == classMessage:
 		if in, ok := a.inbound(s); ok {
 			if err := a.deps.Inbound(in); err != nil {
-				return statusTemporary
+				return statusTemporary, nil
 			}
 		}
 	}
 	// The rest, such as notifications on the way and acknowledgements of phones, says
 	// nothing that Weir keeps.
-	return statusOK
+	return statusOK, nil
 }
 
-func (a *adapter) receipt(r receipt) {
+// receipt hands a receipt on; nil where there is nothing to hand on.
+func (a *adapter) receipt(r receipt) (safe <-chan error) {
 	row, ok := codes.OfReceipt(r.state)
 	if !ok || row.Kind == "" {
-		return
+		return nil
 	}
 	out := provider.Receipt{Provider: a.name, Channel: schemas.ChannelSMS, Status: schemas.StatusDelivered, At: schemas.MillisOf(r.at(a.settings.zone))}
 	if out.At == 0 {
@@ -389,8 +390,9 @@ func (a *adapter) receipt(r receipt) {
 		}
 	}
 	if out, ok := a.memory.receipt(a.settings.ids.receipted(r.id), out); ok {
-		a.deps.Receipts(out)
+		return a.deps.Told(out)
 	}
+	return nil
 }
 
 // inbound reads what somebody wrote. Of a message in parts only the first is handed
