@@ -265,7 +265,7 @@ var lenient = []string{
 	// What asks these may add what it likes.
 	"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.yaml",
 	// Providers, too.
-	"POST /v1/receipts/{provider}", "POST /v1/inbound/{provider}", "GET /v1/inbound/{provider}",
+	"POST /v1/receipts/{provider}", "GET /v1/receipts/{provider}", "POST /v1/inbound/{provider}", "GET /v1/inbound/{provider}",
 	// As the older system does.
 	"POST /api/messages/send", "POST /api/messages/batch", "GET /api/messages", "GET /api/rate-limits", "POST /api/rate-limits",
 	"GET /api/rate-limits/{id}", "PUT /api/rate-limits/{id}", "DELETE /api/rate-limits/{id}",

@@ -163,10 +163,14 @@ func (h *hooks) address(r *http.Request) *url.URL {
 	return u
 }
 
-// postReceipts takes what a provider tells of messages that it took.
-func (s *Server) postReceipts(w http.ResponseWriter, r *http.Request, _ *caller) {
+// receipts takes what a provider tells of messages that it took. A GET tells nothing:
+// by it a provider's console tries an address before it takes it (Aliyun's does).
+func (s *Server) receipts(w http.ResponseWriter, r *http.Request, _ *caller) {
 	s.hooked(w, r, func(d *door, h *provider.Hook) ([]*kgo.Record, provider.Reply, error) {
 		list, reply, err := d.listener.Receipts(h)
+		if h.Method != http.MethodPost && len(list) > 0 {
+			return nil, provider.Reply{}, provider.ErrHook // taken by nobody, so not to be said to be safe
+		}
 		records := make([]*kgo.Record, 0, len(list))
 		for i := range list {
 			list[i].Provider = d.of.Name

@@ -131,7 +131,9 @@ func TestHooks(t *testing.T) {
 		{"whose secret is missing", "POST", "/v1/inbound/broken", `[]`, []string{proof}, 503, "hook_unavailable"},
 		{"too much", "POST", "/v1/receipts/caller", strings.Repeat(" ", 1<<20+1), []string{proof}, 413, "too_large"},
 		{"packed", "POST", "/v1/receipts/caller", `[]`, []string{proof, "Content-Encoding: gzip"}, 415, "unsupported_media_type"},
-		{"GET", "GET", "/v1/receipts/caller", ``, []string{proof}, 405, "method_not_allowed"},
+		{"receipts by GET", "GET", "/v1/receipts/caller", `[{"message_id":"m0","to":"+8613811110000","status":"delivered"}]`, []string{proof}, 400, "bad_hook"},
+		{"forged, by GET", "GET", "/v1/receipts/caller", `[]`, nil, 401, "forged_hook"},
+		{"another method", "PUT", "/v1/receipts/caller", `[]`, []string{proof}, 405, "method_not_allowed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := w.do(tt.method, tt.path, tt.body, tt.headers...)
@@ -166,6 +168,9 @@ func TestHooks(t *testing.T) {
 		}
 	}
 
+	if r := w.do("GET", "/v1/receipts/caller", `[]`, proof); r.code != 200 || string(r.body) != `{"code":0,"msg":"成功"}` {
+		t.Errorf("an address that is tried: %d %s", r.code, r.body)
+	}
 	w.do("GET", "/v1/inbound/caller", "")
 	w.do("HEAD", "/v1/inbound/caller", "")
 	r = w.do("POST", "/v1/inbound/caller", `[{"From":"138 1111 0000","Text":"退订","Channel":"sms"},{"From":"(202) 555-0100","Text":"start!","Channel":"sms","Tenant":"acme","Class":"marketing"},

@@ -119,6 +119,7 @@ func (a *prey) trials() map[string][]trial {
 
 		// Of providers, with proofs of their own: a key opens nothing here.
 		"POST /v1/receipts/{provider}": {{id: "sim", body: `{"message_id":"` + a.fresh + `","to":"+8613811110000","tenant":"acme","status":"delivered"}`}},
+		"GET /v1/receipts/{provider}":  {{id: "sim", query: "?message_id=" + a.fresh}},
 		"POST /v1/inbound/{provider}":  {{id: "sim", body: `{"from":"+8613811110000","tenant":"acme","text":"STOP"}`}},
 		"GET /v1/inbound/{provider}":   {{id: "sim", query: "?from=%2B8613811110000&text=STOP"}},
 

@@ -57,7 +57,8 @@ func (s *Server) table() []route {
 		{get, "/v1/delays", scopeAdmin, paceQuery, s.getDelays},
 		{post, "/v1/limits/try", scopeAdmin, paceWrite, s.postTry},
 
-		{post, "/v1/receipts/{provider}", scopeNone, paceNone, s.postReceipts},
+		{post, "/v1/receipts/{provider}", scopeNone, paceNone, s.receipts},
+		{get, "/v1/receipts/{provider}", scopeNone, paceNone, s.receipts},
 		{post, "/v1/inbound/{provider}", scopeNone, paceNone, s.inbound},
 		{get, "/v1/inbound/{provider}", scopeNone, paceNone, s.inbound},
 
