@@ -465,7 +465,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * How a provider's console tries the address
+         * @description For providers only, and verified as the POST is. It takes no receipts: some consoles, such as Aliyun's, call an address by GET before they
+         *     take it. Providers that do not are answered 400.
+         */
+        get: operations["tryReceipts"];
         put?: never;
         /**
          * What a provider tells of messages that it took
@@ -4754,6 +4759,42 @@ export interface operations {
             415: components["responses"]["Problem"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    tryReceipts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name in the policy. */
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The address is right. The body is what the provider expects. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description The address is right. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Problem"];
             default: components["responses"]["Problem"];
         };
     };
