@@ -149,8 +149,7 @@ func unsent(ctx context.Context, at stage, err error) provider.Outcome {
 	}
 	o := provider.Outcome{Kind: provider.Transient}
 	_, dial := errors.AsType[*dialError](err)
-	netErr, isNet := errors.AsType[net.Error](err)
-	late := ctx.Err() != nil || isNet && netErr.Timeout()
+	late := tooLate(ctx, err)
 	switch {
 	case errors.Is(err, errNoTLS):
 		o.Code, o.Text = "no_tls", errNoTLS.Error()
@@ -166,4 +165,11 @@ func unsent(ctx context.Context, at stage, err error) provider.Outcome {
 		o.Code, o.Text = "not_written", "it ended before all of the message was written: "+reason(err)
 	}
 	return o
+}
+
+// tooLate reports whether the deadline ended it: the connection's may come a moment
+// before that of ctx, whose time it has.
+func tooLate(ctx context.Context, err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ctx.Err() != nil || ok && e.Timeout()
 }

@@ -20,7 +20,7 @@ func TestContract(t *testing.T) {
 			s["helo"] = "sender.weir.example"
 			return s
 		},
-		Env:      map[string]string{"SMTP_PASSWORD": smtptest.Password, "RECEIPT_SECRET": "c0ntract-s3cret"},
+		Env:      map[string]string{"SMTP_PASSWORD": smtptest.Password, "RECEIPT_SECRET": "c0ntract-s3cret-16"},
 		Optional: []string{"port", "tls", "ca", "receipt_secret", "helo"},
 		Start: func(t providertest.T) providertest.Server {
 			s := new(smtptest.Server).Start(t)

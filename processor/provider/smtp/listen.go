@@ -3,8 +3,6 @@ package smtp
 import (
 	"bufio"
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/hooksecret"
 	"github.com/weirhq/weir/processor/provider/letter"
 	"github.com/weirhq/weir/schemas"
 )
@@ -28,23 +27,26 @@ func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
 	if err := provider.Known(p.Settings, settings...); err != nil {
 		return nil, err
 	}
-	secret, err := provider.Text(p, "receipt_secret", deps)
-	if err != nil {
+	l := &listener{name: p.Name}
+	var err error
+	if p.Settings[hooksecret.Setting] != nil {
+		if l.secret, err = hooksecret.Of(p, deps.Getenv); err != nil {
+			return nil, err
+		}
+	}
+	if l.links, err = letter.ReadLinks(p, deps); err != nil {
 		return nil, err
 	}
-	links, err := letter.ReadLinks(p, deps)
-	if err != nil {
-		return nil, err
-	}
-	if secret == "" && links == nil {
+	if p.Settings[hooksecret.Setting] == nil && l.links == nil {
 		return nil, fmt.Errorf("%w (settings.receipt_secret lets a mail server post bounces)", provider.ErrNoListener)
 	}
-	return &listener{name: p.Name, secret: secret, links: links}, nil
+	return l, nil
 }
 
 type listener struct {
-	name, secret string
-	links        *letter.Links
+	name   string
+	secret hooksecret.Secret // none: every post is forged
+	links  *letter.Links
 }
 
 // Inbound reads clicks on "unsubscribe".
@@ -57,12 +59,12 @@ func (l *listener) Inbound(h *provider.Hook) ([]provider.Inbound, provider.Reply
 
 // Receipts reads one posted notification.
 func (l *listener) Receipts(h *provider.Hook) ([]provider.Receipt, provider.Reply, error) {
-	if !l.mine(h) {
-		return nil, provider.Reply{}, provider.ErrForged
+	err := l.secret.Verify(h)
+	if err != nil {
+		return nil, provider.Reply{}, err
 	}
 	n := &notification{}
 	kind, _, _ := mime.ParseMediaType(h.Header.Get("Content-Type"))
-	var err error
 	if kind == "message/delivery-status" {
 		err = n.status(h.Body)
 	} else {
@@ -72,20 +74,6 @@ func (l *listener) Receipts(h *provider.Hook) ([]provider.Receipt, provider.Repl
 		return nil, provider.Reply{}, fmt.Errorf("%w: %v", provider.ErrHook, err)
 	}
 	return n.receipts(l.name, h.At), provider.Reply{}, nil
-}
-
-// mine compares the secret: the password of HTTP's basic authentication, or
-// ?token=.
-func (l *listener) mine(h *provider.Hook) bool {
-	if l.secret == "" {
-		return false
-	}
-	given := h.URL.Query().Get("token")
-	if auth, ok := strings.CutPrefix(h.Header.Get("Authorization"), "Basic "); ok {
-		_, given = basic(auth)
-	}
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(l.secret))
-	return hmac.Equal(a[:], b[:])
 }
 
 // notification is what a bounce or complaint says.

@@ -23,7 +23,7 @@ func listen(t *testing.T) provider.Listener {
 	l, err := provider.Types{"smtp": smtp.Type}.Listen(schemas.Provider{Name: "mail", Type: "smtp", Settings: map[string]any{
 		"host": "h", "from": "weir@weir.example", "receipt_secret": "${SECRET}", "unsubscribe_secret": "${UNSUBSCRIBE}",
 	}}, provider.Deps{PublicURL: "https://weir.example", Getenv: func(k string) string {
-		return map[string]string{"SECRET": "s3cret-s3cret", "UNSUBSCRIBE": "0123456789abcdef"}[k]
+		return map[string]string{"SECRET": "s3cret-s3cret-16", "UNSUBSCRIBE": "0123456789abcdef"}[k]
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestReceipts(t *testing.T) {
 		{"not spam after all", arf("not-spam"), "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, reply, err := listen(t).Receipts(hook(tt.body, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("x:s3cret-s3cret")), "Content-Type", tt.kind))
+			got, reply, err := listen(t).Receipts(hook(tt.body, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("x:s3cret-s3cret-16")), "Content-Type", tt.kind))
 			if err != nil || reply.Status != 0 {
 				t.Fatal(err, reply)
 			}
@@ -152,10 +152,10 @@ func TestReceiptsThatAreNotRead(t *testing.T) {
 	}{
 		{"no secret", "", good, provider.ErrForged},
 		{"another one", "s3cret", good, provider.ErrForged},
-		{"no e-mail", "s3cret-s3cret", "\x00", provider.ErrHook},
-		{"an e-mail of people", "s3cret-s3cret", "Subject: hi\nContent-Type: text/plain\n\nhello\n", provider.ErrHook},
-		{"a report of nothing", "s3cret-s3cret", "Content-Type: multipart/report; boundary=x\n\n--x\n\nhello\n--x--\n", provider.ErrHook},
-		{"a status without recipients", "s3cret-s3cret", "Content-Type: multipart/report; boundary=x\n\n--x\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; x\n\n--x--\n", provider.ErrHook},
+		{"no e-mail", "s3cret-s3cret-16", "\x00", provider.ErrHook},
+		{"an e-mail of people", "s3cret-s3cret-16", "Subject: hi\nContent-Type: text/plain\n\nhello\n", provider.ErrHook},
+		{"a report of nothing", "s3cret-s3cret-16", "Content-Type: multipart/report; boundary=x\n\n--x\n\nhello\n--x--\n", provider.ErrHook},
+		{"a status without recipients", "s3cret-s3cret-16", "Content-Type: multipart/report; boundary=x\n\n--x\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; x\n\n--x--\n", provider.ErrHook},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := hook(tt.body)
@@ -174,13 +174,13 @@ func TestReceiptsThatAreNotRead(t *testing.T) {
 func FuzzReceipts(f *testing.F) {
 	f.Add(bounce("Original-Envelope-Id: x\n", "zoe@example.com", "failed", "5.1.1", "x@y"), "")
 	f.Add("A: b\n\nFinal-Recipient: rfc822; x@y\nAction: failed\nStatus: 5.1.1\n", "message/delivery-status")
-	l, err := smtp.Listen(schemas.Provider{Name: "mail", Settings: map[string]any{"host": "h", "from": "a@b.example", "receipt_secret": "s"}}, provider.Deps{})
+	l, err := smtp.Listen(schemas.Provider{Name: "mail", Settings: map[string]any{"host": "h", "from": "a@b.example", "receipt_secret": "0123456789abcdef"}}, provider.Deps{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body, kind string) {
 		h := hook(body, "Content-Type", kind)
-		h.URL.RawQuery = "token=s"
+		h.URL.RawQuery = "token=0123456789abcdef"
 		got, _, err := l.Receipts(h)
 		if err != nil && !errors.Is(err, provider.ErrHook) {
 			t.Error(err)

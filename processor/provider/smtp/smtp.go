@@ -281,7 +281,7 @@ func (s *session) send(ctx context.Context, r *relay, c *provider.Call, l *lette
 		}
 	case s.wire.failed.Load():
 		return unsent(ctx, stageData, err)
-	case ctx.Err() != nil:
+	case tooLate(ctx, err):
 		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout", Text: "no answer to the whole message before the deadline"}
 	}
 	return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "connection_broken", Text: "no answer to the whole message: " + reason(err)}

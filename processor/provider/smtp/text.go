@@ -1,7 +1,6 @@
 package smtp
 
 import (
-	"encoding/base64"
 	"strconv"
 	"strings"
 )
@@ -20,14 +19,4 @@ func unxtext(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
-}
-
-// basic reads the value of HTTP's basic authentication (RFC 7617).
-func basic(s string) (user, password string) {
-	b, err := base64.StdEncoding.DecodeString(s)
-	if err != nil {
-		return "", ""
-	}
-	user, password, _ = strings.Cut(string(b), ":")
-	return user, password
 }
