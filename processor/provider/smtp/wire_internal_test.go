@@ -51,7 +51,7 @@ func TestTheDotThatWasNotWritten(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			keep := true
+			keep := false
 			got := s.send(ctx, &relay{}, &provider.Call{ID: "a"}, &letter.Letter{From: "a@b.example", To: "c@d.example", Bytes: []byte(strings.Repeat("x\r\n", 500))}, &keep)
 			if got != tt.want || keep {
 				t.Errorf("%+v, kept: %v", got, keep)
