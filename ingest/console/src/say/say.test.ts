@@ -98,6 +98,7 @@ describe("what is left", () => {
     expect(covers({ at: at(0), channel: "email" }, "sms", "x")).toBe(false);
     expect(covers({ at: at(0), class: "x" }, "sms", "x")).toBe(true);
     expect(suppressionWords({ at: at(0), class: "x", tenant: "t" }, now)).toBe(`opted out of class x at ${clock(0)}`);
+    expect(suppressionWords({ at: at(0), channel: "sms", tenant: "t", expires_at: at(60_000), reason: "stop" }, now)).toBe(`opted out of sms messages at ${clock(0)}, until ${clock(60_000)} (stop)`);
     expect(suppressionWords({ at: null }, now)).toBe("opted out of everything, of every tenant");
   });
 });

@@ -186,5 +186,5 @@ export const covers = (s: Suppression, channel: string, cls: string): boolean =>
 export function suppressionWords(s: Suppression, now: number): string {
   const what = [s.class && `class ${s.class}`, s.channel && `${s.channel} messages`].filter(Boolean).join(", ") || "everything";
   const at = millis(s.at);
-  return `opted out of ${what}${s.tenant ? "" : ", of every tenant"}${Number.isFinite(at) ? ` at ${local(at, now)}` : ""}`;
+  return `opted out of ${what}${s.tenant ? "" : ", of every tenant"}${Number.isFinite(at) ? ` at ${local(at, now)}` : ""}${s.expires_at ? `, until ${local(millis(s.expires_at), now)}` : ""}${s.reason ? ` (${s.reason})` : ""}`;
 }

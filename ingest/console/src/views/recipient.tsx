@@ -20,6 +20,7 @@ import { Status } from "../ui/status.tsx";
 import { type Column, Table } from "../ui/table.tsx";
 import { Time, useNow } from "../ui/time.tsx";
 import { Places } from "./places.tsx";
+import { Suppressions } from "./suppressions.tsx";
 
 export default function Recipient({ param }: ViewProps) {
   return param ? <Known key={param} to={param} /> : <Ask />;
@@ -83,6 +84,7 @@ function Known({ to }: { to: string }) {
       ) : (
         <div class="stack">
           <Left to={to} rows={rows} changed={changed} />
+          <Suppressions to={canonical ?? to} changed={changed} onChange={refresh} />
           {refused && <LastRefused message={refused} newest={refused.id === newest?.id} />}
           <Panel title="Messages" note={rows.length > 0 ? `${rows.length}${history.more ? " newest" : ""}` : undefined} wide flush>
             <Table caption={`Messages to ${canonical ?? to}`} columns={columns} rows={rows} rowKey={(m) => m.id} onEnd={history.loadMore} empty={<Empty title="No message to this recipient is known">Other spellings lead to the same place, so it was either never asked for, by another tenant, or longer ago than is kept.</Empty>} />
@@ -182,7 +184,7 @@ function Verdict({ limits, cls, now, out }: { limits: readonly LimitState[]; cls
   if (out)
     return (
       <p class="verdict warn">
-        <b>No: the recipient has opted out.</b> Messages of class {cls} end as suppressed until it opts in again.
+        <b>No: the recipient has opted out.</b> Messages of class {cls} end as suppressed until {out.expires_at ? local(millis(out.expires_at), now) : "it opts in again"}.
       </p>
     );
   if (limits.length === 0)
