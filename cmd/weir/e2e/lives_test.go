@@ -85,7 +85,7 @@ func livesOfMessages(t *testing.T, brokers []string) {
 	s := newSite(t, brokers, "lives", livesPolicy)
 	seen := newLives()
 	trail := s.follow(seen.add)
-	worker := s.run(0, "admission,lanes,delay")
+	worker := s.run(0, "admission,lanes,delay,receipts")
 
 	send := func(suffix string) (ids map[string]string, at []Offset) {
 		ids = make(map[string]string)
