@@ -49,12 +49,14 @@ func TestProvidersAreNotJudged(t *testing.T) {
 	s.receipt("c", alice, start+8000) // it was refused
 	s.receipt("x", bob, start+8000)   // nobody knows it
 	s.receipt("a", alice, start+8000)
+	s.receipt("late", bob, start+8000) // it begins after its receipt
+	s.admit("late", bob, "verify", start+9000)
 	r := s.audit(t)
 	want := []Untold{
 		{"receipts for messages that ended as failed", 1}, {"receipts for messages that ended as limited", 2},
 		{"receipts for messages that the log does not have, or no longer: sent before it begins, ended more than a day before, or never by this Weir", 1},
 	}
-	if r.Outcome != Proven || !slices.Equal(r.Told, want) || r.Checked.Receipts != 6 {
+	if r.Outcome != Proven || !slices.Equal(r.Told, want) || r.Checked.Receipts != 7 {
 		t.Errorf("%+v of %d\n%s", r.Told, r.Checked.Receipts, show(r))
 	}
 	if text := show(r); !strings.Contains(text, "Providers told") || !strings.Contains(text, "2: receipts for messages that ended as limited") {

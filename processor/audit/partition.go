@@ -90,6 +90,7 @@ type partition struct {
 	calls    *calls
 	messages map[sum]message
 	decided  map[sum]decided        // without sending
+	early    map[sum]early          // receipts for messages that the log does not have so far
 	moved    map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
 	owns     bool                   // it has taken places in wide limits
 	counts   Counts
@@ -118,7 +119,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), decided: make(map[sum]decided), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), early: make(map[sum]early), decided: make(map[sum]decided), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -743,6 +744,7 @@ func (p *partition) status() {
 		}
 	}
 	p.messages[p.key] = m
+	delete(p.early, p.key)
 }
 
 // amended judges an amendment. It is Weir's that it has the form of one and stands
@@ -754,12 +756,27 @@ func (p *partition) amended(m message, there bool) {
 		p.fault(KindOrder, "%s, and no receipt says so", p.e.Status)
 	case schemas.PartitionOf(p.e.To, p.partitions) != p.num:
 		p.fault(KindOrder, "a receipt in another partition than its recipient's")
-	case !p.judged:
 	case !there:
-		p.found.tell("receipts for messages that the log does not have, or no longer: sent before it begins, ended more than a day before, or never by this Weir")
+		e := p.early[p.key]
+		e.n += p.one()
+		e.last = p.t
+		p.early[p.key] = e
+	case !p.judged:
 	case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
-		p.found.tell(fmt.Sprintf("receipts for messages that ended as %s", m.state()))
+		p.found.tell(fmt.Sprintf("receipts for messages that ended as %s", m.state()), 1)
 	}
+}
+
+// early are receipts of one message that the log does not have so far: it may begin
+// yet, since a provider may be told of it by who has not.
+type early struct {
+	n    int64 // of those judged
+	last schemas.Millis
+}
+
+// tellOf says that receipts were of no message.
+func (p *partition) tellOf(e early) {
+	p.found.tell("receipts for messages that the log does not have, or no longer: sent before it begins, ended more than a day before, or never by this Weir", e.n)
 }
 
 // learn finds out until when the message in hand must have ended, unless that is
@@ -784,6 +801,12 @@ func (p *partition) sweep() {
 	p.causes.sweep(p.t)
 	p.sweepDecided()
 	p.repeats.sweep(p.t)
+	for k, e := range p.early {
+		if e.last < p.t-remembered {
+			p.tellOf(e)
+			delete(p.early, k)
+		}
+	}
 	for k, at := range p.moved {
 		if at < p.t-remembered {
 			delete(p.moved, k)
@@ -799,6 +822,9 @@ func (p *partition) sweep() {
 // finish judges what only the whole log can show.
 func (p *partition) finish() error {
 	p.judged, p.e = true, nil
+	for _, e := range p.early {
+		p.tellOf(e)
+	}
 	if p.owns {
 		p.counts.Owners = 1
 	}

@@ -228,10 +228,13 @@ func (f *findings) cannotTell(what string, n int64) {
 }
 
 // tell counts what a provider told that does not fit.
-func (f *findings) tell(what string) {
+func (f *findings) tell(what string, n int64) {
+	if n == 0 {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.told[what]++
+	f.told[what] += n
 }
 
 func (f *findings) finish() *Report {

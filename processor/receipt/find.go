@@ -3,6 +3,7 @@ package receipt
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +51,7 @@ func (f *finder) find(ctx context.Context, asked []history.Handed) (found map[hi
 		has, err := f.store.Handed(ctx, now)
 		if err != nil {
 			f.away.Store(true)
-			f.logger.Warn("the store does not say whose receipts these are; those that need it wait, and none is lost", "error", err)
+			f.logger.Warn("the store does not say whose receipts these are; those that need it wait, and none is lost", "error", brief(err))
 			return found, answered
 		}
 		for _, h := range now {
@@ -61,6 +62,17 @@ func (f *finder) find(ctx context.Context, asked []history.Handed) (found map[hi
 		}
 	}
 	return found, answered
+}
+
+// brief is the beginning of an error's text: ClickHouse repeats the whole question in
+// it, with a thousand ids.
+func brief(err error) string {
+	const most = 250
+	text := err.Error()
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }
 
 // probe asks a store that is away whether it is back, until ctx ends.
