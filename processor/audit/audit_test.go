@@ -64,6 +64,22 @@ func TestProvidersAreNotJudged(t *testing.T) {
 	}
 }
 
+// A log may begin with receipts: of messages that are sent later, a moment or a day.
+func TestReceiptsBeforeAnything(t *testing.T) {
+	s := newSheet(t)
+	was := s.status
+	s.status = nil
+	s.receipt("a", alice, start)
+	first := s.status[0]
+	s.status = append([]written{first}, was...)
+	for i := range s.status {
+		s.status[i].offset = int64(i)
+	}
+	if r := s.audit(t); r.Outcome != Proven || len(r.Told) > 0 || r.Checked.Receipts != 2 {
+		t.Error(show(r))
+	}
+}
+
 // Each corruption of the clean log is found, and as what it is.
 func TestEveryViolationIsFound(t *testing.T) {
 	for _, c := range []struct {

@@ -759,7 +759,7 @@ func (p *partition) amended(m message, there bool) {
 	case !there:
 		e := p.early[p.key]
 		e.n += p.one()
-		e.last = p.t
+		e.last = schemas.MillisOf(p.rec.Timestamp) // there may be no decision yet, and so no time
 		p.early[p.key] = e
 	case !p.judged:
 	case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
