@@ -53,7 +53,10 @@ type Envelope struct {
 	Round      *Round   // on its way round the owners of wide limits; nil elsewhere
 	Restore    []Charge // on an unwind: old places to put back
 	RequestKey string   // the request's own record key: any bytes; empty is none, or the canonical recipient
-	Reply      string   // weir-reply, until the first decision: who waits for it
+	// CallbackURL is the request's own: where its statuses are told. It travels, so
+	// that they name it wherever the request's bytes are not read.
+	CallbackURL string
+	Reply       string // weir-reply, until the first decision: who waits for it
 }
 
 // Each calls fn for every header that is set, in a fixed order. The values are
@@ -112,6 +115,7 @@ func (e *Envelope) Each(fn func(key string, value []byte)) {
 	text(HeaderRedriveOf, e.RedriveOf)
 	moment(HeaderTimestamp, e.Timestamp)
 	text(HeaderRequestKey, e.RequestKey)
+	text(HeaderCallbackURL, e.CallbackURL)
 	text(HeaderReply, e.Reply)
 }
 
@@ -169,6 +173,8 @@ func (e *Envelope) Set(key, value string) error {
 		e.Timestamp, err = ParseMillis(value)
 	case HeaderRequestKey:
 		e.RequestKey = value
+	case HeaderCallbackURL:
+		e.CallbackURL = value
 	case HeaderReply:
 		e.Reply = value
 	}

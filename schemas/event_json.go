@@ -53,6 +53,7 @@ func (w *jsonWriter) event(e *Event) {
 		w.name("observed")
 		w.literal("true")
 	}
+	w.textIf("callback_url", e.CallbackURL)
 	w.sourceIf("source", e.Source)
 	if e.Decision != nil {
 		w.name("decision")
@@ -275,6 +276,8 @@ func (r *jsonReader) event(e *Event) bool {
 			return r.intoText(&e.RedriveOf)
 		case "observed":
 			return r.intoBool(&e.Observed)
+		case "callback_url":
+			return r.intoText(&e.CallbackURL)
 		case "source":
 			return r.intoSource(&e.Source)
 		case "decision":

@@ -69,6 +69,7 @@ func (r *EventReader) read(t *ownText) {
 	textIf(`,"duplicate_of":`, &e.DuplicateOf)
 	textIf(`,"redrive_of":`, &e.RedriveOf)
 	e.Observed = t.is(`,"observed":true`)
+	textIf(`,"callback_url":`, &e.CallbackURL)
 	if t.is(`,"source":`) {
 		e.Source = t.source(&r.source)
 	}

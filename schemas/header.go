@@ -4,31 +4,33 @@ package schemas
 // weir-timestamp and weir-reply, which decide nothing: anyone may write there.
 // Only weir.readmit, which producers have no right to write, is trusted.
 const (
-	HeaderID          = "weir-id"          // the message's id, UUID
-	HeaderAttempt     = "weir-attempt"     // attempts made before this record: decimal
-	HeaderProvider    = "weir-provider"    // the provider chosen by admission
-	HeaderDecidedAt   = "weir-decided-at"  // T of the decision, RFC 3339 with milliseconds
-	HeaderDueAt       = "weir-due-at"      // not before this time, RFC 3339 with milliseconds
-	HeaderTimestamp   = "weir-timestamp"   // the producer's own time of the request, RFC 3339
-	HeaderError       = "weir-error"       // why it came here, for people
-	HeaderReason      = "weir-reason"      // why it came here, for code: Reason…
-	HeaderRequestKey  = "weir-request-key" // the request's own record key, where it is not the canonical recipient
-	HeaderOrigin      = "weir-origin"      // topic/partition/offset of the request
-	HeaderTraceParent = "traceparent"      // W3C trace context, passed on
-	HeaderKey         = "weir-key"         // canonical recipient; never canonicalised again
-	HeaderPlace       = "weir-place"       // JSON array of Charge: what the message holds
-	HeaderAcceptedAt  = "weir-accepted-at" // broker's append time of the request, RFC 3339 with milliseconds
-	HeaderReturn      = "weir-return"      // on delay topics: the topic the record goes back to
-	HeaderTaint       = "weir-taint"       // "received" (may have been received) or "unknown" (an attempt's outcome is unknown)
-	HeaderExpiresAt   = "weir-expires-at"  // RFC 3339 with milliseconds
-	HeaderPriority    = "weir-priority"    // urgent | normal | bulk, as decided
-	HeaderRevision    = "weir-revision"    // policy revision of the decision, decimal
-	HeaderRedriveOf   = "weir-redrive-of"  // id of the message this one sends again
-	HeaderLastError   = "weir-last-error"  // the last attempt's error code
-	HeaderTenant      = "weir-tenant"      // the tenant as decided
-	HeaderRound       = "weir-round"       // JSON object Round: what a message has still to be charged, and has been, on its way round the owners
-	HeaderRestore     = "weir-restore"     // JSON array of Charge: old places that an unwind puts back
-	HeaderReply       = "weir-reply"       // partition/correlation of weir.replies: who waits for the first decision. Of requests too
+	HeaderID          = "weir-id"           // the message's id, UUID
+	HeaderAttempt     = "weir-attempt"      // attempts made before this record: decimal
+	HeaderProvider    = "weir-provider"     // the provider chosen by admission
+	HeaderDecidedAt   = "weir-decided-at"   // T of the decision, RFC 3339 with milliseconds
+	HeaderDueAt       = "weir-due-at"       // not before this time, RFC 3339 with milliseconds
+	HeaderTimestamp   = "weir-timestamp"    // the producer's own time of the request, RFC 3339
+	HeaderError       = "weir-error"        // why it came here, for people
+	HeaderReason      = "weir-reason"       // why it came here, for code: Reason…
+	HeaderRequestKey  = "weir-request-key"  // the request's own record key, where it is not the canonical recipient
+	HeaderOrigin      = "weir-origin"       // topic/partition/offset of the request
+	HeaderTraceParent = "traceparent"       // W3C trace context, passed on
+	HeaderKey         = "weir-key"          // canonical recipient; never canonicalised again
+	HeaderPlace       = "weir-place"        // JSON array of Charge: what the message holds
+	HeaderAcceptedAt  = "weir-accepted-at"  // broker's append time of the request, RFC 3339 with milliseconds
+	HeaderReturn      = "weir-return"       // on delay topics: the topic the record goes back to
+	HeaderTaint       = "weir-taint"        // "received" (may have been received) or "unknown" (an attempt's outcome is unknown)
+	HeaderExpiresAt   = "weir-expires-at"   // RFC 3339 with milliseconds
+	HeaderPriority    = "weir-priority"     // urgent | normal | bulk, as decided
+	HeaderRevision    = "weir-revision"     // policy revision of the decision, decimal
+	HeaderRedriveOf   = "weir-redrive-of"   // id of the message this one sends again
+	HeaderLastError   = "weir-last-error"   // the last attempt's error code
+	HeaderTenant      = "weir-tenant"       // the tenant as decided
+	HeaderRound       = "weir-round"        // JSON object Round: what a message has still to be charged, and has been, on its way round the owners
+	HeaderRestore     = "weir-restore"      // JSON array of Charge: old places that an unwind puts back
+	HeaderCallbackURL = "weir-callback-url" // the request's own callback_url
+	HeaderCallback    = "weir-callback"     // JSON object: which callback waits, and since when (processor/callback)
+	HeaderReply       = "weir-reply"        // partition/correlation of weir.replies: who waits for the first decision. Of requests too
 )
 
 // Reasons on weir.readmit: what admission is asked to do.

@@ -197,10 +197,11 @@ type Tenant struct {
 	Smooth bool              `json:"smooth,omitempty"`
 }
 
-// Callback is where a tenant's status changes go.
+// Callback is where a tenant's status changes go. Without URL only those of
+// messages whose request names a callback_url of its own are told.
 type Callback struct {
-	URL    string `json:"url"`
-	Secret string `json:"secret,omitempty"`
+	URL    string `json:"url,omitempty"`
+	Secret string `json:"secret"`
 	// PreviousSecret is the one before a rotation: both sign until it is taken out.
 	PreviousSecret string   `json:"previous_secret,omitempty"`
 	Events         []string `json:"events,omitempty"`

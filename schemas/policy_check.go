@@ -715,13 +715,13 @@ func (c *checker) tenant(v *Tenant, path string) {
 		return
 	}
 	at := path + ".callback"
-	if cb.URL == "" {
-		c.failf(at+".url", "is missing: say where to POST, such as url: \"https://example.com/hook\"")
-	} else {
+	if cb.URL != "" {
 		c.address(at+".url", cb.URL)
 		c.setting(at+".url", cb.URL, false)
 	}
-	if cb.Secret != "" {
+	if cb.Secret == "" {
+		c.failf(at+".secret", "is missing: callbacks are signed; make one with openssl rand -base64 32, and write where it is, such as secret: \"${ACME_WHSEC}\"")
+	} else {
 		c.setting(at+".secret", cb.Secret, true)
 	}
 	if cb.PreviousSecret != "" {

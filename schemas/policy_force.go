@@ -17,7 +17,6 @@ type notInForce struct {
 // The only list of what does not act yet. apply refuses a policy that uses any
 // of it, at its line: never silently do nothing.
 var notYetInForce = []notInForce{
-	{"tenants[].callback", nil, "callback"},
 }
 
 // NotYetInForce reports, with positions, everything in the file that this

@@ -82,7 +82,7 @@ func TestWithResourcePointers(t *testing.T) {
 		{"an item of metadata", ResourceLimit, `{"match": {"metadata.a.b": [""]}, ` + limit + `}`, []string{"/match/metadata.a.b/0 bad_value"}},
 		{"a merge key is a name", ResourceLimit, `{"<<": {}, ` + limit + `}`, []string{"/<< unknown_field"}},
 		{"settings", ResourceProvider, `{"type": "http", "channels": ["sms"], "settings": {"url": "https://a.example", "x": {"api_token": "hunter2"}}}`, []string{"/settings/x/api_token bad_value"}},
-		{"not in force", ResourceTenant, `{"callback": {"url": "https://a.example/hook"}}`, []string{"/callback not_in_force"}},
+		{"a callback that nobody signs", ResourceTenant, `{"callback": {"url": "https://a.example/hook"}}`, []string{"/callback/secret required"}},
 		{"what another needs", ResourceProvider, `{"type": "simulated", "channels": ["email"]}`, []string{"- bad_value"}},
 		{"no object", ResourceLimit, `[1]`, []string{" bad_value"}},
 		{"no JSON", ResourceLimit, `per: []`, []string{" bad_value"}},

@@ -155,7 +155,7 @@ func TestSchemaJudgesValuesAlike(t *testing.T) {
 		{provider("settings: {a: {b: [1, true, x]}}"), true}, {provider("settings: []"), false},
 		{"templates: [{name: a, channel: sms, body: b}]", true}, {"templates: [{name: a, body: b}]", false}, {"templates: [{name: a, channel: sms, body: 5}]", false},
 		{"tenants: [{name: a, default_region: CN}]", true}, {"tenants: [{name: a, default_region: China}]", false}, {"tenants: [{name: a, callback: {events: [sent]}}]", false},
-		{"tenants: [{name: a, callback: {url: 'https://a.example', events: [sent]}}]", true}, {"tenants: [{name: a, callback: {url: 'https://a.example', events: [send]}}]", false},
+		{"tenants: [{name: a, callback: {url: 'https://a.example', secret: '${S}', events: [sent]}}]", true}, {"tenants: [{name: a, callback: {url: 'https://a.example', secret: '${S}', events: [send]}}]", false},
 		{"providers: [{name: mail, type: smtp, channels: [email]}]\nalerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq.record], at_most: 1/10m}]", true},
 		{"providers: [{name: mail, type: smtp, channels: [email]}]\nalerts: [{name: a, to: {type: email, address: a@b.example, provider: mail}, when: [dlq.record]}]", true}, {"alerts: [{name: a, to: {type: email, url: a}, when: [dlq.record]}]", false}, {"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq]}]", false},
 		{"alerts: [{name: a, to: {type: email, address: a@b.example}, when: [dlq.record], at_most: 1/calendar-day}]", false},

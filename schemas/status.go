@@ -100,6 +100,7 @@ type Event struct {
 	DuplicateOf       string    `json:"duplicate_of,omitempty"`
 	RedriveOf         string    `json:"redrive_of,omitempty"`
 	Observed          bool      `json:"observed,omitempty"`
+	CallbackURL       string    `json:"callback_url,omitempty"` // the request's own: for callbacks only, ClickHouse has no column for it
 	Source            *Source   `json:"source,omitempty"`
 	Decision          *Decision `json:"decision,omitempty"`
 }

@@ -99,7 +99,7 @@ func (p *partition) endWaiting(m *message, w *waiter) outcome {
 	}, event: schemas.Event{
 		Kind: schemas.KindStatus, MessageID: m.req.ID, To: m.to.Key, Tenant: m.req.Tenant,
 		Channel: w.Channel, Class: w.Class, Template: w.Template, Provider: w.Provider,
-		At: p.cur.meta.T, Attempt: w.Attempt, AcceptedAt: w.AcceptedAt, RedriveOf: w.RedriveOf, Source: &origin,
+		At: p.cur.meta.T, Attempt: w.Attempt, AcceptedAt: w.AcceptedAt, RedriveOf: w.RedriveOf, CallbackURL: w.CallbackURL, Source: &origin,
 	}}
 	return p.endAgain(ended, schemas.StatusCancelled, schemas.VerdictCancel, reasonCancelled)
 }
@@ -153,7 +153,7 @@ func (p *partition) wait(m *message) {
 	p.waiting.put(waitKey(m.req.Tenant, m.to.Key, m.env.ID), waiter{
 		Channel: string(m.req.Channel), Class: m.req.Class, Template: m.req.Template, Provider: m.event.Provider,
 		Origin: m.env.Origin, AcceptedAt: m.env.AcceptedAt, Attempt: m.env.Attempt,
-		Taint: m.env.Taint, Place: m.env.Place, RedriveOf: m.env.RedriveOf,
+		Taint: m.env.Taint, Place: m.env.Place, RedriveOf: m.env.RedriveOf, CallbackURL: m.env.CallbackURL,
 	})
 }
 

@@ -234,14 +234,15 @@ func (p *partition) read(in *input) *message {
 	}
 	origin := m.env.Origin
 	m.event = schemas.Event{
-		Kind:       schemas.KindStatus,
-		MessageID:  m.env.ID,
-		To:         m.env.Key,
-		At:         p.cur.meta.T,
-		Attempt:    m.env.Attempt,
-		AcceptedAt: m.env.AcceptedAt,
-		RedriveOf:  m.env.RedriveOf,
-		Source:     &origin,
+		Kind:        schemas.KindStatus,
+		MessageID:   m.env.ID,
+		To:          m.env.Key,
+		At:          p.cur.meta.T,
+		Attempt:     m.env.Attempt,
+		AcceptedAt:  m.env.AcceptedAt,
+		RedriveOf:   m.env.RedriveOf,
+		CallbackURL: m.env.CallbackURL,
+		Source:      &origin,
 	}
 	return m
 }

@@ -14,18 +14,19 @@ import (
 // topics, out of reach: all that its last status says beside the tenant,
 // recipient and id that a cancel brings.
 type waiter struct {
-	Version    int              `json:"v"`
-	Channel    string           `json:"channel,omitempty"`
-	Class      string           `json:"class,omitempty"`
-	Template   string           `json:"template,omitempty"`
-	Provider   string           `json:"provider,omitempty"`
-	Origin     schemas.Source   `json:"origin"`
-	AcceptedAt schemas.Millis   `json:"accepted_at"`
-	Attempt    int              `json:"attempt,omitempty"`
-	Taint      schemas.Taint    `json:"taint,omitempty"`
-	Place      []schemas.Charge `json:"place,omitempty"`
-	RedriveOf  string           `json:"redrive_of,omitempty"`
-	Cancelled  bool             `json:"cancelled,omitempty"` // it has ended; its record is still to come back
+	Version     int              `json:"v"`
+	Channel     string           `json:"channel,omitempty"`
+	Class       string           `json:"class,omitempty"`
+	Template    string           `json:"template,omitempty"`
+	Provider    string           `json:"provider,omitempty"`
+	Origin      schemas.Source   `json:"origin"`
+	AcceptedAt  schemas.Millis   `json:"accepted_at"`
+	Attempt     int              `json:"attempt,omitempty"`
+	Taint       schemas.Taint    `json:"taint,omitempty"`
+	Place       []schemas.Charge `json:"place,omitempty"`
+	RedriveOf   string           `json:"redrive_of,omitempty"`
+	CallbackURL string           `json:"callback_url,omitempty"`
+	Cancelled   bool             `json:"cancelled,omitempty"` // it has ended; its record is still to come back
 }
 
 const waiterVersion = 1
@@ -165,6 +166,7 @@ type profileUse struct {
 type waitRest struct {
 	place     []schemas.Charge
 	redriveOf string
+	callback  string
 }
 
 func newWaitTable() waitTable {
@@ -224,7 +226,7 @@ func (t *waitTable) get(k stateKey) (waiter, bool) {
 	}
 	if s.flags&waitMore != 0 {
 		r := t.rest[k]
-		m.Place, m.RedriveOf = r.place, r.redriveOf
+		m.Place, m.RedriveOf, m.CallbackURL = r.place, r.redriveOf, r.callback
 	}
 	return m, true
 }
@@ -247,9 +249,9 @@ func (t *waitTable) add(k stateKey, m *waiter) {
 		s.flags |= waitReceived
 	case schemas.TaintNone:
 	}
-	if len(m.Place) > 0 || m.RedriveOf != "" {
+	if len(m.Place) > 0 || m.RedriveOf != "" || m.CallbackURL != "" {
 		s.flags |= waitMore
-		t.rest[k] = waitRest{m.Place, m.RedriveOf}
+		t.rest[k] = waitRest{m.Place, m.RedriveOf, m.CallbackURL}
 	}
 	sh := &t.shards[hi>>56]
 	if (sh.n+1)*8 > len(sh.slots)*7 {

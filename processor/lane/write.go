@@ -47,7 +47,7 @@ func (it *item) read(rev *schemas.Revision, provider string) {
 	origin := it.env.Origin
 	it.event = schemas.Event{
 		Kind: schemas.KindStatus, MessageID: it.env.ID, Tenant: it.env.Tenant, To: it.env.Key, Provider: provider,
-		AcceptedAt: it.env.AcceptedAt, RedriveOf: it.env.RedriveOf, Source: &origin,
+		AcceptedAt: it.env.AcceptedAt, RedriveOf: it.env.RedriveOf, CallbackURL: it.env.CallbackURL, Source: &origin,
 	}
 	req, err := schemas.DecodeRequest(it.rec.Value, func(key string) (string, bool) {
 		for _, h := range it.rec.Headers {

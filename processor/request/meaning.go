@@ -61,6 +61,7 @@ func Describe(q *schemas.Request, pol *schemas.Policy, env *schemas.Envelope, ev
 	if env.ExpiresAt == 0 {
 		env.ExpiresAt = Expires(q, env.AcceptedAt, &class)
 	}
+	env.CallbackURL, event.CallbackURL = q.CallbackURL, q.CallbackURL
 	event.Tenant, event.Channel, event.Class, event.Template = q.Tenant, string(q.Channel), q.Class, q.Template
 	event.To = cmp.Or(event.To, q.To)
 	return class

@@ -710,13 +710,15 @@ type StatusEvent struct {
 	AcceptedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=accepted_at,json=acceptedAt,proto3" json:"accepted_at,omitempty"`
 	Segments   int64                  `protobuf:"varint,20,opt,name=segments,proto3" json:"segments,omitempty"`
 	// Decimal, as text: money is not a float.
-	Price         string    `protobuf:"bytes,21,opt,name=price,proto3" json:"price,omitempty"`
-	Currency      string    `protobuf:"bytes,22,opt,name=currency,proto3" json:"currency,omitempty"`
-	DuplicateOf   string    `protobuf:"bytes,23,opt,name=duplicate_of,json=duplicateOf,proto3" json:"duplicate_of,omitempty"`
-	RedriveOf     string    `protobuf:"bytes,24,opt,name=redrive_of,json=redriveOf,proto3" json:"redrive_of,omitempty"`
-	Observed      bool      `protobuf:"varint,25,opt,name=observed,proto3" json:"observed,omitempty"`
-	Source        *Source   `protobuf:"bytes,26,opt,name=source,proto3" json:"source,omitempty"`
-	Decision      *Decision `protobuf:"bytes,27,opt,name=decision,proto3" json:"decision,omitempty"`
+	Price       string    `protobuf:"bytes,21,opt,name=price,proto3" json:"price,omitempty"`
+	Currency    string    `protobuf:"bytes,22,opt,name=currency,proto3" json:"currency,omitempty"`
+	DuplicateOf string    `protobuf:"bytes,23,opt,name=duplicate_of,json=duplicateOf,proto3" json:"duplicate_of,omitempty"`
+	RedriveOf   string    `protobuf:"bytes,24,opt,name=redrive_of,json=redriveOf,proto3" json:"redrive_of,omitempty"`
+	Observed    bool      `protobuf:"varint,25,opt,name=observed,proto3" json:"observed,omitempty"`
+	Source      *Source   `protobuf:"bytes,26,opt,name=source,proto3" json:"source,omitempty"`
+	Decision    *Decision `protobuf:"bytes,27,opt,name=decision,proto3" json:"decision,omitempty"`
+	// Where this message's status changes go, where its request says so.
+	CallbackUrl   string `protobuf:"bytes,28,opt,name=callback_url,json=callbackUrl,proto3" json:"callback_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -938,6 +940,13 @@ func (x *StatusEvent) GetDecision() *Decision {
 		return x.Decision
 	}
 	return nil
+}
+
+func (x *StatusEvent) GetCallbackUrl() string {
+	if x != nil {
+		return x.CallbackUrl
+	}
+	return ""
 }
 
 // Source is where a record stands in Kafka.
@@ -1590,7 +1599,7 @@ const file_weir_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\a\n" +
 	"\vStatusEvent\x12!\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\r.weir.v1.KindR\x04kind\x12\x1d\n" +
 	"\n" +
@@ -1623,7 +1632,8 @@ const file_weir_proto_rawDesc = "" +
 	"redrive_of\x18\x18 \x01(\tR\tredriveOf\x12\x1a\n" +
 	"\bobserved\x18\x19 \x01(\bR\bobserved\x12'\n" +
 	"\x06source\x18\x1a \x01(\v2\x0f.weir.v1.SourceR\x06source\x12-\n" +
-	"\bdecision\x18\x1b \x01(\v2\x11.weir.v1.DecisionR\bdecision\"T\n" +
+	"\bdecision\x18\x1b \x01(\v2\x11.weir.v1.DecisionR\bdecision\x12!\n" +
+	"\fcallback_url\x18\x1c \x01(\tR\vcallbackUrl\"T\n" +
 	"\x06Source\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
