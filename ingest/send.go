@@ -85,6 +85,12 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 		s.logger.Error("making an id failed", "error", err)
 		return nil, internal.problem("The mistake is in the server's log.")
 	}
+	if q.CallbackURL != "" && !rules.SignsCallbacks(c.tenant) {
+		return nil, invalidRequest.problem("Its callbacks could not be signed.", client.FieldError{
+			Pointer: "/callback_url", Code: schemas.ReasonNoCallbackSecret,
+			Detail: "needs a secret to sign with: the policy's tenants[].callback.secret of the tenant",
+		})
+	}
 	value := schemas.RequestJSON(q)
 	if len(value) > schemas.MaxRequestBytes { // the id and the tenant take room too
 		return nil, oversized()

@@ -16,8 +16,7 @@ type notInForce struct {
 
 // The only list of what does not act yet. apply refuses a policy that uses any
 // of it, at its line: never silently do nothing.
-var notYetInForce = []notInForce{
-}
+var notYetInForce = []notInForce{}
 
 // NotYetInForce reports, with positions, everything in the file that this
 // version does not act on. Its error is a PolicyErrors.

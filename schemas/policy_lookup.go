@@ -63,6 +63,13 @@ func (p *Policy) Template(name string) (Template, bool) {
 	return Template{}, false
 }
 
+// SignsCallbacks reports whether a tenant's callbacks can be signed: without a
+// secret there are none, and a request may not ask for them.
+func (p *Policy) SignsCallbacks(tenant string) bool {
+	t, _ := p.Tenant(tenant)
+	return t.Callback != nil && t.Callback.Secret != ""
+}
+
 // Tenant returns a declared tenant. The tenant "default" is always there,
 // without a region unless one is declared for it.
 func (p *Policy) Tenant(name string) (Tenant, bool) {

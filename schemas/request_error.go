@@ -15,6 +15,7 @@ const (
 	ReasonNotObject            = "not_object"                 // JSON, but no object
 	ReasonTrailingData         = "trailing_data"              // something follows the object
 	ReasonBadSchemaPrefix      = "bad_schema_registry_prefix" // begins with magic byte 0 but is cut short or has no valid message index
+	ReasonNoCallbackSecret     = "no_callback_secret"         // callback_url of a tenant whose policy has no callback.secret to sign with
 	ReasonBadProtobuf          = "bad_protobuf"               // said to be protobuf and is none, or holds text that is not UTF-8
 	ReasonBadCloudEvent        = "bad_cloudevent"             // a ce_specversion that Weir does not know
 	ReasonStructuredCloudEvent = "structured_cloudevent"      // CloudEvents structured or batch mode: only binary mode is read

@@ -165,6 +165,9 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 	add(n.Replies(), cmp.Or(cfg.Replies, defaultReplies), PartitionsFloor, "decisions that waiting HTTP requests asked for", keep(ReplyRetention))
 	add(n.Reports(), 1, PartitionsFloor, "what sinks and audits say of their own work", compact())
 	add(n.Alerts(), 1, PartitionsFixed, "what the alerter has told, and how far it has read", compact())
+	add(n.Callbacks(), cfg.Partitions, PartitionsFixed, "callbacks that waited or are to be made again", keep(Outage))
+	add(n.CallbackState(), cfg.Partitions, PartitionsFixed, "which callbacks wait", compact())
+	add(n.Endpoints(), 1, PartitionsFixed, "endpoints of callbacks: which are disabled, and how the others are", compact())
 	for _, pr := range p.Providers {
 		if pr.Type == schemas.ProviderNone {
 			continue // nothing is dispatched

@@ -34,7 +34,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		specs[s.Name] = s
 	}
-	if want := 5 + 7 + 7 + 2*5; len(specs) != want {
+	if want := 5 + 7 + 7 + 3 + 2*5; len(specs) != want {
 		t.Errorf("%d topics, want %d", len(specs), want)
 	}
 	day := 24 * time.Hour
@@ -65,6 +65,9 @@ func TestCatalogue(t *testing.T) {
 		{"weir.replies", 8, PartitionsFloor, "delete", time.Hour},
 		{"weir.reports", 1, PartitionsFloor, "compact", 0},
 		{"weir.alerts", 1, PartitionsFixed, "compact", 0},
+		{"weir.callbacks", 12, PartitionsFixed, "delete", 7 * day},
+		{"weir.callbacks.state", 12, PartitionsFixed, "compact", 0},
+		{"weir.callbacks.endpoints", 1, PartitionsFixed, "compact", 0},
 		{"weir.dispatch.aliyun.urgent", 2, PartitionsLanes, "delete", waiting},
 		{"weir.dispatch.aliyun.again", 2, PartitionsLanes, "delete", waiting},
 		{"weir.dispatch.aliyun.normal", 2, PartitionsLanes, "delete", waiting},

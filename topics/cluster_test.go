@@ -110,8 +110,8 @@ func TestChangedNIsRefused(t *testing.T) {
 	if !errors.As(err, &changed) {
 		t.Fatalf("Plan: %v", err)
 	}
-	if len(changed.Topics) != 5 {
-		t.Errorf("named %v, want the five topics of N", changed.Topics)
+	if len(changed.Topics) != 7 {
+		t.Errorf("named %v, want the seven topics of N", changed.Topics)
 	}
 	for _, g := range changed.Topics {
 		if g.Have != 4 || g.Want != 6 {

@@ -135,6 +135,16 @@ func (n Names) Reports() string { return n.of("reports") }
 // read.
 func (n Names) Alerts() string { return n.of("alerts") }
 
+// Callbacks holds the callbacks that waited, and those that are to be made again.
+func (n Names) Callbacks() string { return n.of("callbacks") }
+
+// CallbackState is the compacted topic of which callbacks wait.
+func (n Names) CallbackState() string { return n.of("callbacks.state") }
+
+// Endpoints is the compacted topic of the callbacks' endpoints: which are disabled,
+// and how the others are.
+func (n Names) Endpoints() string { return n.of("callbacks.endpoints") }
+
 // TierOf returns the tier whose delay topic this is.
 func (n Names) TierOf(topic string) (Tier, bool) {
 	name, ok := strings.CutPrefix(topic, n.of("delay."))

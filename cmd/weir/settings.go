@@ -41,11 +41,11 @@ type Settings struct {
 	Standby     bool // of admission's partitions that other workers own
 	LogLevel    string
 	Grace       time.Duration // of a shutdown, from the signal to the end
-	Private     []string      // networks that alerts may call although they are not public
+	Private     []string      // networks that callbacks and alerts may call although they are not public
 }
 
 // allRoles are the parts of Weir that weir run can run.
-var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "receipts", "sink", "alerts", "console"}
+var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "receipts", "sink", "callbacks", "alerts", "console"}
 
 // setting is one of them: kafka.brokers in the file, --kafka-brokers,
 // WEIR_KAFKA_BROKERS.

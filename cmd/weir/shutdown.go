@@ -69,6 +69,7 @@ var stopSteps = []stopStep{
 	{"lanes", "lanes drained", 1, 60},
 	{"receipts", "receipts drained", 2, 20},
 	{"sink", "sink drained", 2, 20},
+	{"callbacks", "callbacks drained", 2, 20},
 	{"alerts", "alerts written down", 2, 20},
 	{"metrics", "metrics closed", 2, 20},
 	{"policy", "policy log closed", 2, 20},

@@ -22,6 +22,7 @@ import (
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/alert"
 	"github.com/weirhq/weir/processor/backtest"
+	"github.com/weirhq/weir/processor/callback"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/input"
@@ -267,7 +268,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	if has("delay") {
 		rs.start(ctx, "delay", func(ctx context.Context) error {
-			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Returns: map[string]int32{told.Name: told.Partitions}, Now: machineClock(), Logger: s.logger, Metrics: registry})
+			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Returns: map[string]int32{told.Name: told.Partitions, names.Callbacks(): n}, Now: machineClock(), Logger: s.logger, Metrics: registry})
 		})
 	}
 	if has("receipts") {
@@ -288,6 +289,21 @@ func (s *system) run(ctx context.Context) (err error) {
 				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, Cluster: s.settings.Cluster, HashKey: hashKey, InstanceID: names.Status() + ".sink." + s.settings.Slot,
 				Grace:  stopWithinOf("sink", grace) * 4 / 5, // to end, and to say so
 				Report: s.sinkReports(c.cl, names), Logger: s.logger, Metrics: registry,
+			})
+		})
+	}
+	if has("callbacks") {
+		networks, err := outbound.ParseNetworks(s.settings.Private)
+		if err != nil {
+			return fmt.Errorf("callback.allow_private: %w", err)
+		}
+		client := callback.NewClient(networks, "weir/"+version)
+		defer client.Close()
+		rs.start(ctx, "callbacks", func(ctx context.Context) error {
+			return callback.Run(ctx, callback.Config{
+				Stream: streaming("callbacks"), Read: read, Names: names, Partitions: n, DelayPartitions: delays, Slot: s.settings.Slot,
+				Policy: watch.Latest, Client: client, Getenv: os.Getenv, Grace: stopWithinOf("callbacks", grace) / 2,
+				Now: machineClock(), Logger: s.logger, Metrics: registry,
 			})
 		})
 	}
@@ -372,6 +388,7 @@ func stagesOf(names topics.Names) []alert.Stage {
 		}},
 		{Name: "receipts", Group: receipt.Group(names)},
 		{Name: "sink", Group: sink.Group(names)},
+		{Name: "callbacks", Group: callback.Group(names)},
 	}
 }
 

@@ -29,6 +29,9 @@ func (p *partition) first(m *message) outcome {
 	if err := p.prepare(m); err != nil {
 		return p.reject(m, err)
 	}
+	if m.req.CallbackURL != "" && !p.cur.pol.SignsCallbacks(m.req.Tenant) {
+		return p.reject(m, &refusal{schemas.ReasonNoCallbackSecret, "it names a callback_url, and its tenant has no callback.secret to sign with"})
+	}
 	if m.req.SendAt > p.cur.meta.T {
 		return p.park(m, schemas.StatusScheduled, schemas.ReadmitDue, m.req.SendAt, "send_at")
 	}

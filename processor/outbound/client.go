@@ -22,6 +22,7 @@ type Config struct {
 	Timeout  time.Duration // of a call, from the name's resolution to the answer's end; 10 s when 0
 	Resolver *net.Resolver // nil is the system's
 	Agent    string        // User-Agent; "weir" when empty
+	Idle     int           // connections kept open to one host; 2 when 0
 }
 
 // Client calls addresses that are public or allowed. Its methods may be called
@@ -52,7 +53,7 @@ func New(cfg Config) *Client {
 		Timeout: timeout,
 		Transport: &http.Transport{
 			Proxy: nil, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
-			MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+			MaxIdleConnsPerHost: cmp.Or(cfg.Idle, 2), IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

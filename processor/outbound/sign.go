@@ -18,17 +18,30 @@ var ErrSecret = errors.New("a webhook's secret is base64, with or without whsec_
 // the same over all tries, webhook-timestamp, and webhook-signature (v1:
 // HMAC-SHA256 of id.timestamp.body).
 func Sign(secret, id string, at time.Time, body []byte) (http.Header, error) {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	if err != nil || len(key) < 16 {
+	return SignAll([]string{secret}, id, at, body)
+}
+
+// SignAll is Sign with a signature of each secret, with spaces between: while secrets
+// rotate, whoever knows one of them can verify.
+func SignAll(secrets []string, id string, at time.Time, body []byte) (http.Header, error) {
+	stamp := strconv.FormatInt(at.Unix(), 10)
+	var signatures []string
+	for _, secret := range secrets {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+		if err != nil || len(key) < 16 {
+			return nil, ErrSecret
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(id + "." + stamp + "."))
+		mac.Write(body)
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	if len(signatures) == 0 {
 		return nil, ErrSecret
 	}
-	stamp := strconv.FormatInt(at.Unix(), 10)
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(id + "." + stamp + "."))
-	mac.Write(body)
 	h := http.Header{}
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", stamp)
-	h.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	h.Set("Webhook-Signature", strings.Join(signatures, " "))
 	return h, nil
 }

@@ -1,0 +1,152 @@
+package callback
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// firstReach is how far back the first stage ever begins: what happened while it
+// was started is told, and no old history.
+const firstReach = 5 * time.Minute
+
+// Assign reads of each partition which callbacks wait, up to the high watermark: the
+// group's offsets were fetched before, and are stable.
+func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]stream.Position) (map[stream.Partition]int64, error) {
+	s.begin()
+	clear(s.parts)
+	began := time.Now()
+	numbers := make(map[int32]bool)
+	for tp := range committed {
+		numbers[tp.Partition] = true
+	}
+	var ranges []stream.Range
+	metas := make(map[int32]meta)
+	for n := range numbers {
+		if n >= s.cfg.Partitions {
+			return nil, stream.Fatal(fmt.Errorf("%s has a partition %d: there are to be %d", s.cfg.Names.Callbacks(), n, s.cfg.Partitions))
+		}
+		s.parts[n] = &part{num: n, salt: saltOf(n, s.cfg.Partitions), book: newBook(), own: make(map[messageKey]own)}
+		ranges = append(ranges, stream.Range{Partition: stream.Partition{Topic: s.cfg.Names.CallbackState(), Partition: n}})
+	}
+	var mu sync.Mutex
+	records := 0
+	err := stream.Read(ctx, s.cfg.Read, ranges, func(r *kgo.Record) error {
+		mu.Lock()
+		defer mu.Unlock()
+		records++
+		p := s.parts[r.Partition]
+		if string(r.Key) == metaKey {
+			var m meta
+			if err := json.Unmarshal(r.Value, &m); err != nil {
+				return fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err)
+			}
+			metas[r.Partition] = m
+			return nil
+		}
+		return p.recall(r)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("restore the callbacks that wait: %w", err)
+	}
+	start := make(map[stream.Partition]int64)
+	for n, p := range s.parts {
+		p.noted = metas[n]
+		status, callbacks := stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, stream.Partition{Topic: s.cfg.Names.Callbacks(), Partition: n}
+		at := meta{committed[status].Offset, committed[callbacks].Offset}
+		if known, ok := metas[n]; ok { // offsets of a group vanish after days of idleness
+			if at.Status < 0 {
+				at.Status = known.Status
+			}
+			if at.Callbacks < 0 {
+				at.Callbacks = known.Callbacks
+			}
+		}
+		if at.Status < 0 {
+			if at.Status, err = s.beginning(ctx, status, firstReach); err != nil {
+				return nil, err
+			}
+		}
+		if at.Callbacks < 0 {
+			if at.Callbacks, err = s.beginning(ctx, callbacks, 0); err != nil {
+				return nil, err
+			}
+		}
+		start[status], start[callbacks] = at.Status, at.Callbacks
+		p.status, p.callbacks = newIntake(at.Status), newIntake(at.Callbacks)
+		p.stood = p.meta()
+	}
+	s.held = true
+	s.txAt = s.cfg.Now()
+	if len(s.parts) > 0 {
+		s.cfg.Logger.Info("callbacks restored", "partitions", len(s.parts), "records", records, "took", time.Since(began).Round(100*time.Microsecond))
+	}
+	return start, nil
+}
+
+// recall takes in a record of the state. One that cannot be read was written by nobody
+// who keeps to this form.
+func (p *part) recall(r *kgo.Record) error {
+	var k messageKey
+	if len(r.Key) != 1+len(k) {
+		return stream.Fatal(fmt.Errorf("%s/%d offset %d: its key is none of the callbacks' state", r.Topic, r.Partition, r.Offset))
+	}
+	copy(k[:], r.Key[1:])
+	var err error
+	switch r.Key[0] {
+	case ownKind:
+		delete(p.own, k)
+		if len(r.Value) > 0 {
+			var o own
+			err = json.Unmarshal(r.Value, &o)
+			p.own[k] = o
+		}
+	case waitKind:
+		p.book.forget(k)
+		if len(r.Value) > 0 {
+			var s saved
+			err = json.Unmarshal(r.Value, &s)
+			for _, w := range s.Away {
+				p.book.restore(k, s.Tenant, w.Seq, w.Hop, w.Due)
+			}
+		}
+	}
+	if err != nil {
+		return stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))
+	}
+	return nil
+}
+
+// beginning is where a partition is read that nobody has read: so far back, or from
+// its start.
+func (s *stage) beginning(ctx context.Context, p stream.Partition, back time.Duration) (int64, error) {
+	if back > 0 {
+		// Where nothing is as young, that is the end.
+		at, err := s.adm.ListOffsetsAfterMilli(ctx, int64(schemas.MillisOf(s.cfg.Now().Add(-back))), p.Topic)
+		if err == nil {
+			err = at.Error()
+		}
+		if o, ok := at.Lookup(p.Topic, p.Partition); err == nil && ok && o.Offset >= 0 {
+			return o.Offset, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("find where to begin in %s: %w", p.Topic, err)
+		}
+	}
+	starts, err := s.adm.ListStartOffsets(ctx, p.Topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find the start of %s: %w", p.Topic, err)
+	}
+	o, _ := starts.Lookup(p.Topic, p.Partition)
+	return o.Offset, nil
+}
