@@ -165,6 +165,15 @@ func (s *stage) moved() bool {
 
 // Step takes what came and what ended, and commits what came of it.
 func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+	if s.turn(polled) {
+		s.commit(tx)
+	}
+	return nil
+}
+
+// turn takes what came and what ended, and starts what may be called. It reports whether
+// something is to be committed.
+func (s *stage) turn(polled []*kgo.Record) bool {
 	clock := s.cfg.Now()
 	now := schemas.MillisOf(clock)
 	s.targets.follow(s.cfg.Policy(), clock)
@@ -174,7 +183,7 @@ func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) err
 	s.take(polled, now)
 	s.late(now)
 	if !s.held {
-		return nil
+		return false
 	}
 	stopping := s.stopping.Load()
 	if !stopping && !s.leaving {
@@ -190,29 +199,32 @@ func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) err
 	s.gauge()
 	if stopping && s.pool.flying == 0 && len(s.out) == 0 && !s.moved() {
 		s.quit()
-		return nil
+		return false
 	}
 	since := clock.Sub(s.txAt)
-	if len(s.out) > 0 && (since >= commitEvery || stopping || s.leaving) || s.moved() && (since >= commitMoved || stopping) {
-		s.commit(tx)
-	}
-	return nil
+	return len(s.out) > 0 && (since >= commitEvery || stopping || s.leaving) || s.moved() && (since >= commitMoved || stopping)
 }
 
 // commit puts all that is to be written into the transaction, and where all partitions
 // stand.
 func (s *stage) commit(tx *stream.Tx) {
+	s.prepare()
 	for _, r := range s.out {
 		again := *r // the client keeps what it is given; after an abort it is given once more
 		tx.Produce(&again)
 	}
+	for n, m := range s.stands {
+		tx.Stand(stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, stream.Position{Offset: m.Status})
+		tx.Stand(stream.Partition{Topic: s.cfg.Names.Callbacks(), Partition: n}, stream.Position{Offset: m.Callbacks})
+	}
+}
+
+// prepare notes what the open transaction has.
+func (s *stage) prepare() {
 	s.sent = len(s.out)
 	s.stands = make(map[int32]meta, len(s.parts))
 	for n, p := range s.parts {
-		m := p.meta()
-		s.stands[n] = m
-		tx.Stand(stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, stream.Position{Offset: m.Status})
-		tx.Stand(stream.Partition{Topic: s.cfg.Names.Callbacks(), Partition: n}, stream.Position{Offset: m.Callbacks})
+		s.stands[n] = p.meta()
 	}
 }
 
