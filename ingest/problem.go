@@ -43,6 +43,7 @@ var (
 	methodRefused        = newKind(http.StatusMethodNotAllowed, "method_not_allowed", "method-not-allowed", "Not with this method")
 	keyReused            = newKind(http.StatusConflict, "idempotency_key_reused", "idempotency-key-reused", "Another message has this idempotency key")
 	notToRetry           = newKind(http.StatusConflict, "not_to_retry", "not-to-retry", "It has not ended so that it could be sent again")
+	noCallbacks          = newKind(http.StatusConflict, "no_callbacks", "no-callbacks", "The policy asks for no callbacks")
 	requestGone          = newKind(http.StatusGone, "request_gone", "request-gone", "Its request is no longer there")
 	requestTimeout       = newKind(http.StatusRequestTimeout, "request_timeout", "request-timeout", "The body came too slowly")
 	policyConflict       = newKind(http.StatusConflict, "policy_conflict", "policy-conflict", "The rest of the policy does not allow it")

@@ -31,6 +31,7 @@ func (s *Server) table() []route {
 		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
 		{post, "/v1/messages/{id}/cancel", scopeSend, paceWrite, s.postCancel},
 		{post, "/v1/messages/{id}/retry", scopeSend, paceWrite, s.postRetry},
+		{post, "/v1/messages/{id}/callbacks", scopeSend, paceWrite, s.postCallbacks},
 		{post, "/v1/decisions", scopeSend, paceWrite, s.postDecision},
 		{post, "/v1/decisions/{id}/release", scopeSend, paceWrite, s.postRelease},
 		{get, "/v1/quota", scopeRead, paceQuery, s.getQuota},

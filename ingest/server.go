@@ -118,6 +118,7 @@ var ErrNoKeys = errors.New("the policy has no API key, so nobody could send: mak
 // Server is the HTTP door. Make it with New and call Serve once.
 type Server struct {
 	requests   string // topic
+	names      topics.Names
 	partitions int32
 	policy     *policy.Watcher
 	history    History
@@ -168,6 +169,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		requests:   cfg.Names.Requests(),
+		names:      cfg.Names,
 		readmit:    cfg.Names.Readmit(),
 		partitions: cfg.Partitions,
 		policy:     cfg.Policy,

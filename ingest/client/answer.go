@@ -62,6 +62,13 @@ type Done struct {
 	Outcome string         `json:"outcome,omitempty"`
 }
 
+// Replayed is the answer to asking for callbacks again: how many statuses are known of
+// the message. Those that the policy asks for are told.
+type Replayed struct {
+	ID       string `json:"id"`
+	Statuses int    `json:"statuses"`
+}
+
 // LimitState is what is left in one window of a limit that was asked.
 type LimitState = schemas.LimitState
 

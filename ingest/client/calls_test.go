@@ -62,6 +62,13 @@ var calls = []struct {
 		}
 		return err
 	}, `POST /v1/messages/x/retry `, `{"id":"y","status":"accepted"}`},
+	{"callbacks", func(ctx context.Context, c *client.Client) error {
+		r, err := c.Callbacks(ctx, "x")
+		if err == nil && r.Statuses != 3 {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	}, `POST /v1/messages/x/callbacks `, `{"id":"x","statuses":3}`},
 	{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Get(ctx, "x"); return err },
 		`GET /v1/messages/x `, `{}`},
 	{"get one of several", func(ctx context.Context, c *client.Client) error {

@@ -117,6 +117,16 @@ func (c *Client) Retry(ctx context.Context, id string, of ...Recipient) (*Sent, 
 	return &a, nil
 }
 
+// Callbacks asks for the callbacks of a message again: of every status that is known of
+// it, in their order, under the same webhook-ids.
+func (c *Client) Callbacks(ctx context.Context, id string, of ...Recipient) (*Replayed, error) {
+	var a Replayed
+	if err := c.act(ctx, "/v1/messages/", id, "/callbacks", of, &a); err != nil {
+		return nil, fmt.Errorf("replay callbacks: %w", err)
+	}
+	return &a, nil
+}
+
 // act asks for something that is the same however often it is asked for.
 func (c *Client) act(ctx context.Context, before, id, after string, of []Recipient, into any) error {
 	_, err := c.do(ctx, &call{method: http.MethodPost, path: before + url.PathEscape(id) + after, query: recipient(of)}, into)
