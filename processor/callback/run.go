@@ -152,7 +152,10 @@ func Run(ctx context.Context, cfg Config) error {
 	cfg.Stream.Group = Group(cfg.Names)
 	cfg.Stream.Topics = []string{cfg.Names.Status(), cfg.Names.Callbacks()}
 	cfg.Stream.Logger = cfg.Logger
-	opts := append([]kgo.Opt{kgo.SeedBrokers(cfg.Stream.Brokers...), kgo.ClientID(cfg.Stream.ClientID), kgo.RecordPartitioner(kgo.ManualPartitioner())}, cfg.Stream.Options...)
+	opts := append([]kgo.Opt{kgo.SeedBrokers(cfg.Stream.Brokers...), kgo.ClientID(cfg.Stream.ClientID), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		// It writes advice only: brokers that are away do not hold up the end for it.
+		kgo.AllowIdempotentProduceCancellation(), kgo.RecordDeliveryTimeout(reportEvery),
+	}, cfg.Stream.Options...)
 	cl, err := kgo.NewClient(opts...)
 	if err != nil {
 		return fmt.Errorf("callbacks: %w", err)
