@@ -290,6 +290,7 @@ var mayLabel = map[string]string{
 	"reason":   "fixed in the code",
 	"route":    "a pattern of the API's table",
 	"stage":    "fixed in the code",
+	"state":    "fixed in the code",
 	"tier":     "fixed in the code",
 	"topic":    "declared in the policy, under inputs",
 	"verdict":  "fixed in the code",

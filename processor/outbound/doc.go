@@ -1,5 +1,5 @@
 // Package outbound makes the calls whose addresses come from outside the
-// operator's own configuration of providers: alerts now, callbacks later. Such an
+// operator's own configuration of providers: alerts and callbacks. Such an
 // address may point anywhere, so the client reaches public addresses only, unless
 // the operator names a network (WEIR_CALLBACK_ALLOW_PRIVATE).
 //
