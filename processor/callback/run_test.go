@@ -181,6 +181,7 @@ func (w *world) run(ctx context.Context, l *life, slot string) error {
 // On a broker, with the real delays: an endpoint is away, workers come and die, and each
 // callback is told, in order for its message; the other tenant's at once.
 func TestOnABroker(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		away  time.Duration
