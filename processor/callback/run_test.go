@@ -90,7 +90,7 @@ func (w *world) logger() *slog.Logger {
 func (w *world) delays(ctx context.Context) error {
 	return delay.Run(ctx, delay.Config{
 		Stream: stream.Config{Brokers: []string{"127.0.0.1:9092"}, TransactionalID: "delay-0", Options: w.options(w.net.DialContext)},
-		Names:  w.names, Partitions: parts, DelayPartitions: parts, Logger: w.logger(),
+		Names:  w.names, Partitions: parts, DelayPartitions: parts, Returns: map[string]int32{w.names.Callbacks(): parts}, Logger: w.logger(),
 	})
 }
 
