@@ -84,3 +84,23 @@ func TestALetterOfWeirsOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestSubjects that look like something else come back as they were.
+func TestSubjects(t *testing.T) {
+	s := &Style{From: netmail.Address{Address: "weir@weir.example"}}
+	for _, subject := range []string{"=?utf-8?q?x?=", "a =?utf-8?b?eA==?= b", " a", "a ", "a  b", "", strings.Repeat("x", 998), strings.Repeat("y ", 499), strings.Repeat("🙂", 240), "a\tb", "a\r\nBcc: x"} {
+		l, none := s.Write(&provider.Call{ID: "a", To: "b@c.example", Content: content.Content{Subject: subject, Body: "b"}}, at)
+		if none != nil {
+			t.Fatal(none)
+		}
+		m, err := netmail.ReadMessage(bytes.NewReader(l.Bytes))
+		if err != nil || Plain(m.Header.Get("Subject")) != subject {
+			t.Errorf("%q: %v, %q", subject, err, m.Header.Get("Subject"))
+		}
+		for line := range bytes.Lines(l.Bytes) {
+			if len(line) > 1000 {
+				t.Errorf("a line of %d bytes", len(line))
+			}
+		}
+	}
+}

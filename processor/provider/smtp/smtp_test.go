@@ -217,14 +217,27 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	if n := len(srv.Mails()); n != 18 {
 		t.Errorf("%d letters", n)
 	}
-	// A refusal does not cost the connection, unless the relay says so.
-	before = srv.Sessions()
+}
+
+// TestAConnectionIsKept over a refusal, and one that has gone costs nothing.
+func TestAConnectionIsKept(t *testing.T) {
+	srv := (&smtptest.Server{}).Start(t)
+	p := open(t, srv.Settings())
+	send(t, p, call, 5*time.Second)
+	before := srv.Sessions()
 	srv.Do(providertest.Behaviour{Code: "5.1.1"})
 	send(t, p, call, 5*time.Second)
 	srv.Do(providertest.Behaviour{})
 	send(t, p, call, 5*time.Second)
 	if n := srv.Sessions(); n != before {
 		t.Errorf("a refusal cost a connection: %d, %d", before, n)
+	}
+	srv.Drop()
+	if o := send(t, p, call, 5*time.Second); o.Kind != provider.Accepted {
+		t.Errorf("%+v", o)
+	}
+	if n := srv.Sessions(); n == before {
+		t.Error("it was not closed")
 	}
 }
 

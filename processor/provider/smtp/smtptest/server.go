@@ -59,6 +59,7 @@ type Server struct {
 	does     providertest.Behaviour
 	calls    int
 	sessions int
+	conns    []*smtp.Conn
 	took     []Mail
 	wire     bytes.Buffer
 }
@@ -212,6 +213,16 @@ func (s *Server) Sessions() int {
 
 var answer = regexp.MustCompile(`(?:^|\n)[0-9]{3} [^\n]*\n$`)
 
+// Drop closes every connection, as a relay does with idle ones.
+func (s *Server) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		c.Close()
+	}
+	s.conns = nil
+}
+
 // Wire returns what was said, above TLS. An answer reaches the client before it is
 // noted here, so that the last one is waited for.
 func (s *Server) Wire() string {
@@ -241,6 +252,7 @@ func (w *wire) Write(b []byte) (int, error) {
 func (s *Server) session(c *smtp.Conn) (smtp.Session, error) {
 	s.mu.Lock()
 	s.sessions++
+	s.conns = append(s.conns, c)
 	s.mu.Unlock()
 	return &session{server: s, conn: c}, nil
 }
