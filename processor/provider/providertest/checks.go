@@ -320,32 +320,44 @@ func (e *env) concurrent() {
 	e.calls(n)
 }
 
+// closed opens and closes several, so that what one leaves is not hidden by what
+// ends meanwhile of the tests before.
 func (e *env) closed() {
-	e.accepted(e.call(e.a.Channels[0], plain)) // so that what the case's own provider does in the background is begun
-	before := runtime.NumGoroutine()
-	p, err := e.open(e.a.Settings(e.server.Endpoint()), e.deps)
-	if err != nil {
-		e.Fatalf("open: %v", err)
-	}
-	for range 3 {
+	before := settled()
+	for range 10 {
+		p, err := e.open(e.a.Settings(e.server.Endpoint()), e.deps)
+		if err != nil {
+			e.Fatalf("open: %v", err)
+		}
 		c := e.call(e.a.Channels[0], plain)
 		ctx, cancel := context.WithTimeout(e.Context(), ample)
 		if o := p.Send(ctx, &c); o.Kind != provider.Accepted {
 			e.Errorf("%+v", o)
 		}
 		cancel()
-	}
-	done := make(chan error, 1)
-	go func() { done <- p.Close() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			e.Errorf("close: %v", err)
+		done := make(chan error, 1)
+		go func() { done <- p.Close() }()
+		select {
+		case err := <-done:
+			if err != nil {
+				e.Errorf("close: %v", err)
+			}
+		case <-time.After(5 * time.Second):
+			e.Fatalf("Close did not return within 5 s")
 		}
-	case <-time.After(5 * time.Second):
-		e.Fatalf("Close did not return within 5 s")
 	}
 	e.eventually("goroutines are left after Close", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// settled is how many goroutines there are, once the count has stood still.
+func settled() int {
+	n, since := runtime.NumGoroutine(), time.Now()
+	for end := time.Now().Add(2 * time.Second); time.Since(since) < 30*time.Millisecond && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if now := runtime.NumGoroutine(); now != n {
+			n, since = now, time.Now()
+		}
+	}
+	return n
 }
 
 // settings are the adapter's own, without some.
