@@ -86,7 +86,11 @@ func (d *devProcess) weir(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, weirBinary(t), append(args[:1:1], append([]string{"--dir", d.dir}, args[1:]...)...)...)
+	words := 1
+	if args[0] == "alerts" { // and its verb
+		words = 2
+	}
+	cmd := exec.CommandContext(ctx, weirBinary(t), append(args[:words:words], append([]string{"--dir", d.dir}, args[words:]...)...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("weir %s: %v\n%s", strings.Join(args, " "), err, out)
