@@ -33,8 +33,7 @@ type message struct {
 	first     string // the centre's id of the first part: the message's
 	parts     int
 	delivered int
-	sealed    bool // all parts were accepted
-	void      bool // some part was not: the message failed, and its receipts say nothing
+	sealed    bool // all parts were accepted; until then, and where one was not, its receipts say nothing
 	over      bool // the message's receipt was given
 	held      *provider.Receipt
 }
@@ -70,13 +69,6 @@ func (me *memory) sealed(m *message) (provider.Receipt, bool) {
 	return m.settle()
 }
 
-// void notes that m failed.
-func (me *memory) void(m *message) {
-	me.mu.Lock()
-	defer me.mu.Unlock()
-	m.void = true
-}
-
 // receipt takes a final receipt of a part and returns the message's, if that is
 // now known: delivered when all parts are, undelivered with the first that is not.
 // r has status, code, text and time.
@@ -92,7 +84,7 @@ func (me *memory) receipt(id string, r provider.Receipt) (provider.Receipt, bool
 	if m.parts == 1 { // every one counts, also one that takes back another
 		return m.name(r), true
 	}
-	if p.over || m.over || m.void {
+	if p.over || m.over {
 		return provider.Receipt{}, false
 	}
 	p.over = true
@@ -107,7 +99,7 @@ func (me *memory) receipt(id string, r provider.Receipt) (provider.Receipt, bool
 
 // settle returns the message's receipt when it is known.
 func (m *message) settle() (provider.Receipt, bool) {
-	if m.held == nil || !m.sealed || m.void || m.over {
+	if m.held == nil || !m.sealed || m.over {
 		return provider.Receipt{}, false
 	}
 	if m.held.Status == schemas.StatusDelivered && m.delivered < m.parts {

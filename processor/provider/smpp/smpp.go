@@ -234,7 +234,6 @@ func (a *adapter) Send(ctx context.Context, c *provider.Call) provider.Outcome {
 			}
 			continue
 		}
-		a.memory.void(m)
 		if i > 0 {
 			o = partial(o, i, len(bodies))
 		}
