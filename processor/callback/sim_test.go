@@ -65,7 +65,7 @@ type waits struct {
 
 // told is a callback that a receiver took.
 type told struct {
-	tenant, id, typ, url string
+	tenant, id, url string
 	at                   time.Time
 	body                 string
 }

@@ -64,8 +64,6 @@ func (p *peer) until(fits func(http2.Frame) bool) http2.Frame {
 	}
 }
 
-func request(f http2.Frame) bool { _, ok := f.(*http2.HeadersFrame); return ok }
-
 func end(f http2.Frame) bool {
 	d, ok := f.(*http2.DataFrame)
 	return ok && d.StreamEnded()

@@ -20,7 +20,7 @@ const plain = "Your code is " + marker
 var texts = []struct{ name, text string }{
 	{"umlauts and signs of GSM 03.38", marker + " @£$¥èéùìòÇØøÅåΔΦΓΛΩΠΨΣΘΞÆæßÉ¤¡ÄÖÑÜ§¿äöñüà €[]{}\\~^|"},
 	{"emoji", marker + " 🙂👩‍👩‍👧‍👦🇨🇳 done ✅"},
-	{"right to left", marker + " رمزك هو ٤٠٢٩٣١ ‏ הקוד שלך"},
+	{"right to left", marker + " رمزك هو ٤٠٢٩٣١ \u200f הקוד שלך"},
 	{"CJK", marker + " 您的验证码是，五分钟内有效。コードは　𠮷野家"},
 	{"quotes and markup", marker + ` "it's" <b>&amp; 5 < 6 > 4 & </Say>]]> \n \" %41 + ; = #`},
 	{"lines", marker + "\nsecond\n\nfourth\tafter a tab\n.\n.hidden dot\nFrom me"},

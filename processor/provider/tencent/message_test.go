@@ -107,7 +107,7 @@ func TestMessage(t *testing.T) {
 	})
 	t.Run("as JSON", func(t *testing.T) {
 		c := call()
-		c.Vars["code"] = `<b>"1" & ‎2</b>`
+		c.Vars["code"] = "<b>\"1\" & \u200e2</b>"
 		m, _ := messageOf(c, own)
 		m.SessionContext = ""
 		req, err := (&client{address: &url.URL{Scheme: "http", Host: "h", Path: "/"}, now: time.Now}).request(m)
@@ -115,7 +115,7 @@ func TestMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(req.Body)
-		want := `{"PhoneNumberSet":["+8613800000000"],"SmsSdkAppId":"1400006666","TemplateId":"449739","SignName":"Default","TemplateParamSet":["<b>\"1\" & ‎2</b>","5"]}`
+		want := `{"PhoneNumberSet":["+8613800000000"],"SmsSdkAppId":"1400006666","TemplateId":"449739","SignName":"Default","TemplateParamSet":["<b>\"1\" & ` + "\u200e" + `2</b>","5"]}`
 		if string(body) != want {
 			t.Errorf("\n got %s\nwant %s", body, want)
 		}
