@@ -66,8 +66,8 @@ type waits struct {
 // told is a callback that a receiver took.
 type told struct {
 	tenant, id, url string
-	at                   time.Time
-	body                 string
+	at              time.Time
+	body            string
 }
 
 func newSim(t *testing.T, seed uint64) *sim {
