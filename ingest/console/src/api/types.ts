@@ -121,6 +121,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/messages/{id}/callbacks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell a message's statuses again
+         * @description Asks for the callbacks of every status that is known of the message, in their order and under the same webhook-ids: for a receiver
+         *     that was away for longer than callbacks are tried, or lost them. They go where the policy says when they are made; statuses that it
+         *     does not ask for are left out.
+         */
+        post: operations["replayCallbacks"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/decisions": {
         parameters: {
             query?: never;
@@ -1395,6 +1417,16 @@ export interface components {
              */
             outcome?: string;
         };
+        /** @description Callbacks that are made again. */
+        Replayed: {
+            /**
+             * Format: uuid
+             * @description The message's id.
+             */
+            id: string;
+            /** @description How many statuses are known of it. Those that the policy asks for are told. */
+            statuses: number;
+        };
         /** @description Many messages. */
         Batch: {
             /** @description At most 10,000. */
@@ -1984,7 +2016,7 @@ export interface components {
              * @description The problem's name for programs.
              * @enum {string}
              */
-            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "no_hook" | "bad_hook" | "forged_hook" | "hook_unavailable" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
+            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "no_hook" | "bad_hook" | "forged_hook" | "hook_unavailable" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "no_callbacks" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
             /** @description Everything that is wrong with the request, at most 32. */
             errors?: components["schemas"]["FieldError"][];
             /**
@@ -2636,6 +2668,8 @@ export interface components {
             redrive_of?: string;
             /** @description A limit in mode observe would have refused it. */
             observed?: boolean;
+            /** @description Where this message's status changes go, where its request says so. ClickHouse has no column for it. */
+            callback_url?: string;
             /** @description Where the request stands in Kafka. */
             source?: components["schemas"]["Source"];
             /** @description The change of the partition's state that this event records. */
@@ -3128,18 +3162,18 @@ export interface components {
              * @example CN
              */
             default_region?: string;
-            /** @description Where this tenant's status changes go. */
+            /** @description Where this tenant's status changes go. Without url: only those of messages that name a callback_url. */
             callback?: {
                 /**
                  * @description http or https address, or ${ENV}.
                  * @example https://example.com/hook
                  */
-                url: string;
+                url?: string;
                 /**
                  * @description Signs callbacks; only as ${ENV} or file:.
                  * @example ${ACME_WHSEC}
                  */
-                secret?: string;
+                secret: string;
                 /**
                  * @description The secret before a rotation; callbacks carry a signature of each. Only as ${ENV} or file:.
                  * @example ${ACME_WHSEC_BEFORE}
@@ -4010,6 +4044,40 @@ export interface operations {
             404: components["responses"]["Problem"];
             409: components["responses"]["Problem"];
             410: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    replayCallbacks: {
+        parameters: {
+            query?: {
+                /** @description The message's recipient, where the message is not known here. */
+                to?: components["parameters"]["Recipient"];
+                /** @description With `to`, the message's channel. */
+                channel?: components["parameters"]["RecipientChannel"];
+            };
+            header?: never;
+            path: {
+                /** @description The message's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The brokers hold what asks for them. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replayed"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Problem"];
