@@ -2,7 +2,6 @@ package provider
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,8 +13,9 @@ import (
 )
 
 // Settings reads a provider's settings one by one and keeps the first mistake,
-// which Err returns. What was not asked for is not a setting of the type. Errors
-// never hold a value: it may be a secret.
+// which Err returns. What was not asked for is not a setting of the type, so
+// whatever is wrong, all of them are asked for before Err. Errors never hold a
+// value: it may be a secret.
 type Settings struct {
 	all    map[string]any
 	getenv func(string) string
@@ -28,12 +28,20 @@ func SettingsOf(p schemas.Provider, getenv func(string) string) *Settings {
 	return &Settings{all: p.Settings, getenv: getenv}
 }
 
-// Err is the first mistake, and otherwise refuses settings that nobody asked for.
+// Err refuses settings that nobody asked for, and is otherwise the first mistake: of
+// a setting whose name is misspelt, that says more than that it is missing.
 func (s *Settings) Err() error {
-	if s.err != nil {
-		return s.err
+	if err := Known(s.all, s.asked...); err != nil {
+		return err
 	}
-	return Known(s.all, s.asked...)
+	return s.err
+}
+
+// Others names settings that are read elsewhere, or not at all here.
+func (s *Settings) Others(names ...string) {
+	for _, name := range names {
+		s.Any(name)
+	}
 }
 
 // Fail adds a mistake that the caller found.
@@ -45,7 +53,9 @@ func (s *Settings) Fail(name, format string, args ...any) {
 
 // Any returns a setting as it was written; nil when absent.
 func (s *Settings) Any(name string) any {
-	s.asked = append(s.asked, name)
+	if !slices.Contains(s.asked, name) {
+		s.asked = append(s.asked, name)
+	}
 	return s.all[name]
 }
 
@@ -61,10 +71,21 @@ func (s *Settings) Text(name, otherwise string) string {
 		return otherwise
 	}
 	text, err := Resolve(name, text, s.getenv)
-	if err != nil {
-		s.err = errors.Join(s.err, err)
+	if err != nil && s.err == nil {
+		s.err = err
 	}
 	return text
+}
+
+// Written is Text that may be written as a number too, such as a port or a price.
+func (s *Settings) Written(name, otherwise string) string {
+	switch v := s.Any(name).(type) {
+	case int, int64, uint64, json.Number:
+		return fmt.Sprint(v)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return s.Text(name, otherwise)
 }
 
 // Required is Text that may not be absent or empty; what says what to write.
@@ -85,17 +106,19 @@ func (s *Settings) OneOf(name string, all ...string) string {
 	return text
 }
 
-// Flag returns true or false; otherwise when absent.
+// Flag returns what is written as true or false, or as on or off, which YAML 1.2
+// reads as text; otherwise when absent.
 func (s *Settings) Flag(name string, otherwise bool) bool {
-	v := s.Any(name)
-	if v == nil {
+	switch s.Any(name) {
+	case nil:
 		return otherwise
+	case true, "true", "on":
+		return true
+	case false, "false", "off":
+		return false
 	}
-	b, ok := v.(bool)
-	if !ok {
-		s.Fail(name, "must be true or false")
-	}
-	return b
+	s.Fail(name, "must be true or false, or on or off")
+	return false
 }
 
 // Int returns a whole number from low to high; otherwise when absent.

@@ -9,6 +9,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -27,7 +28,7 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// Settings are those that Open reads.
+// Settings are those that Open asks for.
 var Settings = []string{"region", "access_key_id", "secret_access_key", "session_token", "endpoint", "proxy"}
 
 // Account is who calls, where.
@@ -39,44 +40,42 @@ type Account struct {
 
 var regionForm = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}$`)
 
-// Open reads a provider's settings:
+// Open reads the rest of a provider's settings, of which the adapter has read its own:
 //
 //	region             AWS_REGION of the environment when absent
 //	access_key_id      AWS_ACCESS_KEY_ID
 //	secret_access_key  AWS_SECRET_ACCESS_KEY
 //	session_token      AWS_SESSION_TOKEN
 //	endpoint, proxy
-func Open(p schemas.Provider, deps provider.Deps) (*Account, error) {
-	var err error
-	text := func(setting, variable string) (v string) {
-		if err != nil {
-			return ""
-		}
-		if v, err = provider.Text(p, setting, deps); v == "" && err == nil {
-			v = deps.Getenv(variable)
-		}
-		return v
+//
+// It returns what is wrong with any of them.
+func Open(in *provider.Settings, p schemas.Provider, deps provider.Deps) (*Account, error) {
+	text := func(setting, variable string) string {
+		return cmp.Or(in.Text(setting, ""), deps.Getenv(variable))
 	}
 	region, id := text("region", "AWS_REGION"), text("access_key_id", "AWS_ACCESS_KEY_ID")
 	secret, token := text("secret_access_key", "AWS_SECRET_ACCESS_KEY"), text("session_token", "AWS_SESSION_TOKEN")
+	endpoint := in.Any("endpoint")
+	in.Others("proxy") // httpcall.ConfigOf reads it
 	switch {
-	case err != nil:
-		return nil, err
 	case region == "":
-		return nil, errors.New("settings.region is missing, and the environment has no AWS_REGION: write such as eu-central-1")
+		in.Fail("region", "is missing, and the environment has no AWS_REGION: write such as eu-central-1")
 	case !regionForm.MatchString(region):
-		return nil, errors.New("settings.region is no region, such as eu-central-1")
+		in.Fail("region", "is no region, such as eu-central-1")
 	case id == "":
-		return nil, errors.New("settings.access_key_id is missing, and the environment has no AWS_ACCESS_KEY_ID")
+		in.Fail("access_key_id", "is missing, and the environment has no AWS_ACCESS_KEY_ID")
 	case secret == "":
-		return nil, errors.New("settings.secret_access_key is missing, and the environment has no AWS_SECRET_ACCESS_KEY")
+		in.Fail("secret_access_key", "is missing, and the environment has no AWS_SECRET_ACCESS_KEY")
+	}
+	if err := in.Err(); err != nil {
+		return nil, err
 	}
 	a := &Account{Config: sdk.Config{
 		Region: region, Credentials: credentials.NewStaticCredentialsProvider(id, secret, token),
 		Retryer: func() sdk.Retryer { return sdk.NopRetryer{} }, Logger: logging.Nop{},
 	}}
-	if v := p.Settings["endpoint"]; v != nil {
-		u, err := httpcall.Address("endpoint", v, deps.Getenv)
+	if endpoint != nil {
+		u, err := httpcall.Address("endpoint", endpoint, deps.Getenv)
 		if err != nil {
 			return nil, err
 		}

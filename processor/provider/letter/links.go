@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -25,18 +24,21 @@ type Links struct {
 	key  []byte
 }
 
-// ReadLinks reads settings.unsubscribe_secret; nil when there is none.
-func ReadLinks(p schemas.Provider, deps provider.Deps) (*Links, error) {
-	key, err := provider.Text(p, "unsubscribe_secret", deps)
+// ReadLinks reads unsubscribe_secret of the provider of that name; nil when there is
+// none, or something is wrong with it, which in says then.
+func ReadLinks(in *provider.Settings, name, publicURL string) *Links {
+	key := in.Text("unsubscribe_secret", "")
 	switch {
-	case err != nil || key == "":
-		return nil, err
+	case key == "":
+		return nil
 	case len(key) < 16:
-		return nil, errors.New("settings.unsubscribe_secret is too short: make one with openssl rand -base64 32")
-	case !strings.HasPrefix(deps.PublicURL, "https://"):
-		return nil, errors.New("settings.unsubscribe_secret needs http.public_url in the settings of the process, an https address: mail programs call nothing else")
+		in.Fail("unsubscribe_secret", "is too short: make one with openssl rand -base64 32")
+		return nil
+	case !strings.HasPrefix(publicURL, "https://"):
+		in.Fail("unsubscribe_secret", "needs http.public_url in the settings of the process, an https address: mail programs call nothing else")
+		return nil
 	}
-	return &Links{base: deps.PublicURL + "/v1/inbound/" + p.Name, key: []byte(p.Name + "\x00" + key)}, nil
+	return &Links{base: publicURL + "/v1/inbound/" + name, key: []byte(name + "\x00" + key)}
 }
 
 func (l *Links) tag(reference string) string {

@@ -16,7 +16,8 @@ import (
 
 func links(t *testing.T, name, secret string) *Links {
 	t.Helper()
-	l, err := ReadLinks(schemas.Provider{Name: name, Settings: map[string]any{"unsubscribe_secret": secret}}, provider.Deps{PublicURL: "https://weir.example"})
+	in := provider.SettingsOf(schemas.Provider{Settings: map[string]any{"unsubscribe_secret": secret}}, nil)
+	l, err := ReadLinks(in, name, "https://weir.example"), in.Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func TestReadLinks(t *testing.T) {
 		if tt.secret != "" {
 			p.Settings["unsubscribe_secret"] = tt.secret
 		}
-		l, err := ReadLinks(p, provider.Deps{PublicURL: tt.public})
+		in := provider.SettingsOf(p, nil)
+		l, err := ReadLinks(in, p.Name, tt.public), in.Err()
 		if l != nil || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, %v", tt.name, l, err)
 		}

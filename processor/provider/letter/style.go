@@ -2,17 +2,15 @@ package letter
 
 import (
 	"errors"
-	"fmt"
 	netmail "net/mail"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/weirhq/weir/processor/provider"
-	"github.com/weirhq/weir/schemas"
 )
 
-// Settings are those that Read reads.
+// Settings are those that Read asks for.
 var Settings = []string{"from", "from_name", "return_path", "list_unsubscribe", "unsubscribe_secret"}
 
 // Style is what a provider's letters have in common.
@@ -28,71 +26,58 @@ type Style struct {
 	Links *Links
 }
 
-// Read reads a provider's settings.
+// Read reads the settings of the provider of that name; what is wrong with them, in
+// says. publicURL is provider.Deps.PublicURL.
 //
 //	from                an address; required
 //	from_name           the name beside it
 //	return_path         where bounces go
 //	list_unsubscribe    an https address, a mailto address, or a list of them
 //	unsubscribe_secret  lets Weir itself take one-click unsubscriptions: Links
-func Read(p schemas.Provider, deps provider.Deps) (*Style, error) {
+func Read(in *provider.Settings, name, publicURL string) *Style {
 	s := new(Style)
-	from, err := provider.Required(p, "from", "noreply@example.com", deps)
-	if err != nil {
-		return nil, err
+	if from := in.Required("from", "an address, such as noreply@example.com"); from != "" {
+		if a, err := netmail.ParseAddress(from); err != nil {
+			in.Fail("from", "is no address")
+		} else {
+			s.From = *a
+		}
 	}
-	a, err := netmail.ParseAddress(from)
-	if err != nil {
-		return nil, errors.New("settings.from is no address")
-	}
-	s.From = *a
-	name, err := provider.Text(p, "from_name", deps)
-	if err != nil {
-		return nil, err
-	}
-	if name != "" {
+	if name := in.Text("from_name", ""); name != "" {
 		s.From.Name = name
 	}
-	if s.ReturnPath, err = provider.Text(p, "return_path", deps); err != nil {
-		return nil, err
-	}
-	if s.ReturnPath != "" {
-		a, err := netmail.ParseAddress(s.ReturnPath)
-		if err != nil {
-			return nil, errors.New("settings.return_path is no address")
+	if path := in.Text("return_path", ""); path != "" {
+		if a, err := netmail.ParseAddress(path); err != nil {
+			in.Fail("return_path", "is no address")
+		} else {
+			s.ReturnPath = a.Address
 		}
-		s.ReturnPath = a.Address
 	}
-	if s.Unsubscribe, err = readUnsubscribe(p.Settings["list_unsubscribe"]); err != nil {
-		return nil, err
-	}
-	if s.Links, err = ReadLinks(p, deps); err != nil {
-		return nil, err
-	}
-	return s, nil
+	s.Unsubscribe = readUnsubscribe(in)
+	s.Links = ReadLinks(in, name, publicURL)
+	return s
 }
 
-func readUnsubscribe(v any) (out []string, err error) {
+func readUnsubscribe(in *provider.Settings) (out []string) {
 	var all []any
-	switch v := v.(type) {
+	switch v := in.Any("list_unsubscribe").(type) {
 	case nil:
-		return nil, nil
 	case string:
 		all = []any{v}
 	case []any:
 		all = v
 	default:
-		return nil, errors.New("settings.list_unsubscribe must be an address or a list of addresses")
+		in.Fail("list_unsubscribe", "must be an address or a list of addresses")
 	}
 	for _, v := range all {
 		text, _ := v.(string)
 		u, err := url.Parse(fill(text, "x", "x"))
 		if err != nil || u.Scheme != "https" && u.Scheme != "mailto" || u.Scheme == "https" && u.Host == "" || u.Scheme == "mailto" && !strings.Contains(u.Opaque, "@") || strings.ContainsAny(text, "<>, \"\\") || !printable(text) || len(text) > 400 {
-			return nil, fmt.Errorf("settings.list_unsubscribe must hold https:// and mailto: addresses of at most 400 characters, such as https://example.com/u?m={{id}}")
+			in.Fail("list_unsubscribe", "must hold https:// and mailto: addresses of at most 400 characters, such as https://example.com/u?m={{id}}")
 		}
 		out = append(out, text)
 	}
-	return out, nil
+	return out
 }
 
 func printable(s string) bool {

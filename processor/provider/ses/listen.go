@@ -14,14 +14,10 @@ import (
 // Listen opens what reads SES's events as Amazon SNS posts them: notifications of the
 // topic that settings.topic_arn names, and of no other.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	if err := provider.Known(p.Settings, settings...); err != nil {
-		return nil, err
-	}
-	arn, err := provider.Text(p, "topic_arn", deps)
-	if err != nil {
-		return nil, err
-	}
-	links, err := letter.ReadLinks(p, deps)
+	in := provider.SettingsOf(p, deps.Getenv)
+	in.Others(settings...)
+	arn, links := in.Text("topic_arn", ""), letter.ReadLinks(in, p.Name, deps.PublicURL)
+	err := in.Err()
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 // Type is the adapter.
 var Type = provider.Type{Open: Open, Listen: Listen, Codes: &codes}
 
+// settings are all of them: Listen, which reads some, takes the others.
 var settings = slices.Concat(aws.Settings, letter.Settings, []string{"configuration_set", "topic_arn"})
 
 // tagName is the message tag that holds the reference. SES takes letters, digits, _
@@ -42,21 +43,14 @@ type client struct {
 
 // Open is the factory. docs/provider-ses.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	if err := provider.Known(p.Settings, settings...); err != nil {
-		return nil, err
-	}
-	c := &client{now: time.Now}
-	set, err := provider.Text(p, "configuration_set", deps)
-	if err != nil {
-		return nil, err
-	}
-	if set != "" {
+	in := provider.SettingsOf(p, deps.Getenv)
+	c := &client{now: time.Now, style: letter.Read(in, p.Name, deps.PublicURL)}
+	if set := in.Text("configuration_set", ""); set != "" {
 		c.set = &set
 	}
-	if c.style, err = letter.Read(p, deps); err != nil {
-		return nil, err
-	}
-	if c.account, err = aws.Open(p, deps); err != nil {
+	in.Others("topic_arn") // Listen reads it
+	var err error
+	if c.account, err = aws.Open(in, p, deps); err != nil {
 		return nil, err
 	}
 	c.api = sesv2.NewFromConfig(c.account.Config, func(o *sesv2.Options) { o.BaseEndpoint = c.account.Endpoint })

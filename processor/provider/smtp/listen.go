@@ -24,18 +24,17 @@ import (
 // report (RFC 5965), whole or only its message/delivery-status part. SMTP has no
 // receipts of its own: these come as mail to the return path.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	if err := provider.Known(p.Settings, settings...); err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	in.Others(settings...)
+	l := &listener{name: p.Name, links: letter.ReadLinks(in, p.Name, deps.PublicURL)}
+	err := in.Err()
+	if err != nil {
 		return nil, err
 	}
-	l := &listener{name: p.Name}
-	var err error
 	if p.Settings[hooksecret.Setting] != nil {
 		if l.secret, err = hooksecret.Of(p, deps.Getenv); err != nil {
 			return nil, err
 		}
-	}
-	if l.links, err = letter.ReadLinks(p, deps); err != nil {
-		return nil, err
 	}
 	if p.Settings[hooksecret.Setting] == nil && l.links == nil {
 		return nil, fmt.Errorf("%w (settings.receipt_secret lets a mail server post bounces)", provider.ErrNoListener)

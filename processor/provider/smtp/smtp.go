@@ -17,7 +17,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	netmail "net/mail"
@@ -26,6 +25,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/hooksecret"
 	"github.com/weirhq/weir/processor/provider/letter"
 	"github.com/weirhq/weir/schemas"
 )
@@ -62,79 +62,52 @@ type relay struct {
 	now            func() time.Time
 }
 
-var settings = append([]string{"host", "port", "username", "password", "tls", "insecure", "ca", "helo", "dsn", "receipt_secret"}, letter.Settings...)
+// settings are all of them: Listen, which reads some, takes the others.
+var settings = append([]string{"host", "port", "username", "password", "tls", "insecure", "ca", "helo", "dsn", hooksecret.Setting}, letter.Settings...)
 
 // Open is the factory. docs/provider-smtp.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	if err := provider.Known(p.Settings, settings...); err != nil {
-		return nil, err
+	in := provider.SettingsOf(p, deps.Getenv)
+	r := &relay{
+		name: p.Name, now: time.Now,
+		host: in.Required("host", "the relay's name, such as smtp.example.com"), port: in.Written("port", ""),
+		username: in.Written("username", ""), pass: in.Written("password", ""),
+		security: in.OneOf("tls", tlsStart, tlsImplicit, tlsNone), helo: in.Text("helo", ""), dsn: readDSN(in),
+		style: letter.Read(in, p.Name, deps.PublicURL),
 	}
-	r := &relay{name: p.Name, now: time.Now}
-	var err error
-	text := func(name string) (v string) {
-		if err == nil {
-			v, err = provider.Text(p, name, deps)
-		}
-		return v
-	}
-	r.port, r.username, r.pass = text("port"), text("username"), text("password")
-	r.security, r.helo = text("tls"), text("helo")
-	ca := text("ca")
-	if err != nil {
-		return nil, err
-	}
-	if r.host, err = provider.Required(p, "host", "smtp.example.com", deps); err != nil {
-		return nil, err
-	}
-	insecure, err := provider.Switch(p, "insecure", false)
-	if err != nil {
-		return nil, err
-	}
-	if r.security == "" {
-		r.security = tlsStart
-	}
-	switch r.security {
-	case tlsStart, tlsImplicit:
-	case tlsNone:
-		if !insecure && !loopback(r.host) {
-			return nil, errors.New("settings.tls: none lets everybody on the way read mail and password: it is for a relay on this machine, or say insecure: on")
-		}
-	default:
-		return nil, errors.New("settings.tls must be starttls, implicit or none")
+	if insecure := in.Flag("insecure", false); r.security == tlsNone && !insecure && !loopback(r.host) {
+		in.Fail("tls", "none lets everybody on the way read mail and password: it is for a relay on this machine, or say insecure: on")
 	}
 	if r.port == "" {
 		r.port = ports[r.security]
 	}
 	if n, err := strconv.ParseUint(r.port, 10, 16); err != nil || n == 0 {
-		return nil, errors.New("settings.port must be 1 to 65535")
+		in.Fail("port", "must be 1 to 65535")
 	}
 	switch {
 	case r.username != "" && r.pass == "":
-		return nil, errors.New("settings.password is missing: a user name needs one")
+		in.Fail("password", "is missing: a user name needs one")
 	case r.username == "" && r.pass != "":
-		return nil, errors.New("settings.username is missing: a password needs one")
+		in.Fail("username", "is missing: a password needs one")
 	}
 	if r.helo == "" {
-		if r.helo, err = os.Hostname(); err != nil || r.helo == "" {
-			r.helo = "localhost"
-		}
+		r.helo = hostname()
 	}
 	if !name(r.helo) {
-		return nil, errors.New("settings.helo must be the name of this host")
+		in.Fail("helo", "must be the name of this host")
 	}
 	r.tls = &tls.Config{ServerName: r.host, MinVersion: tls.VersionTLS12}
-	if ca != "" {
+	if ca := in.Text("ca", ""); ca != "" {
+		var err error
 		if r.tls.RootCAs, err = x509.SystemCertPool(); err != nil {
 			r.tls.RootCAs = x509.NewCertPool()
 		}
 		if !r.tls.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-			return nil, errors.New("settings.ca holds no certificate in PEM form")
+			in.Fail("ca", "holds no certificate in PEM form")
 		}
 	}
-	if r.dsn, err = readDSN(p.Settings["dsn"]); err != nil {
-		return nil, err
-	}
-	if r.style, err = letter.Read(p, deps); err != nil {
+	in.Others(hooksecret.Setting) // Listen reads it
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
 	r.pool.most = p.Concurrency
@@ -144,16 +117,25 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	return r, nil
 }
 
-func readDSN(v any) (string, error) {
-	switch v {
+func readDSN(in *provider.Settings) string {
+	switch in.Any("dsn") {
 	case nil, true, dsnOn:
-		return dsnOn, nil
+		return dsnOn
 	case false, dsnOff:
-		return dsnOff, nil
+		return dsnOff
 	case dsnDelivery:
-		return dsnDelivery, nil
+		return dsnDelivery
 	}
-	return "", errors.New("settings.dsn must be on, delivery or off")
+	in.Fail("dsn", "must be on, delivery or off")
+	return ""
+}
+
+// hostname is this host's name.
+func hostname() string {
+	if h, err := os.Hostname(); err == nil && h != "" {
+		return h
+	}
+	return "localhost"
 }
 
 // name reports whether a text may stand after EHLO.

@@ -8,9 +8,7 @@ package sns
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"regexp"
-	"slices"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -25,8 +23,6 @@ import (
 // Type is the adapter.
 var Type = provider.Type{Open: Open, Codes: &codes}
 
-var settings = slices.Concat(aws.Settings, []string{"sender_id", "sms_type", "max_price"})
-
 type client struct {
 	account  *aws.Account
 	api      *sns.Client
@@ -39,35 +35,19 @@ var priceForm = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,5})?$`)
 
 // Open is the factory. docs/provider-sns.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	if err := provider.Known(p.Settings, settings...); err != nil {
-		return nil, err
-	}
-	c := new(client)
-	var err error
-	text := func(name string) (v string) {
-		if err == nil {
-			v, err = provider.Text(p, name, deps)
-		}
-		return v
-	}
-	c.from, c.kind, c.maxPrice = text("sender_id"), text("sms_type"), text("max_price")
-	switch {
-	case err != nil:
-		return nil, err
-	case c.from != "" && !sender(c.from):
-		return nil, errors.New("settings.sender_id must have 1 to 11 letters and digits, a letter among them, or be a number such as +15005550006")
-	case c.maxPrice != "" && !priceForm.MatchString(c.maxPrice):
-		return nil, errors.New("settings.max_price must be US dollars, such as 0.5")
-	}
-	switch c.kind {
-	case "", "transactional":
-		c.kind = "Transactional"
-	case "promotional":
+	in := provider.SettingsOf(p, deps.Getenv)
+	c := &client{from: in.Written("sender_id", ""), kind: "Transactional", maxPrice: in.Written("max_price", "")}
+	if in.OneOf("sms_type", "transactional", "promotional") == "promotional" {
 		c.kind = "Promotional"
-	default:
-		return nil, errors.New("settings.sms_type must be transactional or promotional")
 	}
-	if c.account, err = aws.Open(p, deps); err != nil {
+	if c.from != "" && !sender(c.from) {
+		in.Fail("sender_id", "must have 1 to 11 letters and digits, a letter among them, or be a number such as +15005550006")
+	}
+	if c.maxPrice != "" && !priceForm.MatchString(c.maxPrice) {
+		in.Fail("max_price", "must be US dollars, such as 0.5")
+	}
+	var err error
+	if c.account, err = aws.Open(in, p, deps); err != nil {
 		return nil, err
 	}
 	c.api = sns.NewFromConfig(c.account.Config, func(o *sns.Options) { o.BaseEndpoint = c.account.Endpoint })
