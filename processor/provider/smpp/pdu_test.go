@@ -20,8 +20,8 @@ func unhex(t testing.TB, s string) []byte {
 }
 
 // vectors are PDUs that this package did not write: the example of the
-// specification (SMPP v3.4, 3.2.2), and captured ones of the public tests of other
-// implementations, which say what each field is.
+// specification (SMPP v3.4, 3.2.2), and for the rest those of test/tests.hrl of
+// https://github.com/K2InformaticsGmbH/smpp_parser, which says what each field is.
 var vectors = []struct {
 	name, octets string
 	header       pdu
