@@ -3045,7 +3045,7 @@ export interface components {
             /** @description Its manufacturerId in the legacy API. */
             legacy_id?: number;
             /**
-             * @description What its type needs: url for http, keys and names for others. Secrets only as ${ENV} or file:.
+             * @description What its type needs: url for http, keys and names for others; weir explain provider TYPE lists them. Secrets only as ${ENV} or file:.
              * @example {
              *       "access_key": "${ALIYUN_ACCESS_KEY}",
              *       "sign_name": "Weir"
