@@ -99,11 +99,12 @@ func (a *prey) trials() map[string][]trial {
 		"GET /v1/messages/{id}": {
 			{id: a.fresh, finds: a.fresh}, {id: a.failed, finds: a.failed}, {id: a.shared, finds: "secret-class"}, {id: a.stored, finds: a.stored}, {id: a.stored, query: "?to=%2B8613811110000", finds: a.stored},
 		},
-		"POST /v1/messages/{id}/cancel":   ids(""),
-		"POST /v1/messages/{id}/retry":    ids(""),
-		"POST /v1/decisions":              {{body: `{"channel":"sms","to":"+8613811110000","tenant":"acme"}`}, {body: `{"channel":"sms","to":"+8613811110000"}`}},
-		"POST /v1/decisions/{id}/release": ids(""),
-		"GET /v1/quota":                   {{query: "?to=%2B8613811110000&class=free", undecided: true}, {query: "?to=%2B8613811110000&tenant=acme"}},
+		"POST /v1/messages/{id}/cancel":    ids(""),
+		"POST /v1/messages/{id}/retry":     ids(""),
+		"POST /v1/messages/{id}/callbacks": ids(""),
+		"POST /v1/decisions":               {{body: `{"channel":"sms","to":"+8613811110000","tenant":"acme"}`}, {body: `{"channel":"sms","to":"+8613811110000"}`}},
+		"POST /v1/decisions/{id}/release":  ids(""),
+		"GET /v1/quota":                    {{query: "?to=%2B8613811110000&class=free", undecided: true}, {query: "?to=%2B8613811110000&tenant=acme"}},
 		"GET /v1/suppressions": {
 			{finds: "secret-class"}, {query: "?class=secret-class", finds: "secret-class"}, {query: "?tenant=acme", finds: "secret-class"}, {query: "?to=%2B8613811110000", undecided: true}, {query: "?to=%2B8613811110000&tenant=acme"},
 		},

@@ -186,7 +186,6 @@ keys: [{name: k, tenant: acme, scopes: [read], hash: "` + hashOf("k") + `"}]
 		{"no body", "PUT", "limits/a", ``, 400, "invalid_request", []string{" bad_value"}},
 		{"another kind of body", "PUT", "limits/a", `[]`, 400, "invalid_request", []string{" bad_value"}},
 		{"a secret in the open", "PUT", "providers/a", `{"type":"http","channels":["sms"],"settings":{"url":"https://a.example","token":"hunter2"}}`, 400, "invalid_request", []string{"/settings/token bad_value"}},
-		{"a type that this weir lacks", "PUT", "providers/a", `{"type":"twilio","channels":["sms"]}`, 400, "invalid_request", []string{"/type not_in_force"}},
 		{"too large", "PUT", "templates/a", `{"channel":"sms","body":"` + strings.Repeat("x", 256<<10) + `"}`, 413, "too_large", nil},
 		{"what a route needs", "PUT", "providers/p", `{"type":"simulated","channels":["email"],"pace":["10/1s"],"lanes":2}`, 409, "policy_conflict", []string{"route r: to[0].provider"}},
 		{"what a route sends to", "DELETE", "providers/p", ``, 409, "policy_conflict", []string{"route r: to[0].provider"}},

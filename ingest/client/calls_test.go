@@ -287,6 +287,11 @@ var notCalled = map[string]string{
 	"GET /v1/session":    "for the console's pages",
 	"POST /v1/session":   "likewise",
 	"DELETE /v1/session": "likewise",
+
+	"GET /v1/receipts/{provider}":  "for providers",
+	"POST /v1/receipts/{provider}": "likewise",
+	"GET /v1/inbound/{provider}":   "likewise",
+	"POST /v1/inbound/{provider}":  "likewise",
 }
 
 // Every route under /v1 has a call, and every call a route.
