@@ -87,7 +87,7 @@ func (d *devProcess) weir(t *testing.T, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	words := 1
-	if args[0] == "alerts" { // and its verb
+	if args[0] == "alerts" || args[0] == "callbacks" { // and its verb
 		words = 2
 	}
 	cmd := exec.CommandContext(ctx, weirBinary(t), append(args[:words:words], append([]string{"--dir", d.dir}, args[words:]...)...)...)
