@@ -19,3 +19,5 @@ func TestApacheKafka(t *testing.T) {
 func TestApacheSinkScaled(t *testing.T) { sinkScaled(t, localtest.ForTest(t), 300_000) }
 
 func TestApacheReceipts(t *testing.T) { manyReceipts(t, localtest.ForTest(t), 2_000) }
+
+func TestApacheCallbacks(t *testing.T) { callbacksOverKills(t, localtest.ForTest(t), 150, 2) }
