@@ -277,6 +277,23 @@ func TestImportBounds(t *testing.T) {
 	}
 }
 
+// TestTooManySuppressions: what admission rejects is told with its reason.
+func TestTooManySuppressions(t *testing.T) {
+	w := decided(t, settings{policy: limited, keys: true})
+	var b strings.Builder
+	b.WriteString("to,class\n")
+	for i := range 1000 {
+		fmt.Fprintf(&b, "+8613800000009,c%d\n", i)
+	}
+	if got := read[client.Imported](w.do("POST", "/v1/suppressions/import", b.String(), asCSV, auth), http.StatusAccepted); got.Accepted != 1000 {
+		t.Fatalf("%d accepted", got.Accepted)
+	}
+	r := w.do("PUT", "/v1/suppressions", `{"to":"+8613800000009","class":"more"}`, auth, "Prefer: wait=5")
+	if p := r.problem(http.StatusUnprocessableEntity, "suppression_refused"); len(p.Errors) != 1 || p.Errors[0].Code != "too_many_suppressions" {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestTestKeySuppressesNobody: what it suppressed would be kept from real messages.
 func TestTestKeySuppressesNobody(t *testing.T) {
 	const key = "weir_test_tester"
