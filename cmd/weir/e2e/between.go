@@ -87,6 +87,9 @@ type journey struct {
 	around bool             // it is on its way round the owners
 	held   []schemas.Charge // places, as home has it
 	kept   []schemas.Charge // in limits that count attempts
+	moved  []schemas.Charge // places that home and owners have given back for new ones, on all ways
+	cut    bool             // it ended on its way
+	back   []schemas.Charge // and got these back then
 	steps  map[int32][]step // that send it on, or end such a way; by partition, in their order
 }
 
@@ -142,6 +145,7 @@ func (o *Oracle) follow(r Record) {
 
 	switch d.Verdict {
 	case schemas.VerdictCharge:
+		s.moved = append(s.moved, d.Returned...)
 		if home {
 			s.around = true
 			o.report.Wide.Rounds++
@@ -191,6 +195,7 @@ func (o *Oracle) follow(r Record) {
 		if e.Kind == schemas.KindStatus {
 			if s.around && d.Verdict != schemas.VerdictRefuse && d.Verdict != schemas.VerdictDefer {
 				o.report.Wide.Cut++
+				s.cut, s.back = true, slices.Concat(d.Restored, d.Reinstated)
 			}
 			s.around = false
 		}
@@ -202,8 +207,12 @@ func (o *Oracle) follow(r Record) {
 
 // letGo takes out of what a message holds what a decision gives up.
 func (s *story) letGo(d *schemas.Decision) {
+	s.drop(slices.Concat(d.Returned, d.Missing, d.Released))
+}
+
+func (s *story) drop(charges []schemas.Charge) {
 	had := len(s.held)
-	for _, c := range slices.Concat(d.Returned, d.Missing, d.Released) {
+	for _, c := range charges {
 		if i := slices.Index(s.held, c); i >= 0 {
 			s.held = slices.Delete(s.held, i, i+1)
 		}
@@ -266,6 +275,11 @@ func (o *Oracle) agree() {
 	for id, s := range o.messages {
 		if s.around {
 			continue // said already
+		}
+		if s.cut {
+			// A message that ends on its way gets back its places of before, or gives
+			// them up: those that were moved stand no more.
+			s.drop(slices.DeleteFunc(s.moved, func(c schemas.Charge) bool { return slices.Contains(s.back, c) }))
 		}
 		want := make(map[string]int)
 		for _, c := range s.held {

@@ -646,9 +646,9 @@ func (o *Oracle) Finish(requests, readmit []Offset, calls map[string]map[string]
 			o.fault(FaultLost, Record{Partition: at.Partition, Offset: -1}, "the record of readmit at offset %d was never decided", at.Offset)
 		}
 	}
-	o.received()
 	o.walks()
 	o.agree()
+	o.received() // after agree, which says what a message gave up on its way
 	o.resolve()
 	o.calls(calls)
 	return &o.report

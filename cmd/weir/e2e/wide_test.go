@@ -189,6 +189,33 @@ func (w *rounds) refuse(id string, from, s, retry float64, oldest float64) (y wa
 	return y, back
 }
 
+// cancelled is a retry that a cancel meets on its way round, when all places have moved.
+func (w *rounds) cancelled(received bool) way {
+	w.admit("a", 0, 1)
+	w.lane("a", 1, schemas.StatusRetrying)
+	y := w.begin("a", 1, 2)
+	y.all = w.step(ownsAll, "a", schemas.VerdictCharge, 2, wideHome)
+	y.all.Decision.Charges, y.all.Decision.Returned = []schemas.Charge{placed("all", 2)}, []schemas.Charge{placed("all", 1)}
+	y.end = w.decide(wideHome, "a", schemas.VerdictCancel, 2)
+	y.end.Kind, y.end.Status = schemas.KindStatus, schemas.StatusCancelled
+	d := y.end.Decision
+	d.Input, d.Returned, d.Released = w.readmit(wideHome), []schemas.Charge{placed("own", 2)}, []schemas.Charge{placed("acme", 2), placed("all", 2)}
+	if received {
+		d.Restored, d.Reinstated = []schemas.Charge{placed("own", 1)}, []schemas.Charge{placed("acme", 1), placed("all", 1)}
+	}
+	for _, o := range []struct {
+		n     int32
+		limit string
+	}{{ownsAcme, "acme"}, {ownsAll, "all"}} {
+		back := w.decide(o.n, "a", schemas.VerdictGiveBack, 2)
+		back.Decision.Input, back.Decision.Returned = w.readmit(o.n), []schemas.Charge{placed(o.limit, 2)}
+		if received {
+			back.Decision.Restored = []schemas.Charge{placed(o.limit, 1)}
+		}
+	}
+	return y
+}
+
 // drop takes a record out of the logs as if it had never been written.
 func (w *rounds) drop(e *schemas.Event) {
 	i := slices.IndexFunc(w.log, func(r Record) bool { return r.Event == e })
@@ -273,6 +300,12 @@ func TestOracleWide(t *testing.T) {
 			w.sent("b", 3)
 			w.sent("c", 3)
 		}, nil},
+		"clean, and cancelled on its way round, with no attempt received": {1, func(w *rounds) { w.cancelled(false) }, nil},
+		"clean, and cancelled on its way round, with an attempt received": {1, func(w *rounds) { w.cancelled(true) }, nil},
+		"ended unknown on its way round, and gets home's place of before not back": {1, func(w *rounds) {
+			y := w.cancelled(true)
+			y.end.Status, y.end.Decision.Verdict, y.end.Decision.Restored = schemas.StatusUnknown, schemas.VerdictExpire, nil
+		}, map[Fault]int{FaultReturned: 1}},
 		"an owner lets one too many through": {1, func(w *rounds) {
 			w.sent("a", 1)
 			w.sent("b", 2)
