@@ -31,8 +31,7 @@ tenants:
   - {name: default, default_region: CN}
 `
 
-// TestReceipts is a thousand receipts; WEIR_CHAOS=1 makes it the 100,000 of the
-// issue.
+// TestReceipts is a thousand receipts; WEIR_CHAOS=1 makes it a hundred thousand.
 func TestReceipts(t *testing.T) {
 	t.Parallel()
 	messages := 300
@@ -152,6 +151,9 @@ func manyReceipts(t *testing.T, brokers []string, messages int) {
 			}
 		}
 		return n, first
+	}
+	if !poll(t, time.Minute, func() bool { return sql(t, db, "EXISTS TABLE weir.messages") == "1" }) {
+		t.Fatal("the sink made no tables")
 	}
 	if !poll(t, within, func() bool { time.Sleep(200 * time.Millisecond); n, _ := wrong(); return n == 0 }) {
 		n, first := wrong()
