@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/stream"
@@ -61,6 +62,9 @@ var errFound = errors.New("found")
 
 func (l *laggards) stage(ctx context.Context, s Stage, after time.Duration, now schemas.Millis) (*Condition, error) {
 	committed, err := l.adm.FetchOffsets(ctx, s.Group)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, nil // it never ran: some brokers say so, others that nothing is committed
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func TestLag(t *testing.T) {
 	t.Cleanup(read.Close)
 	adm := kadm.NewClient(cl)
 	l := &laggards{adm: adm, read: read, empty: make(map[stream.Partition][2]int64), stages: []Stage{
-		{Name: "stage", Group: "g"}, {Name: "delay", Group: "d", Wait: func(string) time.Duration { return 8 * time.Minute }},
+		{Name: "stage", Group: "g"}, {Name: "never ran", Group: "n"}, {Name: "delay", Group: "d", Wait: func(string) time.Duration { return 8 * time.Minute }},
 	}}
 	for _, tt := range []struct {
 		name  string
