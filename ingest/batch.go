@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -73,6 +74,9 @@ var tooManyBatches = func() *client.Problem {
 	return after(overloaded.problem("As many batches are under way as may, of yours or of all."), time.Second)
 }
 
+// linesTypes are the media types of a body that is JSON by the line.
+var linesTypes = []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
+
 // postBatch takes many messages in. Each has a result of its own, in their
 // order; one that is refused does not hold up the others.
 func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, c *caller) {
@@ -94,10 +98,9 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, c *caller) {
 	connOf(r).working() // there are few, and they are long
 	b := &batch{server: s, caller: c, header: r.Header, keys: keys, path: r.URL.EscapedPath(), done: leave, room: make(chan struct{}, batchRecords)}
 	b.free.L = &b.mu
-	switch mediaTypeOf(r.Header) {
-	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines":
+	if slices.Contains(linesTypes, mediaTypeOf(r.Header)) {
 		s.lines(w, r, b)
-	default:
+	} else {
 		s.list(w, r, b)
 	}
 }

@@ -46,7 +46,7 @@ func (s *Server) postSuppressions(w http.ResponseWriter, r *http.Request, c *cal
 		p = encoded(r.Header)
 	}
 	kind := mediaTypeOf(r.Header)
-	lines := slices.Contains([]string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}, kind)
+	lines := slices.Contains(linesTypes, kind)
 	if p == nil && !lines && kind != "text/csv" {
 		p = unsupportedMediaType.problem("The body is text/csv or application/x-ndjson.")
 	}

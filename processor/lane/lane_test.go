@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -527,28 +526,7 @@ func TestKilledDuringCalls(t *testing.T) {
 func TestAbortKeepsOutcomes(t *testing.T) {
 	t.Parallel()
 	r := newFakeRig(t, oneProvider(nil))
-	var refuse, refused atomic.Int32
-	r.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-		r.cluster.KeepControl()
-		if refuse.Load() == 0 {
-			return nil, nil, false
-		}
-		refuse.Add(-1)
-		refused.Add(1)
-		req := kreq.(*kmsg.TxnOffsetCommitRequest)
-		resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
-		for _, t := range req.Topics {
-			rt := kmsg.NewTxnOffsetCommitResponseTopic()
-			rt.Topic = t.Topic
-			for _, p := range t.Partitions {
-				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			resp.Topics = append(resp.Topics, rt)
-		}
-		return resp, nil, true
-	})
+	refuse, refused := r.refuseOffsets()
 	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
 		refuse.Store(2)
 		return provider.Outcome{Kind: provider.Accepted}

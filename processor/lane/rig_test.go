@@ -10,12 +10,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/policy"
@@ -404,4 +407,32 @@ func oneProvider(change func(*schemas.Provider), classes ...schemas.Class) schem
 		change(&p)
 	}
 	return schemas.Policy{Providers: []schemas.Provider{p}, Classes: append([]schemas.Class{{Name: "notice"}}, classes...)}
+}
+
+// refuseOffsets lets the group refuse the offsets of as many transactions as refuse
+// says; refused counts them.
+func (r *rig) refuseOffsets() (refuse, refused *atomic.Int32) {
+	refuse, refused = new(atomic.Int32), new(atomic.Int32)
+	r.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		r.cluster.KeepControl()
+		if refuse.Load() == 0 {
+			return nil, nil, false
+		}
+		refuse.Add(-1)
+		refused.Add(1)
+		req := kreq.(*kmsg.TxnOffsetCommitRequest)
+		resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewTxnOffsetCommitResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+	return refuse, refused
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/schemas"
@@ -83,28 +80,7 @@ func TestSuppress(t *testing.T) {
 func TestSuppressOnce(t *testing.T) {
 	t.Parallel()
 	r := newFakeRig(t, oneProvider(nil))
-	var refuse, refused atomic.Int32
-	r.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-		r.cluster.KeepControl()
-		if refuse.Load() == 0 {
-			return nil, nil, false
-		}
-		refuse.Add(-1)
-		refused.Add(1)
-		req := kreq.(*kmsg.TxnOffsetCommitRequest)
-		resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
-		for _, t := range req.Topics {
-			rt := kmsg.NewTxnOffsetCommitResponseTopic()
-			rt.Topic = t.Topic
-			for _, p := range t.Partitions {
-				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			resp.Topics = append(resp.Topics, rt)
-		}
-		return resp, nil, true
-	})
+	refuse, refused := r.refuseOffsets()
 	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
 		refuse.Store(2)
 		return provider.Outcome{Kind: provider.Permanent, OfRecipient: true, Suppress: schemas.SuppressInvalid}

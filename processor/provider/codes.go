@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/weirhq/weir/schemas"
@@ -62,22 +63,15 @@ func (c *Codes) Outcome(code string) Outcome {
 		row = c.Else
 	}
 	o := Outcome{Kind: row.Kind, MayBeReceived: row.MayBeReceived || row.Kind == Unknown, OfRecipient: row.OfRecipient || row.Suppress != "", Suppress: row.Suppress, Text: row.Means}
-	if codeLike(code) {
-		o.Code = code
-	} else {
-		o.Code = "no_code"
-	}
+	o.Code = cmp.Or(CodeText(code), "no_code")
 	return o
 }
 
-func codeLike(s string) bool {
-	if s == "" || len(s) > 64 {
-		return false
+// CodeText is a provider's code as it may stand in an event; empty where it is longer
+// than 64 bytes or not printable ASCII, since it may then be anything.
+func CodeText(s string) string {
+	if len(s) > 64 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
 	}
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
+	return s
 }

@@ -84,9 +84,7 @@ func (l *listener) receipt(r report, at time.Time) (receipt provider.Receipt, te
 		receipt.Status = schemas.StatusUndelivered
 		receipt.Text = row.Means
 		receipt.Suppress = row.Suppress
-		if code = codes.Outcome(code).Code; code != "no_code" {
-			receipt.Code = code
-		}
+		receipt.Code = provider.CodeText(code)
 	}
 	receipt.At = schemas.MillisOf(when(string(r.ReportTime), at))
 	return receipt, true, nil

@@ -24,7 +24,6 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
-	"github.com/weirhq/weir/processor/retry"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -216,7 +215,7 @@ func decide(a *httpcall.Answer) provider.Outcome {
 		Reason string `json:"reason"`
 	}
 	_ = json.Unmarshal(a.Body, &said) // garbage says nothing
-	o := byStatus(a.Status)
+	o := a.Uncoded("APNs")
 	if reasonForm.MatchString(said.Reason) {
 		if _, known := codes.Of(said.Reason); known || a.Status >= 400 && a.Status <= 499 && a.Status != http.StatusTooManyRequests {
 			o = codes.Outcome(said.Reason)
@@ -225,25 +224,7 @@ func decide(a *httpcall.Answer) provider.Outcome {
 		}
 	}
 	if o.Kind == provider.Transient || o.Kind == provider.Throttled {
-		o.RetryAfter, _ = retry.After(a.Header.Get("Retry-After"), time.Now())
-	}
-	return o
-}
-
-// byStatus is what an answer without a reason that is known means.
-func byStatus(status int) provider.Outcome {
-	o := provider.Outcome{Code: "http_" + strconv.Itoa(status), Text: "APNs answered " + strconv.Itoa(status) + " without a reason that is known"}
-	switch {
-	case status == http.StatusTooManyRequests:
-		o.Kind = provider.Throttled
-	case status == http.StatusServiceUnavailable:
-		o.Kind = provider.Transient
-	case status >= 400 && status <= 499:
-		o.Kind = provider.Permanent
-	case status >= 500:
-		o.Kind, o.MayBeReceived = provider.Transient, true
-	default:
-		o.Kind, o.MayBeReceived = provider.Unknown, true
+		o.RetryAfter = a.RetryAfter(time.Now())
 	}
 	return o
 }

@@ -24,7 +24,6 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
-	"github.com/weirhq/weir/processor/retry"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -264,7 +263,7 @@ func decide(a *httpcall.Answer, now time.Time) provider.Outcome {
 	}
 	var f failure
 	_ = json.Unmarshal(a.Body, &f) // garbage says nothing
-	o := byStatus(a.Status)
+	o := a.Uncoded("FCM")
 	if code := f.code(); codeForm.MatchString(code) {
 		if _, known := codes.Of(code); known || o.Kind == provider.Permanent {
 			o = codes.Outcome(code)
@@ -273,25 +272,7 @@ func decide(a *httpcall.Answer, now time.Time) provider.Outcome {
 		}
 	}
 	if o.Kind == provider.Transient || o.Kind == provider.Throttled {
-		o.RetryAfter, _ = retry.After(a.Header.Get("Retry-After"), now)
-	}
-	return o
-}
-
-// byStatus is what an answer without a code that is known means.
-func byStatus(status int) provider.Outcome {
-	o := provider.Outcome{Code: "http_" + strconv.Itoa(status), Text: "FCM answered " + strconv.Itoa(status) + " without a code that is known"}
-	switch {
-	case status == http.StatusTooManyRequests:
-		o.Kind = provider.Throttled
-	case status == http.StatusServiceUnavailable:
-		o.Kind = provider.Transient
-	case status >= 400 && status <= 499:
-		o.Kind = provider.Permanent
-	case status >= 500:
-		o.Kind, o.MayBeReceived = provider.Transient, true
-	default:
-		o.Kind, o.MayBeReceived = provider.Unknown, true
+		o.RetryAfter = a.RetryAfter(now)
 	}
 	return o
 }

@@ -29,6 +29,26 @@ func (a *Answer) Bare(now time.Time) provider.Outcome {
 	return o
 }
 
+// Uncoded judges by its status an answer of who's own, without a code that is known:
+// here, unlike in Bare, a 4xx is a refusal of the message.
+func (a *Answer) Uncoded(who string) provider.Outcome {
+	status := strconv.Itoa(a.Status)
+	o := provider.Outcome{Code: "http_" + status, Text: who + " answered " + status + " without a code that is known"}
+	switch {
+	case a.Status == http.StatusTooManyRequests:
+		o.Kind = provider.Throttled
+	case a.Status == http.StatusServiceUnavailable:
+		o.Kind = provider.Transient
+	case a.Status >= 400 && a.Status <= 499:
+		o.Kind = provider.Permanent
+	case a.Status >= 500:
+		o.Kind, o.MayBeReceived = provider.Transient, true
+	default:
+		o.Kind, o.MayBeReceived = provider.Unknown, true
+	}
+	return o
+}
+
 // RetryAfter is how long the answer's Retry-After asks to wait; 0 without one.
 func (a *Answer) RetryAfter(now time.Time) time.Duration {
 	wait, _ := retry.After(a.Header.Get("Retry-After"), now)

@@ -78,9 +78,7 @@ func (l *listener) receipt(r report, at time.Time) (provider.Receipt, error) {
 		receipt.Status = schemas.StatusUndelivered
 		row, _ := codes.OfReceipt(string(r.ErrMsg))
 		receipt.Text, receipt.Suppress = row.Means, row.Suppress
-		if code := codes.Outcome(string(r.ErrMsg)).Code; code != "no_code" {
-			receipt.Code = code
-		}
+		receipt.Code = provider.CodeText(string(r.ErrMsg))
 	default:
 		return receipt, errors.New("report_status is neither SUCCESS nor FAIL")
 	}
