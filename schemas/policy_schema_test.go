@@ -364,12 +364,6 @@ func TestExplainField(t *testing.T) {
 			t.Errorf("%q is explained: %s", path, got)
 		}
 	}
-	// Every row of the table is a field that explain knows.
-	for _, row := range notYetInForce {
-		if got, err := ExplainField(row.path); err != nil || !strings.Contains(got, row.say) {
-			t.Errorf("%s: %v %s", row.path, err, got)
-		}
-	}
 }
 
 // Whatever country the phone library knows can be written in a policy.

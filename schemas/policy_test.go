@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -135,36 +133,6 @@ func TestBadPolicies(t *testing.T) {
 	}
 }
 
-var indexes = regexp.MustCompile(`\[\d+\]`)
-
-func TestNotYetInForce(t *testing.T) {
-	text := policyFiles(t, "good")["contract.yaml"]
-	doc, err := ParsePolicy("policy.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = doc.NotYetInForce()
-	if err == nil && len(notYetInForce) == 0 {
-		return // all of it is in force
-	}
-	if err == nil {
-		t.Fatal("all of it is in force")
-	}
-	golden(t, "testdata/policy/good/contract.notyet.golden", err.Error()+"\n")
-	// Each row of the table is hit, so that none is misspelt.
-	for _, row := range notYetInForce {
-		hit := slices.ContainsFunc(err.(PolicyErrors), func(e PolicyError) bool {
-			return indexes.ReplaceAllString(e.Path, "[]") == row.path && strings.HasSuffix(e.Message, row.say)
-		})
-		if !hit {
-			t.Errorf("nothing in contract.yaml uses %s: %s", row.path, row.say)
-		}
-	}
-	if bare := doc.Policy.NotYetInForce(); len(bare.(PolicyErrors)) != len(err.(PolicyErrors)) {
-		t.Errorf("without positions it reports otherwise:\n%v", bare)
-	}
-}
-
 // A value is found at itself, a block at its key, what is absent at what is
 // around it.
 func TestPositions(t *testing.T) {
@@ -187,7 +155,7 @@ func TestPositions(t *testing.T) {
 			t.Errorf("%q is at %v, want %v", path, got, want)
 		}
 	}
-	if err := doc.ErrorAt("classes[0].retries[1]", "no topic"); err.Error() != "p.yaml:5:9: classes[0].retries[1]: no topic" {
+	if err := doc.Located(PolicyErrors{{Path: "classes[0].retries[1]", Message: "no topic"}}); err.Error() != "p.yaml:5:9: classes[0].retries[1]: no topic" {
 		t.Error(err)
 	}
 }
@@ -210,6 +178,9 @@ func TestAnswersAreNoSecrets(t *testing.T) {
 		if values[k] == nil {
 			t.Errorf("%q is lost: %v", k, values)
 		}
+	}
+	if _, err := ParsePolicy("p.yaml", []byte(strings.Replace(text, "map:", "token_uri: \"https://a.example/token\", map:", 1))); err != nil {
+		t.Errorf("the address that gives tokens out is taken for one: %v", err)
 	}
 	if _, err := ParsePolicy("p.yaml", []byte(strings.Replace(text, "map:", "headers: {X-Token: abc}, map:", 1))); err == nil {
 		t.Error("a secret in plain text is taken")

@@ -14,6 +14,10 @@ type Report struct {
 	Sink  *SinkReport  `json:"sink,omitempty"`
 	Audit *AuditReport `json:"audit,omitempty"`
 	Clock *ClockReport `json:"clock,omitempty"`
+
+	// Written is when the broker took the record, by its clock. Who reads it fills it
+	// in; 0 is not known.
+	Written Millis `json:"-"`
 }
 
 // ClockReport is what a worker of admission says when its clock stalls it, every

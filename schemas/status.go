@@ -150,7 +150,7 @@ type Decision struct {
 	// partitions. Onward is the partition that the message goes to next. What a
 	// message holds when it is admitted is Charges and Carried together.
 	Carried    []Charge `json:"carried,omitempty"`    // taken for it by earlier decisions, here and elsewhere
-	Passed     []Ask    `json:"passed,omitempty"`     // asked, and no place taken: the owner has no such limit, or only observes and is full
+	Passed     []Ask    `json:"passed,omitempty"`     // asked, and no place taken: the owner has no such limit, or only observes and is full; with a time, a place that its limit, gone or only a bucket, cannot give back
 	Restored   []Charge `json:"restored,omitempty"`   // old places put back, since the attempt that moved them was refused elsewhere
 	Released   []Charge `json:"released,omitempty"`   // places of other partitions that this decision asks them to return
 	Reinstated []Charge `json:"reinstated,omitempty"` // and old ones that it asks them to put back

@@ -58,7 +58,7 @@ var columns = []string{
 
 // Filled are the tables that views fill from each of Logs.
 var Filled = []string{
-	"status_events", "decisions", "messages_state", "status_by_minute_state", "limits_by_minute_state",
+	"status_events", "decisions", "status_by_minute_state", "limits_by_minute_state",
 	"messages_by_recipient", "messages_by_time", "messages_by_provider_id", "suppression_events",
 }
 

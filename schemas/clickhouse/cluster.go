@@ -52,7 +52,7 @@ var ErrClusterName = errors.New("a ClickHouse cluster's name has letters, digits
 
 var (
 	clusterName = regexp.MustCompile(`^[A-Za-z0-9_.{}-]{1,128}$`)
-	made        = regexp.MustCompile("(?m)^((?:CREATE (?:TABLE|VIEW|MATERIALIZED VIEW) IF NOT EXISTS|DROP (?:TABLE|VIEW) IF EXISTS|ALTER TABLE) (?:\\w+|`[^`]+`))")
+	made        = regexp.MustCompile("(?m)^((?:CREATE (?:TABLE|VIEW|MATERIALIZED VIEW) IF NOT EXISTS|CREATE OR REPLACE VIEW|DROP (?:TABLE|VIEW) IF EXISTS|ALTER TABLE) (?:\\w+|`[^`]+`))")
 	mergeTree   = regexp.MustCompile(`(?m)^(\) ENGINE = )(\w*MergeTree)\b`)
 	window      = regexp.MustCompile(`\bnon_replicated_deduplication_window = (\d+)`)
 	// What is carried out where it stands: data is copied by the tables themselves.

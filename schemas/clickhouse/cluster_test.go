@@ -22,6 +22,7 @@ func TestOnCluster(t *testing.T) {
 		{"a table that keeps nothing", "CREATE TABLE IF NOT EXISTS l (a String\n) ENGINE = Null;\n", "CREATE TABLE IF NOT EXISTS l ON CLUSTER 'c' (a String\n) ENGINE = Null;\n"},
 		{"a view that fills", "CREATE MATERIALIZED VIEW IF NOT EXISTS v TO t AS\nSELECT a FROM l;\n", "CREATE MATERIALIZED VIEW IF NOT EXISTS v ON CLUSTER 'c' TO t AS\nSELECT a FROM l;\n"},
 		{"a view", "CREATE VIEW IF NOT EXISTS v AS SELECT a FROM t;\n", "CREATE VIEW IF NOT EXISTS v ON CLUSTER 'c' AS SELECT a FROM t;\n"},
+		{"a view made anew", "CREATE OR REPLACE VIEW v AS SELECT a FROM t;\n", "CREATE OR REPLACE VIEW v ON CLUSTER 'c' AS SELECT a FROM t;\n"},
 		{"a change", "ALTER TABLE t\n    ADD COLUMN IF NOT EXISTS b String;\n", "ALTER TABLE t ON CLUSTER 'c'\n    ADD COLUMN IF NOT EXISTS b String;\n"},
 		{"dropped", "DROP VIEW IF EXISTS v;\nDROP TABLE IF EXISTS t;\n", "DROP VIEW IF EXISTS v ON CLUSTER 'c';\nDROP TABLE IF EXISTS t ON CLUSTER 'c';\n"},
 		{"copied", "INSERT INTO t SELECT a FROM u;\n", "INSERT INTO t SELECT a FROM u;\n"},

@@ -1031,7 +1031,7 @@ type Decision struct {
 	Marker   *Marker     `protobuf:"bytes,11,opt,name=marker,proto3" json:"marker,omitempty"`
 	// Taken for it by earlier decisions, here and in other partitions.
 	Carried []*Charge `protobuf:"bytes,12,rep,name=carried,proto3" json:"carried,omitempty"`
-	// Limits asked that took no place.
+	// Limits asked that took no place; with a time, places that cannot be given back.
 	Passed []*Ask `protobuf:"bytes,13,rep,name=passed,proto3" json:"passed,omitempty"`
 	// Old places put back, since the attempt that moved them was refused elsewhere.
 	Restored []*Charge `protobuf:"bytes,14,rep,name=restored,proto3" json:"restored,omitempty"`
