@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/weirhq/weir/schemas"
+	schema "github.com/weirhq/weir/schemas/clickhouse"
 )
 
 // Found is what a table has of the person.
@@ -40,6 +42,10 @@ type Store struct {
 	conn   driver.Conn
 	person Person
 	list   string // the table
+	on     string // ON CLUSTER, or nothing
+
+	// everywhere is how many replicas must have what is inserted: all. 0 is none.
+	everywhere uint64
 }
 
 // listPrefix begins the names of lists; one that a killed run left behind is
@@ -51,36 +57,87 @@ const (
 
 // Open lists the person in ClickHouse: their names, the hashes and the messages
 // that are known of them. hashKey is the sink's.
-func Open(ctx context.Context, conn driver.Conn, p Person, hashKey []byte) (*Store, error) {
+//
+// cluster is that of the sink, and empty for a single server. On a cluster every
+// replica must be there: each rewrites its own parts by its own copy of the list, so
+// one that came later would find none.
+func Open(ctx context.Context, conn driver.Conn, cluster string, p Person, hashKey []byte) (*Store, error) {
 	if len(p.Keys) == 0 {
 		return nil, ErrNobody
 	}
-	if err := sweep(ctx, conn); err != nil {
-		return nil, err
-	}
 	var id [8]byte
 	_, _ = rand.Read(id[:])
+	p.Keys = slices.Clone(p.Keys)
 	s := &Store{conn: conn, person: p, list: listPrefix + hex.EncodeToString(id[:])}
-	if err := s.exec(ctx, "CREATE TABLE "+s.list+" (kind LowCardinality(String), text String, number UInt64) ENGINE = MergeTree ORDER BY (kind, text, number)"); err != nil {
-		return nil, fmt.Errorf("make the list of who is erased: %w", err)
+	engine := "MergeTree"
+	if cluster != "" {
+		if err := schema.ValidCluster(cluster); err != nil {
+			return nil, err
+		}
+		s.on, engine = " ON CLUSTER '"+cluster+"'", "ReplicatedMergeTree"
+	}
+	if err := s.sweep(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.exec(ctx, "CREATE TABLE "+s.list+s.on+" (kind LowCardinality(String), text String, number UInt64) ENGINE = "+engine+" ORDER BY (kind, text, number)"); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the list of who is erased: %w", err), s.closeAfter(ctx))
+	}
+	if err := s.gather(ctx); err != nil {
+		return nil, errors.Join(err, s.closeAfter(ctx))
+	}
+	if err := s.spelled(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("look for other spellings of who is erased: %w", err), s.closeAfter(ctx))
 	}
 	if err := s.fill(ctx, hashKey); err != nil {
-		return nil, errors.Join(fmt.Errorf("list who is erased: %w", err), s.Close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(fmt.Errorf("list who is erased: %w", err), s.closeAfter(ctx))
 	}
 	return s, nil
 }
 
+// gather learns, on a cluster, how many replicas there are, and waits until they are
+// equal: whom a replica does not know of is not listed.
+func (s *Store) gather(ctx context.Context) error {
+	if s.on == "" {
+		return nil
+	}
+	if err := s.conn.QueryRow(ctx, "SELECT max(toUInt64(total_replicas)) FROM system.replicas WHERE database = currentDatabase() AND table = $1", s.list).Scan(&s.everywhere); err != nil {
+		return fmt.Errorf("count the replicas: %w", err)
+	}
+	return s.sync(ctx)
+}
+
+// sync waits, on a cluster, until every replica has what the others had. Behind a load
+// balancer the next statement may go to any.
+func (s *Store) sync(ctx context.Context) error {
+	if s.on == "" {
+		return nil
+	}
+	var synced []string
+	for _, w := range s.plan() {
+		if slices.Contains(synced, w.table) {
+			continue
+		}
+		if err := s.exec(ctx, "SYSTEM SYNC REPLICA"+s.on+" "+w.table+" LIGHTWEIGHT"); err != nil {
+			return fmt.Errorf("wait for the replicas of %s: %w", w.table, err)
+		}
+		synced = append(synced, w.table)
+	}
+	return nil
+}
+
+func (s *Store) closeAfter(ctx context.Context) error { return s.Close(context.WithoutCancel(ctx)) }
+
 // Close drops the list.
 func (s *Store) Close(ctx context.Context) error {
-	if err := s.exec(ctx, "DROP TABLE IF EXISTS "+s.list+" SYNC"); err != nil {
+	if err := s.exec(ctx, "DROP TABLE IF EXISTS "+s.list+s.on+" SYNC"); err != nil {
 		return fmt.Errorf("drop the list of who is erased: %w", err)
 	}
 	return nil
 }
 
 // sweep drops lists that no one works with any more.
-func sweep(ctx context.Context, conn driver.Conn) error {
-	rows, err := conn.Query(ctx, `
+func (s *Store) sweep(ctx context.Context) error {
+	rows, err := s.conn.Query(ctx, `
 SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, $1) AND metadata_modification_time < now() - $2
     AND NOT arrayExists(c -> position(c, name) > 0, (SELECT groupArray(command) FROM system.mutations WHERE database = currentDatabase() AND NOT is_done))`,
 		listPrefix, int(listLife.Seconds()))
@@ -100,15 +157,65 @@ SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith
 		return fmt.Errorf("look for lists of former runs: %w", err)
 	}
 	for _, name := range names {
-		if err := conn.Exec(ctx, "DROP TABLE IF EXISTS "+name+" SYNC"); err != nil {
+		if s.on != "" {
+			// Another replica may be at work with it still, and would be for ever.
+			if err := s.kill(ctx, name); err != nil {
+				return fmt.Errorf("end what a former run left: %w", err)
+			}
+		}
+		if err := s.conn.Exec(ctx, "DROP TABLE IF EXISTS "+name+s.on+" SYNC"); err != nil {
 			return fmt.Errorf("drop the list of a former run: %w", err)
 		}
 	}
 	return nil
 }
 
+// spelled adds the person's other spellings to their names. Only a message that was
+// rejected has its recipient as it came, since what is wrong with it may be found
+// before its recipient is read.
+func (s *Store) spelled(ctx context.Context) error {
+	digits, parts := s.person.marks()
+	if len(digits)+len(parts) == 0 {
+		return nil
+	}
+	batch, err := s.conn.PrepareBatch(s.everyReplica(ctx), "INSERT INTO "+s.list+" (kind, text, number)")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = batch.Close() }()
+	for kind, texts := range map[string][]string{"digits": digits, "part": parts} {
+		for _, text := range texts {
+			if err := batch.Append(kind, text, uint64(0)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := batch.Send(); err != nil {
+		return err
+	}
+	listed := func(kind string) string {
+		return "(SELECT groupArray(text) FROM " + s.list + " WHERE kind = '" + kind + "')"
+	}
+	like := "(arrayExists(x -> endsWith(replaceRegexpAll(`to`, '[^0-9]', ''), x), " + listed("digits") + ") OR arrayExists(x -> position(`to`, x) > 0, " + listed("part") + "))"
+	rows, err := s.conn.Query(quiet(ctx), "SELECT DISTINCT `to` FROM (SELECT `to`, tenant FROM status_events WHERE status = 'rejected' UNION ALL SELECT `to`, tenant FROM messages_by_recipient WHERE status = 'rejected') WHERE "+like+s.tenant())
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		if !slices.Contains(s.person.Keys, text) && s.person.is(text) {
+			s.person.Keys = append(s.person.Keys, text)
+		}
+	}
+	return rows.Err()
+}
+
 func (s *Store) fill(ctx context.Context, hashKey []byte) error {
-	batch, err := s.conn.PrepareBatch(quiet(ctx), "INSERT INTO "+s.list+" (kind, text, number)")
+	batch, err := s.conn.PrepareBatch(s.everyReplica(ctx), "INSERT INTO "+s.list+" (kind, text, number)")
 	if err != nil {
 		return err
 	}
@@ -130,12 +237,10 @@ func (s *Store) fill(ctx context.Context, hashKey []byte) error {
 		return err
 	}
 	// Hashes of a former key, and messages, as the tables know them.
-	for _, t := range []string{"status_events", "messages_state"} {
-		if err := s.exec(ctx, "INSERT INTO "+s.list+" (kind, number) SELECT DISTINCT 'hash', recipient_hash FROM "+t+" WHERE "+s.theirs()+" AND recipient_hash != 0"); err != nil {
-			return err
-		}
+	if err := s.exec(ctx, "INSERT INTO "+s.list+" (kind, number) SELECT DISTINCT 'hash', recipient_hash FROM status_events WHERE "+s.theirs()+" AND recipient_hash != 0"); err != nil {
+		return err
 	}
-	for _, t := range []string{"status_events", "messages_state", "messages_by_recipient", "messages_by_time"} {
+	for _, t := range []string{"status_events", "messages_by_recipient", "messages_by_time"} {
 		if err := s.exec(ctx, "INSERT INTO "+s.list+" (kind, text) SELECT DISTINCT 'id', message_id FROM "+t+" WHERE "+s.theirs()+" AND message_id != ''"); err != nil {
 			return err
 		}
@@ -203,18 +308,6 @@ func (s *Store) plan() []work {
 	told := "match(error, " + loose + ") OR " + in("evidence") + " OR " + inArray("charges.scope")
 	told = "NOT (" + s.theirs() + ") AND (" + told + ")" + s.tenant()
 
-	// latest holds the error too; its state is made anew of what it says.
-	message := "(`to` IN " + s.of("to", "text") + " OR message_id IN " + s.of("id", "text") + ")" + s.tenant()
-	said := "NOT (" + message + ") AND match(finalizeAggregation(latest).5, " + loose + ")" + s.tenant()
-	latest := `arrayReduce('argMaxState',
-    [CAST((finalizeAggregation(latest).1, finalizeAggregation(latest).2, finalizeAggregation(latest).3, finalizeAggregation(latest).4,
-        ` + without("finalizeAggregation(latest).5", loose) + `, finalizeAggregation(latest).6, finalizeAggregation(latest).7,
-        finalizeAggregation(latest).8, finalizeAggregation(latest).9, finalizeAggregation(latest).10)
-        AS Tuple(String, DateTime64(3, 'UTC'), String, String, String, String, String, Nullable(DateTime64(3, 'UTC')), String, String))],
-    [CAST((multiIf(finalizeAggregation(latest).1 = 'delivered', 4, finalizeAggregation(latest).1 = 'undelivered', 3,
-        finalizeAggregation(latest).1 IN ('sent', 'failed', 'unknown', 'limited', 'suppressed', 'expired', 'cancelled', 'rejected', 'duplicate'), 2, 1),
-        finalizeAggregation(latest).2, 0) AS Tuple(UInt8, DateTime64(3, 'UTC'), Int64))])`
-
 	empty := "kind = 'status' AND message_id = '' AND reason = 'erased'"
 	deleted := func(table, rows string) work {
 		return work{table, rows, "deleted", []string{"ALTER TABLE " + table + " DELETE WHERE " + rows}}
@@ -224,8 +317,6 @@ func (s *Store) plan() []work {
 		deleted("messages_by_recipient", s.theirs()),
 		deleted("messages_by_time", s.theirs()),
 		deleted("messages_by_provider_id", "message_id IN "+s.of("id", "text")),
-		deleted("messages_state", message),
-		{"messages_state", said, "others' messages: their text without the person", []string{"ALTER TABLE messages_state UPDATE latest = " + latest + " WHERE " + said}},
 		{"status_events", told, "others' messages: their text without the person", []string{
 			"ALTER TABLE status_events UPDATE error = " + without("error", loose) + ", evidence = " + without("evidence", strict) + ", " + array("charges.scope") + " WHERE " + told}},
 		{"status_events", s.theirs(), "deleted; an empty row of the same offset stays, so that nothing counts as lost", []string{
@@ -234,6 +325,31 @@ func (s *Store) plan() []work {
 			"ALTER TABLE status_events DELETE WHERE " + s.theirs()}},
 		{optOuts, s.theirs(), "kept on purpose: to forget an opt-out would be to write to them again", nil},
 	}
+}
+
+// Tenants returns, in order, the tenants of whom there is a row that Erase may change.
+func Tenants(ctx context.Context, conn driver.Conn) ([]string, error) {
+	var all []string
+	for _, t := range []string{"status_events", "decisions", "messages_by_recipient", "messages_by_time"} {
+		all = append(all, "SELECT DISTINCT toString(tenant) AS tenant FROM "+t)
+	}
+	rows, err := conn.Query(quiet(ctx), "SELECT DISTINCT if(tenant = '', $1, tenant) AS name FROM ("+strings.Join(all, " UNION ALL ")+") ORDER BY name", schemas.DefaultTenant)
+	if err != nil {
+		return nil, fmt.Errorf("ask whose rows there are: %w", err)
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("ask whose rows there are: %w", err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("ask whose rows there are: %w", err)
+	}
+	return names, nil
 }
 
 // optOuts is the table of suppressions, which are left as the ledger's are.
@@ -265,11 +381,7 @@ func (s *Store) Erase(ctx context.Context, progress func(string)) error {
 		}
 		progress(fmt.Sprintf("%s: %d rows", w.table, found[i].Rows))
 		for _, step := range w.steps {
-			err := s.exec(ctx, step)
-			if err == nil && strings.HasPrefix(step, "ALTER") {
-				err = s.done(ctx, w.table, progress)
-			}
-			if err != nil {
+			if err := s.step(ctx, w.table, step, progress); err != nil {
 				return fmt.Errorf("erase from %s: %w", w.table, err)
 			}
 		}
@@ -277,9 +389,30 @@ func (s *Store) Erase(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
+// step runs one statement. A mutation is waited for, on a cluster on every replica: the
+// statement itself says when the last of them is through.
+func (s *Store) step(ctx context.Context, table, statement string, progress func(string)) error {
+	if !strings.HasPrefix(statement, "ALTER") {
+		return s.exec(ctx, statement)
+	}
+	if s.on == "" {
+		if err := s.exec(ctx, statement); err != nil {
+			return err
+		}
+		return s.done(ctx, table, progress)
+	}
+	if err := s.exec(ctx, statement+" SETTINGS mutations_sync = 2"); err != nil {
+		return errors.Join(fmt.Errorf("every replica must be there, and through with it, before this returns: %w", err), s.takeBack(ctx))
+	}
+	return nil
+}
+
 // Mentions searches every column that can hold text, in every table that stores
 // anything, whether or not this package knows it; but that of opt-outs, which stays.
 func (s *Store) Mentions(ctx context.Context) ([]Mention, error) {
+	if err := s.sync(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := s.conn.Query(ctx, `
 SELECT table, name, type FROM system.columns
 WHERE database = currentDatabase() AND position(type, 'String') > 0 AND default_kind NOT IN ('ALIAS', 'EPHEMERAL')
@@ -377,23 +510,40 @@ WHERE database = currentDatabase() AND table = $1 AND NOT is_done AND position(c
 func (s *Store) takeBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if err := s.exec(ctx, "KILL MUTATION WHERE database = currentDatabase() AND position(command, '"+s.list+"') > 0 SYNC"); err != nil {
+	if err := s.kill(ctx, s.list); err != nil {
 		return fmt.Errorf("take the rest of it back: %w", err)
 	}
 	return nil
 }
 
+// kill ends mutations that work with a list; those of replicated tables on every
+// replica.
+func (s *Store) kill(ctx context.Context, list string) error {
+	return s.exec(ctx, "KILL MUTATION WHERE database = currentDatabase() AND position(command, '"+list+"') > 0 SYNC")
+}
+
 func (s *Store) exec(ctx context.Context, statement string) error {
-	return s.conn.Exec(quiet(ctx), statement)
+	return s.conn.Exec(s.everyReplica(ctx), statement)
+}
+
+// everyReplica has an insert wait until every replica has its rows.
+func (s *Store) everyReplica(ctx context.Context) context.Context {
+	settings := maps.Clone(quietly)
+	if s.everywhere > 1 {
+		settings["insert_quorum"], settings["insert_quorum_parallel"] = s.everywhere, 1
+	}
+	return clickhouse.Context(ctx, clickhouse.WithSettings(settings))
 }
 
 // quiet keeps a statement out of ClickHouse's own log of queries.
 func quiet(ctx context.Context) context.Context {
-	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
-		"log_queries":                      0,
-		"mutations_sync":                   0, // done waits, for as long as it takes
-		"allow_nondeterministic_mutations": 1, // the list is the same on every replica
-		"async_insert":                     0,
-		"max_partitions_per_insert_block":  0,
-	}))
+	return clickhouse.Context(ctx, clickhouse.WithSettings(quietly))
+}
+
+var quietly = clickhouse.Settings{
+	"log_queries":                      0,
+	"mutations_sync":                   0, // done waits, for as long as it takes
+	"allow_nondeterministic_mutations": 1, // the list is the same on every replica
+	"async_insert":                     0,
+	"max_partitions_per_insert_block":  0,
 }

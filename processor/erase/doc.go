@@ -1,8 +1,7 @@
 // Package erase removes a person from ClickHouse, and says what of them Kafka
 // still holds and until when.
 //
-// What is theirs goes: their rows of status_events, messages_state and the tables
-// of lists, rewritten on disk, not only marked. What proves that nothing is missing
+// What is theirs goes: their rows of status_events and of the tables of lists, rewritten on disk, not only marked. What proves that nothing is missing
 // stays without them: a decision keeps its sequence number, verdict and time and
 // loses its message, recipient and scopes, and each row of status_events leaves an
 // empty one of the same offset behind, so that what was loaded can be compared with

@@ -116,6 +116,12 @@ func until(h *Holding, names topics.Names, cleanup, retention, segment string, n
 		h.Note = "compacted: the person's places go when no window sees them any more, their waiting messages when they end; an opt-out (suppression) stays on purpose until it is lifted"
 	case h.Topic == names.Config():
 		h.Note = "for ever: holds the person only where the policy names them (exempt, overrides)"
+	case h.Topic == names.Alerts():
+		h.Note = "compacted: three masked recipients of each limit and reason at most, and hashes, until a notice has told of them"
+	case h.Topic == names.CallbackState():
+		h.Note = "compacted: ids of messages, and the addresses that they name for their callbacks, until those are through"
+	case h.Topic == names.Endpoints():
+		h.Note = "compacted: endpoints of tenants, and no recipients"
 	case strings.Contains(cleanup, "compact"):
 		h.Note = "compacted: until each key is removed"
 	case err != nil || kept < 0:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +18,11 @@ import (
 type Person struct {
 	Keys   []string // canonical recipients, and the text as it was given
 	Tenant string   // of this tenant only; "" is of all
+
+	// How other spellings are read: a message that was refused for its form has its
+	// recipient as it came.
+	Channel schemas.Channel // "" is on each
+	Regions []string        // of a number without +
 }
 
 // ErrNobody: the text is no recipient on any channel that was asked for.
@@ -37,26 +43,60 @@ func Spell(text string, channel schemas.Channel, regions []string) ([]string, er
 	if text == "" || len(text) > longest || !utf8.ValidString(text) {
 		return nil, ErrNobody
 	}
-	var keys []string
+	var (
+		keys  []string
+		phone bool
+	)
 	for _, ch := range channels {
 		if channel != "" && ch != channel {
 			continue
 		}
 		for _, region := range append([]string{""}, regions...) {
 			to, err := recipient.Canonical(ch, text, region)
-			if err == nil && !slices.Contains(keys, to.Key) {
+			if err != nil {
+				continue
+			}
+			phone = phone || ch == schemas.ChannelSMS || ch == schemas.ChannelVoice
+			if !slices.Contains(keys, to.Key) {
 				keys = append(keys, to.Key)
 			}
 		}
 	}
-	number := strings.Trim(text, "0123456789 ().-/") == "" && (channel == "" || channel == schemas.ChannelSMS || channel == schemas.ChannelVoice)
-	if len(keys) == 0 || number && !slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "+") }) {
-		return nil, fmt.Errorf("%w: a number has its + and country, or a region (--region CN)", ErrNobody)
+	number := strings.Trim(text, "+0123456789 ().-/") == "" && (channel == "" || channel == schemas.ChannelSMS || channel == schemas.ChannelVoice)
+	if number && !phone {
+		return nil, fmt.Errorf("%w: a number has its + and country, or a region (--region CN), and all its digits; --channel push takes it as it stands", ErrNobody)
+	}
+	if len(keys) == 0 {
+		return nil, ErrNobody
 	}
 	if !slices.Contains(keys, text) {
 		keys = append(keys, text)
 	}
 	return keys, nil
+}
+
+// is reports whether a text as a request spelled it means the person.
+func (p *Person) is(text string) bool {
+	keys, err := Spell(text, p.Channel, p.Regions)
+	return err == nil && slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(p.Keys, k) })
+}
+
+// marks are what every spelling of the person has in common, to look for them by:
+// the last digits of a number, and the part of an address that is never
+// rewritten.
+func (p *Person) marks() (digits, parts []string) {
+	for _, k := range p.Keys {
+		if number, ok := strings.CutPrefix(k, "+"); ok && len(number) > 6 && strings.Trim(number, "0123456789") == "" {
+			digits = append(digits, number[len(number)-6:])
+			continue
+		}
+		if u, err := url.Parse(k); err == nil && u.Host != "" {
+			parts = append(parts, u.EscapedPath())
+		} else if at := strings.LastIndexByte(k, '@'); at > 0 {
+			parts = append(parts, k[:at+1])
+		}
+	}
+	return digits, parts
 }
 
 // texts are the ways in which a key stands within other text: as it is, as part of

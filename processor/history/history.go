@@ -49,7 +49,8 @@ type Found struct {
 	Events []*schemas.Event
 	// Reached is the oldest place that was looked at, where there may be more
 	// behind it; nil when there is no more. Fewer than Limit events and a
-	// Reached say that what was sought is rare.
+	// Reached say that what was sought is rare. Without an id it is before all
+	// that were accepted then.
 	Reached *Place
 }
 
@@ -79,6 +80,9 @@ type Tally struct {
 	// Days asks for the same span of so many days before too, by status alone.
 	// From and Until are then a day apart at most.
 	Days int
+	// How long it took, of the span and of the days before: nearly all that an answer
+	// costs.
+	Latency, LatencyBefore bool
 }
 
 // Counted is the answer to a Tally, in the order of its fields.
@@ -95,7 +99,8 @@ type Count struct {
 	Channel, Class, Provider string
 	Status                   schemas.Status
 	Events                   int64
-	// From acceptance to this status in milliseconds; 0 where not known.
+	// From acceptance to this status in milliseconds; 0 where not known or not
+	// asked for.
 	P50, P95, P99 float64
 }
 

@@ -40,13 +40,14 @@ type Config struct {
 	// records. Default 256 MiB.
 	Memory int
 	// Every is the least time between two inserts of a partition, unless a
-	// range is full. Default 1 s.
+	// range is full. Default 1 s. Where that could be more blocks in a PlanLife than
+	// ClickHouse is sure to remember, it is longer: 34 ms for each of the topic's
+	// partitions, with the PlanLife that is the default.
 	Every time.Duration
 	// Inserts is how many run at once, 1 to 16. Default 3.
 	Inserts int
 	// PlanLife is how long a plan's token may be used: ClickHouse must not
-	// forget it before, that is, fewer than 10,000 blocks may be inserted in
-	// this time. Default 2 min, at least 10 s.
+	// forget it before. Default 2 min, at least 10 s.
 	PlanLife time.Duration
 	// Try bounds one try of an insert. Default 1 min.
 	Try time.Duration
@@ -132,6 +133,13 @@ const linger = 50 * time.Millisecond
 // the server was told to stop at the plan's end, clocks differ.
 const grace = 15 * time.Second
 
-func (c Config) limits() limits {
-	return limits{rows: c.Rows, bytes: c.Bytes, linger: linger, every: c.Every, life: c.PlanLife, grace: grace}
+// blocksInALife is how many blocks all sinks together insert while a plan may be sent
+// again: as many tables must remember after those of renewBlocks. It is half of that,
+// since at midnight a block counts twice: once for each day.
+const blocksInALife = (warehouse.Window - renewBlocks) / 2
+
+// limits are those of a partition, of so many.
+func (c Config) limits(of int) limits {
+	every := max(c.Every, time.Duration(of)*(c.PlanLife+grace)/blocksInALife)
+	return limits{rows: c.Rows, bytes: c.Bytes, linger: linger, every: every, life: c.PlanLife, grace: grace}
 }

@@ -24,7 +24,7 @@ type Record struct {
 	Partition int32
 	Offset    int64
 	Appended  schemas.Millis // the broker's time
-	Value     []byte
+	Value     []byte         // never changed afterwards: a block's rows point into it
 }
 
 // How far at may be from the record's append time before the append time stands

@@ -46,7 +46,7 @@ var troubles = func() map[int]trouble {
 		{[]int{243}, "ClickHouse's disk is full", "free some or add some; nothing has to be restarted" + page},
 		{[]int{164}, "ClickHouse's user may only read", "take readonly from its profile, or give Weir another user" + page},
 		{[]int{242}, "a table is read-only: its replica has lost Keeper, or its start failed", "see that Keeper answers, then SELECT * FROM system.replicas WHERE is_readonly; SYSTEM RESTORE REPLICA where the metadata is lost"},
-		{[]int{225, 999, 319, 285, 286, 289, 254}, "the replicas cannot agree, so it is not known whether the rows are there: they are sent again under the same token, which is taken once", "see that Keeper and the replicas are up: system.replicas, system.zookeeper"},
+		{[]int{225, 244, 999, 319, 285, 286, 289, 254}, "the replicas cannot agree, so it is not known whether the rows are there: they are sent again under the same token, which is taken once", "see that Keeper and the replicas are up: system.replicas, system.zookeeper"},
 		{[]int{497}, "ClickHouse's user lacks a right", "grant what the error names" + page},
 		{[]int{192, 193, 194, 516}, "ClickHouse does not know the user or the password", "correct clickhouse.url"},
 		{[]int{8, 10, 16, 36, 47, 53, 60, 81, 349, 386}, "a table or a column is missing, or is of another type", "put it back, or start the sink anew: its check says what is missing and how to mend it"},

@@ -3,7 +3,9 @@ package sink_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -74,12 +76,17 @@ func shown(t *testing.T, reg *prometheus.Registry, name string) float64 {
 // freeAddr is an address that nobody listens on just now.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	// Not one that the system chooses: it would give it to the next connection of
+	// anybody's that asks, before the test's own process listens.
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // ClickHouse is away at the start, comes, is stopped while rows arrive, and comes
@@ -237,13 +244,19 @@ func TestPoisonIsARow(t *testing.T) {
 	}
 	defer cl.Close()
 	for _, v := range [][]byte{[]byte("{"), nil, []byte(`{"kind":"status","status":"sent","at":"2026-11-21T10:00:00Z","message_id":"ok; DROP TABLE x'\"\\\u0000"}`)} {
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Value: v}).FirstErr(); err != nil {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Value: v, Timestamp: time.Now().Add(time.Hour)}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	reg := prometheus.NewRegistry()
 	run(t, sink.Config{Brokers: seeds, URL: url, Logger: logger(t), Metrics: reg})
 	until(t, 20*time.Second, "three rows", func() bool { return confirmed(t, reg) == 3 })
+	if shown(t, reg, "weir_sink_ready") != 1 {
+		t.Error("a sink that loads is not ready")
+	}
+	if by := shown(t, reg, "weir_sink_clock_behind_seconds"); by < 1800 { // of an hour, as the records' times have it
+		t.Errorf("its clock is %v s behind", by)
+	}
 	conn := open(t, url)
 	if got := ask[uint64](t, conn, "SELECT count() FROM status_events WHERE kind = 'poison' AND error != ''"); got != 2 {
 		t.Errorf("%d poison rows, want 2", got)

@@ -4,38 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// topicID waits for the topic to exist.
-func (s *sink) topicID(ctx context.Context) (string, error) {
-	adm := kadm.NewClient(s.cl)
+// await tries until it succeeds, and reports whether it did before ctx ended.
+func (s *sink) await(ctx context.Context, try func(context.Context) error) bool {
 	for n := 0; ; n++ {
-		ts, err := adm.ListTopics(ctx, s.name)
-		if err == nil {
-			err = ts.Error()
-		}
-		if err == nil {
-			id := ts[s.name].ID.String()
-			return id, nil
-		}
-		if ctx.Err() != nil {
-			return "", nil
+		err := try(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err == nil
 		}
 		wait := s.cfg.wait(n)
-		s.cfg.Logger.Warn("the status topic cannot be read", "topic", s.name, "error", err, "retry_in", wait)
+		s.cfg.Logger.Warn("the sink cannot begin; nothing is lost: what is to be loaded stands in Kafka", "error", err, "retry_in", wait)
 		select {
 		case <-ctx.Done():
-			return "", nil
+			return false
 		case <-time.After(wait):
 		}
 	}
+}
+
+// findTopic learns the topic's id, once there is one.
+func (s *sink) findTopic(ctx context.Context) error {
+	ts, err := s.adm.ListTopics(ctx, s.name)
+	if err == nil {
+		err = ts.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("read the topic %s: %w", s.name, err)
+	}
+	s.topic, s.count = ts[s.name].ID.String(), len(ts[s.name].Partitions)
+	return nil
+}
+
+// findRows learns of which partitions ClickHouse has rows.
+func (s *sink) findRows(ctx context.Context) (err error) {
+	s.there, err = partitionsThere(ctx, s.conn, s.cfg.Cluster, s.count)
+	return err
 }
 
 // skip goes on at the log's start where Kafka deleted records before they were
@@ -48,9 +57,9 @@ func (s *sink) skip(_ context.Context, id int32, cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	starts, err := kadm.NewClient(s.cl).ListStartOffsets(ctx, s.name)
+	starts, err := s.adm.ListStartOffsets(ctx, s.name)
 	if err != nil {
-		s.cfg.Logger.Warn("fetch failed", "partition", id, "error", errors.Join(cause, err))
+		s.failed.Warn(s.cfg.Logger, "fetch failed", s.name, id, errors.Join(cause, err))
 		return nil
 	}
 	start, ok := starts.Lookup(s.name, id)
@@ -78,7 +87,7 @@ func (s *sink) rebalance() error {
 		if err != nil {
 			return err
 		}
-		s.parts[id] = newPartition(s.topic, plan, s.cfg.limits())
+		s.parts[id] = newPartition(s.topic, plan, s.cfg.limits(s.count))
 		s.ledger.start(id)
 		if plan.planned() {
 			s.cfg.Logger.Info("a planned insert is taken over", "partition", id, "from", plan.From, "to", plan.To, "try", plan.Try)
@@ -92,18 +101,34 @@ func (s *sink) standing(id int32, at position) (Plan, error) {
 	plan, err := ParseMetadata(id, at.offset, at.metadata)
 	switch {
 	case errors.Is(err, ErrForeignMetadata):
+		why := at.anew
 		if at.offset >= 0 {
-			s.cfg.Logger.Warn("the group's offset was not set by a sink: rows that are there already are left out", "partition", id, "offset", at.offset)
+			why = "the group's offset was not set by a sink"
 		}
-		start := max(at.offset, 0)
-		return Plan{Topic: s.topic, Partition: id, From: start, To: start, Doubt: math.MaxInt64}, nil
+		if why != "" {
+			s.cfg.Logger.Warn("a partition is read without knowing what ClickHouse has: rows that are there already are left out", "why", why, "partition", id, "offset", at.offset)
+		}
+		return Plan{Topic: s.topic, Partition: id, From: at.offset, To: at.offset, Doubt: unknown}, nil
 	case err != nil:
 		return Plan{}, fmt.Errorf("partition %d: %w", id, err)
-	case plan.Topic != s.topic:
-		return Plan{}, fmt.Errorf("%w: group %s stands in topic %s and %s is now %s: delete the group, and the old topic's rows or the database",
-			ErrTopicAnew, Group(s.cfg.Names), plan.Topic, s.name, s.topic)
 	}
 	return plan, nil
+}
+
+// anew says why a partition is to be read from the log's start though the group
+// stands further on; empty, if it is not. Where an operator has set the group's
+// offset, there it goes on.
+func (s *sink) anew(id int32, at position) string {
+	plan, err := ParseMetadata(id, at.offset, at.metadata)
+	switch {
+	case err != nil:
+		return ""
+	case plan.Topic != s.topic:
+		return "the topic was deleted and made again"
+	case plan.From > 0 && !s.there[id]:
+		return "ClickHouse has no rows of it: the database is another one, or was emptied"
+	}
+	return ""
 }
 
 func (s *sink) dropAll() {
@@ -234,9 +259,13 @@ func (s *sink) setAssigned(_ context.Context, offsets map[string]map[int32]kgo.O
 		s.assigned = make(map[int32]position)
 	}
 	for id, at := range offsets[s.name] {
-		pos := position{offset: -1}
+		pos := position{offset: atStart}
 		if eo := at.EpochOffset(); eo.Offset >= 0 {
 			pos = position{offset: eo.Offset, metadata: s.metadata[id]}
+		}
+		if why := s.anew(id, pos); why != "" {
+			pos = position{offset: atStart, anew: why}
+			offsets[s.name][id] = kgo.NewOffset().AtStart()
 		}
 		s.assigned[id] = pos
 	}

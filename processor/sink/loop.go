@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/sink/warehouse"
+	"github.com/weirhq/weir/processor/stream"
 )
 
 // sink is one member of the group. Its fields belong to the goroutine of run,
@@ -20,23 +22,30 @@ type sink struct {
 	cfg     Config
 	conn    driver.Conn // to ask
 	insert  *warehouse.Inserter
-	cl      *kgo.Client
+	adm     *kadm.Client
+	cl      *kgo.Client // of the group
 	metrics *metrics
-	name    string // of the topic
-	topic   string // its id
+	name    string         // of the topic
+	topic   string         // its id
+	count   int            // of its partitions
+	there   map[int32]bool // of which partitions ClickHouse had rows at the start
 
 	parts   map[int32]*partition
 	ledger  *ledger
+	minutes *minutes
 	cancels map[*partition]context.CancelFunc // of inserts under way
 	results chan result
 	running int
 	paused  map[int32]bool
+	failed  stream.FetchErrors
 	inserts sync.WaitGroup
 
 	checked   chan checked
 	checking  bool
 	unfit     bool // the last look at the tables said so: nothing is inserted
 	nextCheck time.Time
+
+	nextCompare time.Time
 
 	health   health
 	reporter *reporter
@@ -48,25 +57,42 @@ type sink struct {
 	wake     context.CancelFunc
 }
 
-// position is where the group stands in a partition; offset -1 is nowhere.
+// position is where the group stands in a partition; atStart, where it stands
+// nowhere or is to begin anew.
 type position struct {
 	offset   int64
 	metadata string
+	anew     string // why
 }
 
 // result is the end of one try of an insert, or of a look.
 type result struct {
-	p       *partition
-	looked  bool
-	present map[int64]struct{}
-	none    bool
-	err     error
+	p     *partition
+	phase phase // in which it was begun
+
+	minutes    []int64            // inserting: of its rows
+	remembered bool               // renewing
+	present    map[int64]struct{} // looking
+	doubt      int64              // looking
+
+	err error
 }
 
 func (s *sink) run(ctx context.Context) (err error) {
+	connect := append([]kgo.Opt{kgo.SeedBrokers(s.cfg.Brokers...), kgo.ClientID("weir-sink")}, s.cfg.Options...)
+	asking, err := kgo.NewClient(connect...)
+	if err != nil {
+		return fmt.Errorf("open client: %w", err)
+	}
+	defer asking.Close()
+	s.adm = kadm.NewClient(asking)
+	// Before it joins the group: what it is assigned is judged by what these find.
+	if !s.await(ctx, s.findTopic) || !s.await(ctx, s.findRows) {
+		return nil
+	}
+	s.metrics.ready.Set(1)
+	defer s.metrics.ready.Set(0)
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(s.cfg.Brokers...),
-		kgo.ClientID("weir-sink"),
 		kgo.ConsumerGroup(Group(s.cfg.Names)),
 		kgo.ConsumeTopics(s.name),
 		kgo.Balancers(kgo.RangeBalancer()),
@@ -94,7 +120,7 @@ func (s *sink) run(ctx context.Context) (err error) {
 	// joined: the end of its context cuts that short.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	s.cl, err = kgo.NewClient(append(append(opts, kgo.WithContext(alive)), s.cfg.Options...)...)
+	s.cl, err = kgo.NewClient(append(append(opts, kgo.WithContext(alive)), connect...)...)
 	if err != nil {
 		return fmt.Errorf("open client: %w", err)
 	}
@@ -105,9 +131,6 @@ func (s *sink) run(ctx context.Context) (err error) {
 	}()
 	defer s.inserts.Wait()
 	defer s.dropAll()
-	if s.topic, err = s.topicID(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
 	for ctx.Err() == nil {
 		if err := s.turn(ctx); err != nil {
 			return err
@@ -120,14 +143,21 @@ func (s *sink) run(ctx context.Context) (err error) {
 // between the poll's return and AllowRebalance.
 func (s *sink) turn(ctx context.Context) error {
 	defer s.cl.AllowRebalance()
-	recs, err := s.poll(ctx)
-	if err != nil || ctx.Err() != nil {
-		return err
+	fetches := s.poll(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
 	if err := s.rebalance(); err != nil {
 		return err
 	}
-	now := time.Now()
+	// Only now: a partition that was just assigned may be among those that failed.
+	if err := s.failures(ctx, fetches); err != nil {
+		return err
+	}
+	now, recs := time.Now(), fetches.Records()
+	if len(recs) > 0 {
+		s.metrics.behind.Set(behind(recs, now).Seconds())
+	}
 	for _, r := range recs {
 		if p := s.parts[r.Partition]; p != nil {
 			p.add(r, now)
@@ -152,7 +182,7 @@ func (s *sink) turn(ctx context.Context) error {
 
 // poll returns what was fetched. It waits for it until something else is due.
 // Once it has returned no rebalance begins until AllowRebalance.
-func (s *sink) poll(ctx context.Context) ([]*kgo.Record, error) {
+func (s *sink) poll(ctx context.Context) kgo.Fetches {
 	ctx, cancel := context.WithDeadline(ctx, s.due())
 	defer cancel()
 	s.mu.Lock()
@@ -165,20 +195,36 @@ func (s *sink) poll(ctx context.Context) ([]*kgo.Record, error) {
 	// is there.
 	//lint:ignore SA1012 a nil context is the client's way to say: do not wait
 	fetches := s.cl.PollRecords(nil, maxPoll)
-	if fetches.Empty() {
+	if fetches.Empty() && len(fetches.Errors()) == 0 { // errors alone are empty too
 		fetches = s.cl.PollRecords(ctx, maxPoll)
 	}
+	return fetches
+}
+
+// failures are the errors of what was fetched.
+func (s *sink) failures(ctx context.Context, fetches kgo.Fetches) error {
 	var errs []error
 	fetches.EachError(func(topic string, p int32, err error) {
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
 		case errors.Is(err, kerr.OffsetOutOfRange), isDataLoss(err):
 			errs = append(errs, s.skip(ctx, p, err))
+		case errors.Is(err, kerr.UnknownTopicID):
+			errs = append(errs, errTopicAnew)
 		default:
-			s.cfg.Logger.Warn("fetch failed", "topic", topic, "partition", p, "error", err)
+			s.failed.Warn(s.cfg.Logger, "fetch failed", topic, p, err)
 		}
 	})
-	return fetches.Records(), errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// behind is by how much a clock that says now is behind the broker's for certain: what was
+// read was appended before.
+func behind(recs []*kgo.Record, now time.Time) (by time.Duration) {
+	for _, r := range recs {
+		by = max(by, r.Timestamp.Sub(now))
+	}
+	return by
 }
 
 func isDataLoss(err error) bool {
@@ -231,13 +277,18 @@ func (s *sink) collect(now time.Time) {
 				s.cfg.Logger.Info("ClickHouse takes rows again", "partition", p.id, "failures", p.failures)
 			}
 			s.health.well(p.id)
+			if r.phase == renewing {
+				s.renew(p, r.remembered, now)
+				continue
+			}
 			confirmed := p.rows
-			if r.looked {
-				confirmed = confirmed[:p.looked(r.present, r.none, now)]
+			if r.phase == looking {
+				confirmed = confirmed[:p.looked(r.present, r.doubt, now)]
 			} else {
 				p.inserted()
 			}
-			s.ledger.loaded(p.id, p.from, confirmed, now)
+			s.ledger.loaded(p.id, p.from, confirmed, r.minutes, now)
+			s.minutes.loaded(r.minutes, now)
 			s.metrics.rows.Add(float64(len(confirmed)))
 			s.health.current.Rows += int64(len(confirmed))
 		default:
@@ -246,12 +297,23 @@ func (s *sink) collect(now time.Time) {
 	}
 }
 
+// renew goes on with a plan that was over.
+func (s *sink) renew(p *partition, remembered bool, now time.Time) {
+	plan := []any{"partition", p.id, "from", p.plan.From, "to", p.plan.To, "made", p.plan.Made.Time()}
+	if remembered {
+		s.cfg.Logger.Info("a plan that was over is made once more: ClickHouse still remembers its token", plan...)
+	} else {
+		s.cfg.Logger.Warn("a plan was over before ClickHouse had its rows, and its token may be forgotten: what status_events and decisions have of it counts as loaded. Should an insert have broken off, other tables lack rows (docs/clickhouse.md, Compare)", plan...)
+	}
+	p.renew(remembered, now)
+}
+
 // start begins the inserts that are due, a limited number at once.
 func (s *sink) start(ctx context.Context, now time.Time) {
 	if s.unfit {
 		return
 	}
-	for id, p := range s.parts {
+	for _, p := range s.parts {
 		at, ok := p.wants(now)
 		if !ok || at.After(now) {
 			continue
@@ -263,16 +325,19 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 		p.running = true
 		insertCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		s.cancels[p] = cancel
-		plan, rows, r := p.plan, p.rows, result{p: p, looked: p.phase == looking}
-		from, to := p.from, p.from
-		if len(rows) > 0 {
-			to = rows[len(rows)-1].Offset + 1
-		}
+		plan, rows, doubt, r := p.plan, p.rows, p.doubt, result{p: p, phase: p.phase}
 		s.inserts.Go(func() {
-			if r.looked {
-				r.present, r.none, r.err = present(insertCtx, s.conn, s.cfg.Cluster, id, from, to)
-			} else {
-				r.err = load(insertCtx, s.insert, s.cfg, plan, rows)
+			switch r.phase {
+			case renewing:
+				r.remembered, r.err = remembered(insertCtx, s.conn, s.cfg.Cluster, plan)
+			case looking:
+				b := blockOf(s.cfg, EncoderVersion, rows)
+				r.present, r.doubt, r.err = present(insertCtx, s.conn, s.cfg.Cluster, b, doubt)
+				// What came in by itself may lack in other tables.
+				r.minutes = b.minutesOf()
+			default:
+				b := blockOf(s.cfg, plan.Encoder, rows)
+				r.minutes, r.err = b.minutesOf(), load(insertCtx, s.insert, s.cfg, plan, b)
 			}
 			s.results <- r // has room for all that run
 			s.wakeUp()

@@ -15,6 +15,8 @@ type metrics struct {
 	failures   prometheus.Counter
 	skipped    prometheus.Counter
 	held       prometheus.Gauge
+	ready      prometheus.Gauge
+	behind     prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -24,7 +26,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_status_lag_seconds",
 			Help: "Age of the oldest record that was read and is not yet confirmed."}),
 		difference: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_difference",
-			Help: "Rows that are missing in ClickHouse or stand there twice, among those loaded lately. Must be 0."}),
+			Help: "Rows that are missing in ClickHouse or stand there twice, among those loaded lately, in any of its tables. Must be 0."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_insert_failures_total",
 			Help: "Inserts that failed or whose outcome is unknown; each is tried again."}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_skipped_offsets_total",
@@ -32,9 +34,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_held_bytes",
 			Help: "Memory of the records that were read and are not yet confirmed."}),
 	}
+	m.ready = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_ready",
+		Help: "1 while the sink loads; 0 while it waits at its start for ClickHouse, its Keeper or Kafka, and when it has ended."})
+	m.behind = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_clock_behind_seconds",
+		Help: "By how much, at least, the sink's clock is behind the broker's, as the append times of what it read last show; 0 when they show nothing."})
 	m.stage = lag.Gauge(reg, "sink")
 	if reg != nil {
-		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped, m.held)
+		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped, m.held, m.ready, m.behind)
 	}
 	return m
 }

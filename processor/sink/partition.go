@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -14,6 +15,7 @@ type phase string
 const (
 	gathering phase = "gathering" // nothing is planned
 	rereading phase = "rereading" // a former owner's plan is known, and its records are being read again
+	renewing  phase = "renewing"  // a plan is over: ClickHouse is asked whether it still remembers the token
 	looking   phase = "looking"   // rows of a range may be in ClickHouse though no token would say so: it is asked
 	planning  phase = "planning"  // a plan is made and not yet committed: nothing may be inserted
 	inserting phase = "inserting" // the plan is committed, the insert is under way or will be tried again
@@ -29,6 +31,11 @@ type limits struct {
 	grace  time.Duration // after a plan's end, until no insert of it can be under way any more
 }
 
+const (
+	unknown = math.MaxInt64 // a doubt: nobody knows what ClickHouse has of the partition
+	atStart = -1            // a from: where the log begins
+)
+
 // partition is what the sink knows of one partition. Its methods decide and do
 // no IO; the caller says what the time is.
 type partition struct {
@@ -37,9 +44,9 @@ type partition struct {
 	lim   limits
 
 	phase phase
-	from  int64 // everything below is in ClickHouse
+	from  int64 // everything below is in ClickHouse; or atStart
 	dirty bool  // from is not committed yet
-	doubt int64 // rows below it may be in ClickHouse already: look before planning
+	doubt int64 // rows below it may be in ClickHouse already: look before planning; or unknown
 
 	plan Plan
 	rows []*kgo.Record // of the plan
@@ -75,6 +82,9 @@ func (p *partition) add(r *kgo.Record, now time.Time) {
 	if r.Offset < p.read {
 		return
 	}
+	if p.from == atStart {
+		p.from = r.Offset
+	}
 	if len(p.next) == 0 {
 		p.arrived = now
 	}
@@ -95,7 +105,7 @@ func (p *partition) reread(now time.Time) {
 	p.take(n, now)
 	p.phase = inserting
 	if n == 0 {
-		p.look()
+		p.look(now)
 	}
 }
 
@@ -142,7 +152,7 @@ func (p *partition) makePlan(now time.Time, pressed bool) {
 	p.take(n, now)
 	p.cut = now
 	if p.from < p.doubt {
-		p.look()
+		p.look(now)
 		return
 	}
 	p.planTo(to, 0, now)
@@ -152,7 +162,7 @@ func (p *partition) makePlan(now time.Time, pressed bool) {
 func (p *partition) planTo(to, try int64, now time.Time) {
 	p.plan = Plan{
 		Topic: p.topic, Partition: p.id, From: p.from, To: to, Encoder: EncoderVersion,
-		Expires: schemas.MillisOf(now.Add(p.lim.life)), Try: try, Doubt: p.doubt,
+		Made: schemas.MillisOf(now), Expires: schemas.MillisOf(now.Add(p.lim.life)), Try: try, Doubt: p.doubt,
 	}
 	p.phase = planning
 }
@@ -169,32 +179,27 @@ func (p *partition) take(n int, now time.Time) {
 	p.arrived = now
 }
 
-// look asks ClickHouse before anything is planned. What is committed stays: a
-// new owner comes to the same question.
-func (p *partition) look() {
+// look asks ClickHouse, at a time, before anything is planned. What is committed
+// stays: a new owner comes to the same question.
+func (p *partition) look(at time.Time) {
 	p.doubt = max(p.doubt, p.plan.To)
 	p.plan = Plan{}
 	p.phase = looking
-	p.failures, p.retryAt = 0, time.Time{}
+	p.failures, p.retryAt = 0, at
 }
 
-// looked is told which offsets of the rows taken ClickHouse has, and whether it
-// has none above them. Leading rows that are there are confirmed; a leading run
+// looked is told which offsets of the rows taken ClickHouse has, and up to where it
+// may have others. Leading rows that are there are confirmed; a leading run
 // of rows that are not becomes a plan, so that a token always stands for every
 // record of its range; the rest is looked at again. It returns how many records
 // were confirmed.
-func (p *partition) looked(present map[int64]struct{}, none bool, now time.Time) int {
+func (p *partition) looked(present map[int64]struct{}, doubt int64, now time.Time) int {
 	there := func(i int) bool { _, ok := present[p.rows[i].Offset]; return ok }
 	n := 0
 	for n < len(p.rows) && there(n) == there(0) {
 		n++
 	}
-	if none {
-		p.doubt = p.from
-		if len(p.rows) > 0 {
-			p.doubt = p.rows[len(p.rows)-1].Offset + 1
-		}
-	}
+	p.doubt = doubt
 	p.failures, p.retryAt = 0, time.Time{}
 	p.giveBack(n)
 	if n == 0 || there(0) {
@@ -223,13 +228,38 @@ func (p *partition) giveBack(n int) {
 	}
 }
 
-// expire leaves a plan whose token may have been forgotten, once no insert of it
-// can be under way.
+// expire leaves a plan whose token may have been forgotten. An insert that broke off
+// may have filled some tables and not others, which only the same token can mend: so
+// it is asked first whether that is still remembered.
 func (p *partition) expire(now time.Time) {
-	if p.phase == inserting && !p.running && schemas.MillisOf(now) >= p.plan.Expires.Add(p.lim.grace) {
-		p.look()
+	if p.phase != inserting || p.running || schemas.MillisOf(now) < p.plan.Expires {
+		return
 	}
+	if !encodes(p.plan.Encoder) || p.plan.Made == 0 {
+		p.abandon(now)
+		return
+	}
+	p.phase = renewing
+	p.failures, p.retryAt = 0, time.Time{}
 }
+
+// renew is told whether ClickHouse is sure to remember the plan's token. Then the
+// plan is made once more, with its token and its rows: an insert of it that is still
+// under way does no harm.
+func (p *partition) renew(remembered bool, now time.Time) {
+	if !remembered {
+		p.abandon(now)
+		return
+	}
+	p.plan.Expires = schemas.MillisOf(now.Add(p.lim.life))
+	p.phase = planning
+	p.failures, p.retryAt = 0, time.Time{}
+}
+
+// abandon looks for the rows of a plan, once no insert of it can be under way, which
+// would land after the answer. Whoever made the plan may have another clock: so all of
+// its life is waited by this process's own.
+func (p *partition) abandon(now time.Time) { p.look(now.Add(p.lim.life + p.lim.grace)) }
 
 // position is what to commit, if anything.
 func (p *partition) position() (Plan, bool) {
@@ -238,7 +268,7 @@ func (p *partition) position() (Plan, bool) {
 		return p.plan, true
 	case gathering:
 		return Plan{Topic: p.topic, Partition: p.id, From: p.from, To: p.from, Doubt: p.doubt}, p.dirty
-	case rereading, looking, inserting:
+	case rereading, renewing, looking, inserting:
 		return Plan{}, false
 	}
 	return Plan{}, false
@@ -255,7 +285,7 @@ func (p *partition) committed() {
 // wants is when ClickHouse is to be asked, or sent the plan's rows, next; false
 // when it is not.
 func (p *partition) wants(now time.Time) (time.Time, bool) {
-	if p.phase == looking && !p.running {
+	if (p.phase == looking || p.phase == renewing) && !p.running {
 		return p.retryAt, true
 	}
 	if p.phase != inserting || p.running || !p.insertable(now) {
@@ -268,7 +298,7 @@ func (p *partition) wants(now time.Time) (time.Time, bool) {
 // nothing is.
 func (p *partition) wakes(now time.Time) (time.Time, bool) {
 	if p.phase == inserting && !p.running && !p.insertable(now) {
-		return p.plan.Expires.Add(p.lim.grace).Time(), true
+		return p.plan.Expires.Time(), true
 	}
 	if at, ok := p.wants(now); ok {
 		return at, true

@@ -33,6 +33,7 @@ type Plan struct {
 	Partition int32
 	From, To  int64
 	Encoder   int            // the EncoderVersion of the rows; 0 is none that can be made any more
+	Made      schemas.Millis // when the token was used first, at the earliest
 	Expires   schemas.Millis // until then the token is sure to be remembered, and nobody inserts after it
 	Try       int64          // 0, or what makes the token another one than that of an expired plan
 	Doubt     int64          // rows below it may be in ClickHouse though no plan says so; 0 is none
@@ -61,7 +62,7 @@ const (
 func (p Plan) Metadata() string {
 	m := metadataMark + " " + metadataVersion + " topic=" + p.Topic
 	if p.planned() {
-		m += fmt.Sprintf(" to=%d encoder=%d expires=%d try=%d", p.To, p.Encoder, int64(p.Expires), p.Try)
+		m += fmt.Sprintf(" to=%d encoder=%d made=%d expires=%d try=%d", p.To, p.Encoder, int64(p.Made), int64(p.Expires), p.Try)
 	}
 	if p.Doubt > p.From {
 		m += " doubt=" + strconv.FormatInt(p.Doubt, 10)
@@ -104,6 +105,8 @@ func ParseMetadata(partition int32, offset int64, metadata string) (Plan, error)
 			p.To = n
 		case "encoder":
 			p.Encoder = int(n)
+		case "made":
+			p.Made = schemas.Millis(n)
 		case "expires":
 			p.Expires = schemas.Millis(n)
 		case "try":

@@ -17,9 +17,9 @@ func TestPlanMetadata(t *testing.T) {
 		want string
 	}{
 		{"confirmation", sink.Plan{Topic: topicID, Partition: 3, From: 10, To: 10}, "weir-sink 1 topic=" + topicID},
-		{"plan", sink.Plan{Topic: topicID, Partition: 3, From: 10, To: 60, Encoder: 1, Expires: 1763700000000, Try: 2},
-			"weir-sink 1 topic=" + topicID + " to=60 encoder=1 expires=1763700000000 try=2"},
-		{"from the start", sink.Plan{Topic: topicID, From: 0, To: 1, Encoder: 1, Expires: 1}, "weir-sink 1 topic=" + topicID + " to=1 encoder=1 expires=1 try=0"},
+		{"plan", sink.Plan{Topic: topicID, Partition: 3, From: 10, To: 60, Encoder: 1, Made: 1763699000000, Expires: 1763700000000, Try: 2},
+			"weir-sink 1 topic=" + topicID + " to=60 encoder=1 made=1763699000000 expires=1763700000000 try=2"},
+		{"from the start", sink.Plan{Topic: topicID, From: 0, To: 1, Encoder: 1, Made: 1, Expires: 2}, "weir-sink 1 topic=" + topicID + " to=1 encoder=1 made=1 expires=2 try=0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.plan.Metadata()

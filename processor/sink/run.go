@@ -20,13 +20,13 @@ const (
 	commitWithin = 10 * time.Second
 )
 
-// ErrTopicAnew means that weir.status was deleted and made again while the group
-// kept its offsets: rows of the old topic cannot be told from those of the new.
-var ErrTopicAnew = errors.New("weir.status was made anew")
+// errTopicAnew means that weir.status was deleted, and perhaps made again, while it
+// was read.
+var errTopicAnew = errors.New("the topic was deleted")
 
 // Run loads weir.status until ctx ends, and then returns nil. ClickHouse or
 // Kafka being away is waited out. It returns an error only for what waiting does
-// not mend: warehouse.ErrUnfit, ErrTopicAnew, ErrNewerMetadata, and records that
+// not mend: warehouse.ErrUnfit, ErrNewerMetadata, and records that
 // the group has read and Kafka has no longer heard of.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
@@ -35,7 +35,8 @@ func Run(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	reporter := newReporter(cfg.Report)
 	defer reporter.close()
-	conn, err := connect(ctx, cfg, reporter)
+	metrics := newMetrics(cfg.Metrics) // before ClickHouse answers: that nothing is loaded is to be seen
+	conn, err := connect(ctx, cfg, reporter, prepare)
 	if err != nil || conn == nil {
 		return err
 	}
@@ -45,14 +46,23 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("sink: %w", err)
 	}
 	defer insert.Close()
-	s := &sink{
-		cfg: cfg, reporter: reporter, insert: insert, conn: conn, metrics: newMetrics(cfg.Metrics), name: cfg.Names.Status(),
-		parts: make(map[int32]*partition), ledger: newLedger(), cancels: make(map[*partition]context.CancelFunc),
-		paused: make(map[int32]bool), results: make(chan result, cfg.Inserts), checked: make(chan checked, 1),
+	var rows int64
+	for {
+		s := &sink{
+			cfg: cfg, reporter: reporter, insert: insert, conn: conn, metrics: metrics, name: cfg.Names.Status(),
+			parts: make(map[int32]*partition), ledger: newLedger(), minutes: newMinutes(), cancels: make(map[*partition]context.CancelFunc),
+			paused: make(map[int32]bool), results: make(chan result, cfg.Inserts), checked: make(chan checked, 1),
+		}
+		s.health.current.Rows = rows
+		err = s.run(ctx)
+		rows = s.health.current.Rows
+		if !errors.Is(err, errTopicAnew) {
+			break
+		}
+		cfg.Logger.Warn("the status topic is not the one that was read: the sink begins anew", "topic", s.name)
 	}
-	err = s.run(ctx)
 	// Who loads nothing is not late.
-	last := schemas.SinkReport{Rows: s.health.current.Rows}
+	last := schemas.SinkReport{Rows: rows}
 	if err != nil {
 		last.Failing = "the sink has ended: its log says why"
 	}
@@ -65,10 +75,14 @@ func Run(ctx context.Context, cfg Config) error {
 
 // connect waits for ClickHouse, migrates it and checks it. It returns nil and no
 // error when ctx ended.
-func connect(ctx context.Context, cfg Config, reporter *reporter) (driver.Conn, error) {
+func connect(ctx context.Context, cfg Config, reporter *reporter, prepare func(context.Context, Config, func(step string)) (driver.Conn, error)) (driver.Conn, error) {
 	said := ""
 	for n := 0; ; n++ {
-		conn, err := prepare(ctx, cfg)
+		w := watchWait(cfg.Logger, reporter)
+		conn, err := prepare(ctx, cfg, w.begin)
+		if w.end() {
+			said = "" // it was said what is waited for
+		}
 		switch {
 		case err == nil:
 			return conn, nil
@@ -80,10 +94,10 @@ func connect(ctx context.Context, cfg Config, reporter *reporter) (driver.Conn, 
 		}
 		wait := cfg.wait(n)
 		what := explain(err)
-		cfg.Logger.Warn("ClickHouse is not ready; nothing is lost: what is to be loaded stands in Kafka", "why", what.why, "do", what.do, "error", err, "retry_in", wait)
+		cfg.Logger.Warn("ClickHouse is not ready; nothing is lost: what is to be loaded stands in Kafka", "for", w.what(), "why", what.why, "do", what.do, "error", err, "retry_in", wait)
 		if what.why != said {
 			said = what.why
-			reporter.say(schemas.SinkReport{Failing: said})
+			reporter.say(schemas.SinkReport{Failing: "the sink waits at its start for " + w.what() + ": " + what.why})
 		}
 		select {
 		case <-ctx.Done():
@@ -93,16 +107,24 @@ func connect(ctx context.Context, cfg Config, reporter *reporter) (driver.Conn, 
 	}
 }
 
-func prepare(ctx context.Context, cfg Config) (driver.Conn, error) {
+// prepare says what it waits for before each step: one may take minutes.
+func prepare(ctx context.Context, cfg Config, begin func(step string)) (driver.Conn, error) {
 	if !cfg.KeepSchema {
+		step := stepMigrate
+		if cfg.Cluster != "" {
+			step += onCluster
+		}
+		begin(step)
 		if err := warehouse.MigrateOn(ctx, cfg.URL, cfg.Cluster); err != nil {
 			return nil, err
 		}
 	}
+	begin(stepOpen)
 	conn, err := warehouse.Open(ctx, cfg.URL)
 	if err != nil {
 		return nil, err
 	}
+	begin(stepCheck)
 	if err := warehouse.CheckOn(ctx, conn, cfg.Cluster); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

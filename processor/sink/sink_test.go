@@ -20,6 +20,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
+	"github.com/weirhq/weir/deploy/embedded/engine/replicatest"
 	"github.com/weirhq/weir/processor/sink"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
@@ -27,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Main(map[string]child.Role{engine.RoleName: engine.Role, "sink": runSink})
+	child.Main(map[string]child.Role{engine.RoleName: engine.Role, "sink": runSink, replicatest.RoleName: replicatest.Role})
 	os.Exit(m.Run())
 }
 
@@ -39,6 +40,9 @@ type order struct {
 	Every    time.Duration
 	Instance string
 	Memory   int
+	Cluster  string
+	Try      time.Duration
+	Backoff  time.Duration
 }
 
 // runSink is a sink in a process of its own, which a test may kill.
@@ -49,7 +53,7 @@ func runSink(ctx context.Context, args []string, ready func(string)) error {
 	}
 	ready("")
 	return sink.Run(ctx, sink.Config{
-		Brokers: o.Brokers, URL: o.URL, Rows: o.Rows, Every: o.Every, InstanceID: o.Instance, Memory: o.Memory,
+		Brokers: o.Brokers, URL: o.URL, Rows: o.Rows, Every: o.Every, InstanceID: o.Instance, Memory: o.Memory, Cluster: o.Cluster, Try: o.Try, Backoff: o.Backoff,
 		HashKey: []byte("test"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 }
@@ -108,6 +112,13 @@ func ask[T any](t *testing.T, conn driver.Conn, query string) T {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return v
+}
+
+// there is how many records ClickHouse has; 0 when it does not answer.
+func there(t *testing.T, conn driver.Conn) int {
+	var v uint64
+	_ = conn.QueryRow(t.Context(), "SELECT (SELECT count() FROM status_events) + (SELECT count() FROM decisions WHERE kind = 'decision')").Scan(&v)
+	return int(v)
 }
 
 // until waits for ok, bounded.

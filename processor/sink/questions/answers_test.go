@@ -83,7 +83,7 @@ var answers = map[string]func(w *world) []string{
 		}
 		return out
 	},
-	"A provider's id, back to the message": func(*world) []string { return []string{"m-1\taliyun"} },
+	"A provider's id, back to the message": func(*world) []string { return []string{"m-1\tacme\t+8613800000001"} },
 	"Messages a day, by sender and template": func(w *world) []string {
 		n := counted{}
 		for _, e := range w.within(7 * day) {
@@ -380,7 +380,7 @@ var answers = map[string]func(w *world) []string{
 	"Cost by tenant, class and month": func(w *world) []string {
 		micros := map[string]int64{"aliyun": 45_000, "tencent": 50_000, "twilio": 7_900}
 		n := counted{}
-		for _, e := range w.within(90 * day) {
+		for _, e := range w.within(90 * day) { // all of it is of two months
 			if cost := micros[e.Provider]; e.Status == schemas.StatusSent && cost > 0 {
 				k := key(e.At.Time().Format("2006-01")+"-01", e.Tenant, e.Class, map[bool]string{true: "USD", false: "CNY"}[e.Provider == "twilio"])
 				n.add(1, k)

@@ -1,6 +1,7 @@
 package questions_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -25,7 +26,6 @@ type world struct {
 	ids    []string // of lives, in order
 	parts  map[*schemas.Event]int32
 	poison []poison
-	seq    [3]int64
 }
 
 // poison is a record that is no event.
@@ -89,8 +89,7 @@ func (l *life) put(at schemas.Millis, status schemas.Status, more func(*schemas.
 
 func (w *world) add(e *schemas.Event, part int32) {
 	if d := e.Decision; d != nil {
-		w.seq[part]++
-		d.Partition, d.Seq, d.T, d.Revision = part, w.seq[part], e.At, 1
+		d.Partition, d.T, d.Revision = part, e.At, 1
 	}
 	if e.Kind == schemas.KindStatus {
 		if w.lives[e.MessageID] == nil {
@@ -336,10 +335,9 @@ func newWorld() *world {
 	}
 
 	w.wide(now.Add(-90 * time.Minute))
-	w.seq[1]++ // a decision that is not there
 	l = w.begin(rnd, "m-3000", senders[0], 1, now.Add(-30*time.Minute))
 	l.part = 1
-	l.end(schemas.StatusExpired, schemas.VerdictExpire, "expired")
+	l.end(schemas.StatusExpired, schemas.VerdictExpire, "expired") // the decision before it is not there
 
 	// What never happens: a message that ends twice.
 	l = w.begin(rnd, "m-3001", senders[0], 1, now.Add(-20*time.Minute))
@@ -351,7 +349,28 @@ func newWorld() *world {
 		{0, now.Add(-3 * time.Hour), "poison"},
 		{1, now.Add(-2 * time.Hour), `{"kind":"status","status":"shouted","at":"2026-01-01T00:00:00.000Z"}`},
 	}
+	w.number()
 	return w
+}
+
+// number gives decisions their places in the logs of their partitions, which are in the
+// order of time. One is left out.
+func (w *world) number() {
+	var decided []*schemas.Event
+	for _, e := range w.events {
+		if e.Decision != nil {
+			decided = append(decided, e)
+		}
+	}
+	slices.SortStableFunc(decided, func(a, b *schemas.Event) int { return cmp.Compare(a.At, b.At) })
+	var seq [3]int64
+	for _, e := range decided {
+		if e.MessageID == "m-3000" {
+			seq[e.Decision.Partition]++
+		}
+		seq[e.Decision.Partition]++
+		e.Decision.Seq = seq[e.Decision.Partition]
+	}
 }
 
 // suppress is who was suppressed until noon: some still are, some no more.
@@ -403,7 +422,8 @@ func (w *world) wide(at schemas.Millis) {
 	step("m-2000", -25*time.Hour, schemas.VerdictCharge, schemas.Decision{Charges: place(-25 * time.Hour), Onward: home}) // has left
 	step("m-2001", 10*time.Second, schemas.VerdictCharge, schemas.Decision{Charges: place(10 * time.Second), Onward: home})
 	step("m-2002", 11*time.Second, schemas.VerdictCharge, schemas.Decision{Charges: place(11 * time.Second), Onward: home})
-	step("m-2003", 12*time.Second, schemas.VerdictCharge, schemas.Decision{Charges: place(12 * time.Second), Onward: home})
+	both := append(place(12*time.Second), schemas.Charge{Limit: "acme-month", Scope: "tenant=acme", T: at.Add(12 * time.Second), Cost: 1}) // of another limit there
+	step("m-2003", 12*time.Second, schemas.VerdictCharge, schemas.Decision{Charges: both, Onward: home})
 	step("m-2004", 13*time.Second, schemas.VerdictRefuse, schemas.Decision{Evidence: full, Onward: home})
 	// m-2002 does not go on, and gives its place back. m-2001 is tried again, and its
 	// place moved; then a later owner refuses it, and its old place is put back.

@@ -16,15 +16,14 @@ import (
 	schema "github.com/weirhq/weir/schemas/clickhouse"
 )
 
-// Window is the deduplication window that Weir's tables have, in blocks.
-// MinWindow is the least with which a plan's token is sure to be remembered
-// while the plan holds.
 const (
-	Window    = 10_000
-	MinWindow = 1_000
-	// MinSeconds is the least time for which a replicated table remembers them: a
-	// plan's life is two minutes.
-	MinSeconds = 600
+	// Window is the deduplication window that Weir's tables have, in blocks, and
+	// that every table which a view fills needs: with fewer a plan's token could be
+	// forgotten while the plan holds.
+	Window = 10_000
+	// MinSeconds is the least time for which a replicated table has to remember
+	// them: a plan whose insert broke off is good for half of it.
+	MinSeconds = 86_400
 )
 
 // ErrUnfit means that this database would lose or double rows. It is fatal, and
@@ -363,7 +362,7 @@ func fit(t table) error {
 			window, _ = strconv.Atoi(m[2])
 		}
 	}
-	if window >= MinWindow {
+	if window >= Window {
 		if m := secondsPattern.FindStringSubmatch(t.full); m != nil {
 			if seconds, err := strconv.Atoi(m[1]); err == nil && seconds < MinSeconds {
 				return fmt.Errorf("%w: table %s remembers blocks for %d s, so one sent again after a crash could stand twice; run: ALTER TABLE %s MODIFY SETTING replicated_deduplication_window_seconds = %d",

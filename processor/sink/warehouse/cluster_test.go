@@ -163,11 +163,11 @@ func TestFit(t *testing.T) {
 		{"of one node, told the wrong one", "MergeTree", "MergeTree ORDER BY a SETTINGS replicated_deduplication_window = 10000", "MODIFY SETTING non_replicated_deduplication_window = 10000"},
 		{"keeps nothing", "Null", "Null", ""},
 		{"shared, by default", "SharedMergeTree", "SharedMergeTree ORDER BY a", ""},
-		{"just enough", "MergeTree", "MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 1000", ""},
-		{"one too few, quoted", "MergeTree", "MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = '999'", "remembers the last 999 blocks"},
+		{"just enough", "MergeTree", "MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 10000", ""},
+		{"one too few, quoted", "MergeTree", "MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = '9999'", "remembers the last 9999 blocks"},
 		{"quoted", "MergeTree", "MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = '10000'", ""},
-		{"for just long enough", "ReplicatedMergeTree", "ReplicatedMergeTree ORDER BY a SETTINGS replicated_deduplication_window_seconds = '600'", ""},
-		{"for a second less", "ReplicatedMergeTree", "ReplicatedMergeTree ORDER BY a SETTINGS replicated_deduplication_window_seconds = '599'", "for 599 s"},
+		{"for just long enough", "ReplicatedMergeTree", "ReplicatedMergeTree ORDER BY a SETTINGS replicated_deduplication_window_seconds = '86400'", ""},
+		{"for a second less", "ReplicatedMergeTree", "ReplicatedMergeTree ORDER BY a SETTINGS replicated_deduplication_window_seconds = '86399'", "for 86399 s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := warehouse.Fit("t", tt.engine, tt.full)

@@ -5,8 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/weirhq/weir/processor/sink/warehouse"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write schemas/clickhouse/columns.txt anew")
@@ -14,15 +12,7 @@ var rewrite = flag.Bool("rewrite", false, "write schemas/clickhouse/columns.txt 
 // columns.txt is what the migrations make.
 func TestColumns(t *testing.T) {
 	const file = "../../../schemas/clickhouse/columns.txt"
-	url := "http://" + startEngine(t) + "/weir"
-	if err := warehouse.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := warehouse.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := open(t)
 	rows, err := conn.Query(t.Context(), `SELECT c.table, c.name, c.type, c.default_expression FROM system.columns AS c
 		JOIN system.tables AS t ON t.database = c.database AND t.name = c.table
 		WHERE c.database = currentDatabase() AND t.engine NOT IN ('View', 'MaterializedView') AND c.table != 'goose_db_version'

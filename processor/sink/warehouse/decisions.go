@@ -12,27 +12,37 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// Begins returns the time and number of a partition's first decision that was
-// taken at or after from; zeros when there is none. whole says that nothing is
-// missing between from and it: it is the first ever, or the one before is here.
-func (h History) Begins(ctx context.Context, partition int32, from schemas.Millis) (t schemas.Millis, seq int64, whole bool, err error) {
-	var at time.Time
+// Begins returns the time of a partition's first decision that was taken at or
+// after from, and the offset of its record of weir.status; zeros when there is
+// none. whole says that nothing is missing between from and it, or where there is
+// none at all since from: it is the first ever, or the one before is here.
+func (h History) Begins(ctx context.Context, partition int32, from schemas.Millis) (t schemas.Millis, offset int64, whole bool, err error) {
+	var (
+		seq int64
+		at  time.Time
+	)
 	row := h.Conn.QueryRow(ctx, `
-SELECT min(seq), if(min(seq) = 0, toDateTime64(0, 3, 'UTC'), argMin(t, seq)) FROM decisions
+SELECT min(seq), if(min(seq) = 0, toDateTime64(0, 3, 'UTC'), argMin(t, seq)), argMin(status_offset, seq) FROM decisions
 WHERE partition = ? AND at >= fromUnixTimestamp64Milli(toInt64(?)) AND seq > 0`, partition, int64(from))
-	if err := row.Scan(&seq, &at); err != nil {
+	if err := row.Scan(&seq, &at, &offset); err != nil {
 		return 0, 0, false, fmt.Errorf("query the first decision: %w", err)
 	}
-	if seq == 0 {
-		return 0, 0, false, nil
+	if seq == 1 {
+		return schemas.MillisOf(at), offset, true, nil
 	}
-	before := uint64(1)
+	var before uint64
 	if seq > 1 {
-		if err := h.Conn.QueryRow(ctx, `SELECT count() FROM decisions WHERE partition = ? AND seq = ?`, partition, seq-1).Scan(&before); err != nil {
-			return 0, 0, false, fmt.Errorf("query the decision before: %w", err)
-		}
+		row = h.Conn.QueryRow(ctx, `SELECT count() FROM decisions WHERE partition = ? AND seq = ?`, partition, seq-1)
+	} else {
+		row = h.Conn.QueryRow(ctx, `SELECT count() FROM decisions WHERE partition = ? AND at < fromUnixTimestamp64Milli(toInt64(?)) AND seq > 0`, partition, int64(from))
 	}
-	return schemas.MillisOf(at), seq, before > 0, nil
+	if err := row.Scan(&before); err != nil {
+		return 0, 0, false, fmt.Errorf("query the decision before: %w", err)
+	}
+	if seq == 0 {
+		return 0, 0, before > 0, nil
+	}
+	return schemas.MillisOf(at), offset, before > 0, nil
 }
 
 // What a decision says stands in decisions; the message that it was about, where

@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/weirhq/weir/processor/history"
+	"github.com/weirhq/weir/schemas"
 )
 
 // MigrateTo brings a database up or down to a version.
@@ -20,6 +23,17 @@ func MigrateTo(ctx context.Context, rawURL string, version int64) error {
 		}
 		return err
 	})
+}
+
+// Windows are the beginnings of the first n steps of a search, 0 where there is no
+// bound; quick says of each whether the next looks further back.
+func Windows(q history.Search, now schemas.Millis, quick ...bool) (out []schemas.Millis) {
+	w := windowOf(q, now)
+	for _, quick := range quick {
+		out = append(out, w.from)
+		w.back(quick)
+	}
+	return out
 }
 
 // TooOld says whether a server's version is refused.

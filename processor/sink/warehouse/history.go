@@ -24,7 +24,7 @@ SELECT message_id, tenant, channel, class, template, to, toString(status), at, r
        decision_verdict, decision_partition, decision_seq, decision_t, revision,
        charges.limit, charges.scope, charges.t, charges.cost, evidence
 FROM status_events
-WHERE message_id = ? AND kind = 'status'
+PREWHERE message_id = ? AND kind = 'status'
 ORDER BY at, status_partition, status_offset
 LIMIT 1000`
 

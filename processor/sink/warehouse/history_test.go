@@ -9,15 +9,7 @@ import (
 )
 
 func TestHistoryTellsAMessageInOrder(t *testing.T) {
-	url := "http://" + startEngine(t) + "/weir"
-	if err := warehouse.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := warehouse.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := open(t)
 	const id = "0b6f0e7e-0000-4000-8000-000000000001"
 	if err := conn.Exec(t.Context(), `
 		INSERT INTO status_log (kind, message_id, channel, to, status, at, reason, attempt, provider, limit, window, retry_at, accepted_at, segments, source_topic, source_partition, source_offset, status_offset,

@@ -13,20 +13,26 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// Bounds of one search. A status that few messages have is sought in steps that
-// grow; what a call did not reach, the next page does.
+// Bounds of one search. What few messages have is sought in steps that grow, from
+// the newest back; what a call did not reach, the next page does.
 const (
-	mostSteps  = 6
-	mostInStep = 4000 // candidates
+	mostSteps  = 6                      // that were full of candidates
+	mostInStep = 4000                   // candidates
+	searchFor  = time.Second            // after which no step is begun
+	quickStep  = 100 * time.Millisecond // below it the next one looks further back
+	kept       = 400 * day              // the tables' TTL
 )
 
-// Search finds messages, the newest first. Where only those of some statuses
-// are asked for it may stop before it has as many as it may return.
+// Search finds messages, the newest first. Where only those of a status, class or
+// channel are asked for it may stop before it has as many as it may return.
 func (h History) Search(ctx context.Context, q history.Search) (*history.Found, error) {
 	found := &history.Found{}
-	n := q.Limit
-	for step := 1; ; step++ {
-		places, err := h.candidates(ctx, q, n)
+	n, full := q.Limit, 0
+	began := time.Now()
+	for w := windowOf(q, schemas.MillisOf(began)); ; {
+		in, asked := q, time.Now()
+		in.From = max(q.From, w.from)
+		places, err := h.candidates(ctx, in, n)
 		if err != nil {
 			return nil, err
 		}
@@ -49,15 +55,55 @@ func (h History) Search(ctx context.Context, q history.Search) (*history.Found, 
 				return found, nil
 			}
 		}
-		if len(places) < n {
+		switch {
+		case len(places) == n:
+			q.Before = places[n-1].Place
+			n = min(n*4, mostInStep)
+			full++
+		case in.From == q.From:
 			return found, nil
+		default:
+			q.Before = history.Place{At: in.From}
+			w.back(time.Since(asked) < quickStep)
 		}
-		q.Before = places[n-1].Place
-		if step == mostSteps {
+		if full == mostSteps || time.Since(began) > searchFor {
 			found.Reached = &q.Before
 			return found, nil
 		}
-		n = min(n*4, mostInStep)
+	}
+}
+
+// window is how far back a step looks for what may be rare. Without it one question
+// for what nobody has would read all that is kept of a tenant.
+type window struct {
+	from   schemas.Millis // 0 is no bound
+	span   time.Duration
+	oldest schemas.Millis // behind it is next to nothing
+}
+
+// windowOf is the first of them. A recipient's messages, and a tenant's of any kind,
+// stand together in a table's order: where they are asked for there is no bound.
+func windowOf(q history.Search, now schemas.Millis) window {
+	if len(q.To) > 0 || q.Channel == "" && q.Class == "" && len(q.Statuses) == 0 {
+		return window{}
+	}
+	w := window{from: now, span: day, oldest: now.Add(-kept)}
+	for _, t := range []schemas.Millis{q.Until, q.Before.At} {
+		if t != 0 {
+			w.from = min(w.from, t)
+		}
+	}
+	w.back(false)
+	return w
+}
+
+// back moves the window's beginning back, further than before if that was quick.
+func (w *window) back(quick bool) {
+	if quick {
+		w.span *= 4
+	}
+	if w.from = w.from.Add(-w.span); w.from < w.oldest {
+		w.from = 0
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -170,6 +171,88 @@ func TestSearch(t *testing.T) {
 		}
 	}
 	t.Run("merged", ask)
+}
+
+// What few messages have is sought in steps, from the newest back: quick ones look
+// further each time, and behind what is kept there is no bound.
+func TestSearchLooksBackStepByStep(t *testing.T) {
+	const day = schemas.Millis(86_400_000)
+	for _, tt := range []struct {
+		name  string
+		q     history.Search
+		quick []bool
+		want  []schemas.Millis
+	}{
+		{"a class", history.Search{Class: "c"}, []bool{true, true, false, false, true, true}, []schemas.Millis{t0 - day, t0 - 5*day, t0 - 21*day, t0 - 37*day, t0 - 53*day, t0 - 117*day}},
+		{"a status", history.Search{Statuses: []schemas.Status{schemas.StatusFailed}}, []bool{true, true, true, true, true}, []schemas.Millis{t0 - day, t0 - 5*day, t0 - 21*day, t0 - 85*day, t0 - 341*day}},
+		{"to the end", history.Search{Channel: "sms", Before: history.Place{At: t0 - 340*day}}, []bool{true, true, true}, []schemas.Millis{t0 - 341*day, t0 - 345*day, t0 - 361*day}},
+		{"and behind it", history.Search{Channel: "sms", Until: t0 - 390*day}, []bool{true, true}, []schemas.Millis{t0 - 391*day, t0 - 395*day}},
+		{"the next page", history.Search{Class: "c", Until: t0 - day, Before: history.Place{At: t0 - 3*day, ID: "x"}}, []bool{true}, []schemas.Millis{t0 - 4*day}},
+		{"until tomorrow", history.Search{Class: "c", Until: t0 + day}, []bool{true}, []schemas.Millis{t0 - day}},
+		{"of long ago", history.Search{Class: "c", Until: t0 - 401*day}, []bool{true}, []schemas.Millis{0}},
+		{"in order of time", history.Search{}, []bool{true}, []schemas.Millis{0}},
+		{"a recipient's", history.Search{To: []string{"a"}, Class: "c"}, []bool{true}, []schemas.Millis{0}},
+	} {
+		if got := warehouse.Windows(tt.q, t0, tt.quick...); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if got := warehouse.Windows(history.Search{Class: "c", Until: t0 - 396*day}, t0, true, true); got[1] != 0 {
+		t.Errorf("behind what is kept: %v", got)
+	}
+	// Each is found, however far apart they are.
+	conn := open(t)
+	now := schemas.MillisOf(time.Now())
+	var rows []string
+	var want []string
+	for i, ago := range []schemas.Millis{0, 2 * day, 30 * day, 31 * day, 200 * day, 390 * day} {
+		id := fmt.Sprintf("rare-%d", i)
+		want = append(want, id)
+		at := now - ago - 60_000
+		for _, m := range [][2]string{{id, "rare"}, {"common-" + id, "common"}} {
+			rows = append(rows, fmt.Sprintf("('status', '%s', 'acme', 'sms', '%s', '+8613800000000', 'queued', fromUnixTimestamp64Milli(%d), '', fromUnixTimestamp64Milli(%d), %d)", m[0], m[1], at, at, len(rows)))
+		}
+	}
+	until := now - 9*day
+	for i, at := range []schemas.Millis{until, until - 1, until - day, until - day - 1, until - 5*day, until - 5*day - 1} { // at the edges of windows
+		rows = append(rows, fmt.Sprintf("('status', 'edge-%d', 'acme', 'sms', 'edge', '+8613800000000', 'queued', fromUnixTimestamp64Milli(%d), '', fromUnixTimestamp64Milli(%d), %d)", i, at, at, len(rows)))
+	}
+	if err := insertOnce(t.Context(), conn, "a", "status_log_2", storyColumns, strings.Join(rows, ", ")); err != nil {
+		t.Fatal(err)
+	}
+	h := warehouse.History{Conn: conn}
+	found, err := h.Search(t.Context(), history.Search{Tenant: "acme", Class: "edge", Limit: 100, Until: until})
+	if err != nil || len(found.Events) != 5 || found.Events[0].MessageID != "edge-1" || found.Events[4].MessageID != "edge-5" {
+		t.Errorf("at the edges: %d messages, %v", len(found.Events), err)
+	}
+	for _, limit := range []int{1, 2, 100} {
+		for _, from := range []schemas.Millis{0, now - 100*day} {
+			var got []string
+			q := history.Search{Tenant: "acme", Class: "rare", Limit: limit, From: from}
+			for pages := 0; ; pages++ {
+				found, err := h.Search(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range found.Events {
+					got = append(got, e.MessageID)
+				}
+				if found.Reached == nil {
+					break
+				}
+				if q.Before = *found.Reached; pages > 20 {
+					t.Fatal("the pages do not end")
+				}
+			}
+			expected := want
+			if from != 0 {
+				expected = want[:4]
+			}
+			if !slices.Equal(got, expected) {
+				t.Errorf("by %d, from %d: %v, want %v", limit, from, got, expected)
+			}
+		}
+	}
 }
 
 // What stood there before the tables is found too, and a copy made twice changes

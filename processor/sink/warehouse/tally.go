@@ -25,7 +25,7 @@ func (h History) Tally(ctx context.Context, q history.Tally) (*history.Counted, 
 		return nil, err
 	}
 	if q.Days > 0 {
-		q.By = nil
+		q.By, q.Latency = nil, q.LatencyBefore
 		out.Before, err = h.counts(ctx, q, q.Days)
 	}
 	return out, err
@@ -75,14 +75,18 @@ func (h History) counts(ctx context.Context, q history.Tally, days int) (out []h
 	if q.Provider != "" {
 		cond, args = cond+" AND provider = ?", append(args, q.Provider)
 	}
+	latency := "CAST([], 'Array(Float64)')"
+	if q.Latency {
+		latency = "arrayMap(x -> toFloat64(x), quantilesTDigestMerge(0.5, 0.95, 0.99)(latency))"
+	}
 	rows, err := h.Conn.Query(ctx, fmt.Sprintf(`
 SELECT toInt64(intDiv(%d - 1 - toUnixTimestamp(minute), 86400)) * %d AS back, %s AS start, %s AS by_channel, %s AS by_class, %s AS by_provider, toString(status) AS name,
-       toInt64(sum(events)), arrayMap(x -> toFloat64(x), quantilesTDigestMerge(0.5, 0.95, 0.99)(latency))
+       toInt64(sum(events)), %s
 FROM status_by_minute_state
 WHERE %s
 GROUP BY back, start, by_channel, by_class, by_provider, name
 ORDER BY ALL
-LIMIT %d`, int64(q.Until)/1000, min(days, 1), startOf(q.By), columnOf(q.By, history.ByChannel), columnOf(q.By, history.ByClass), columnOf(q.By, history.ByProvider), cond, q.Most+1), args...)
+LIMIT %d`, int64(q.Until)/1000, min(days, 1), startOf(q.By), columnOf(q.By, history.ByChannel), columnOf(q.By, history.ByClass), columnOf(q.By, history.ByProvider), latency, cond, q.Most+1), args...)
 	if err != nil {
 		return nil, fmt.Errorf("count statuses: %w", err)
 	}

@@ -42,7 +42,7 @@ func TestTally(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := warehouse.History{Conn: conn}
-	hour := history.Tally{Tenant: "acme", From: t0, Until: t0 + 3_600_000, Most: 100}
+	hour := history.Tally{Tenant: "acme", From: t0, Until: t0 + 3_600_000, Most: 100, Latency: true, LatencyBefore: true}
 	for _, tt := range []struct {
 		name string
 		q    func(history.Tally) history.Tally
@@ -51,6 +51,16 @@ func TestTally(t *testing.T) {
 		{"by status, and the days before", func(q history.Tally) history.Tally { q.Days = 7; return q }, history.Counted{
 			Counts: []history.Count{{Status: "limited", Events: 1, P50: 10, P95: 10, P99: 10}, {Status: "queued", Events: 1, P50: 10, P95: 10, P99: 10}, {Status: "sent", Events: 3, P50: 100, P95: 300, P99: 300}},
 			Limits: []history.LimitCount{{Limit: "l", Window: "1/60s", Refused: 1}, {Limit: "o", Window: "5/1h", Observed: 1}},
+			Before: []history.Count{{Day: 1, Status: "sent", Events: 1, P50: 70, P95: 70, P99: 70}, {Day: 2, Status: "failed", Events: 1, P50: 90, P95: 90, P99: 90}},
+		}},
+		{"without how long the days before took", func(q history.Tally) history.Tally { q.Days, q.Class, q.LatencyBefore = 7, "verify", false; return q }, history.Counted{
+			Counts: []history.Count{{Status: "limited", Events: 1, P50: 10, P95: 10, P99: 10}, {Status: "sent", Events: 2, P50: 100, P95: 100, P99: 100}},
+			Limits: []history.LimitCount{{Limit: "l", Window: "1/60s", Refused: 1}},
+			Before: []history.Count{{Day: 1, Status: "sent", Events: 1}, {Day: 2, Status: "failed", Events: 1}},
+		}},
+		{"without how long it took", func(q history.Tally) history.Tally { q.Days, q.Class, q.Latency = 7, "verify", false; return q }, history.Counted{
+			Counts: []history.Count{{Status: "limited", Events: 1}, {Status: "sent", Events: 2}},
+			Limits: []history.LimitCount{{Limit: "l", Window: "1/60s", Refused: 1}},
 			Before: []history.Count{{Day: 1, Status: "sent", Events: 1, P50: 70, P95: 70, P99: 70}, {Day: 2, Status: "failed", Events: 1, P50: 90, P95: 90, P99: 90}},
 		}},
 		{"by minute and class", func(q history.Tally) history.Tally {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -91,6 +92,20 @@ func Open(ctx context.Context, rawURL string) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return open(ctx, o)
+}
+
+// OpenPatient is Open for statements whose answer may take hours.
+func OpenPatient(ctx context.Context, rawURL string) (driver.Conn, error) {
+	o, err := Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	o.ReadTimeout = stepWithin
+	return open(ctx, o)
+}
+
+func open(ctx context.Context, o *clickhouse.Options) (driver.Conn, error) {
 	conn, err := clickhouse.Open(o)
 	if err != nil {
 		return nil, fmt.Errorf("open ClickHouse at %s: %w", o.Addr[0], err)
@@ -149,9 +164,18 @@ func migrate(ctx context.Context, rawURL, cluster string, step func(context.Cont
 		}
 		on = " ON CLUSTER '" + cluster + "'"
 	}
-	for _, q := range preparation(o.Auth.Database, on) {
-		if err := conn.Exec(ctx, q); err != nil {
-			return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
+	if ready, err := prepared(ctx, conn, o.Auth.Database, cluster); err != nil {
+		return err
+	} else if !ready {
+		for _, q := range preparation(o.Auth.Database, on) {
+			if err := conn.Exec(ctx, q); err != nil {
+				return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
+			}
+		}
+	}
+	if cluster != "" {
+		if o.Settings, err = onEveryReplica(ctx, conn, o); err != nil {
+			return err
 		}
 	}
 	provider, err := provider(o, cluster)
@@ -174,6 +198,35 @@ func preparation(database, on string) []string {
 			" (version_id Int64, is_applied UInt8, date Date DEFAULT now(), tstamp DateTime DEFAULT now()) ENGINE = ReplicatedMergeTree ORDER BY version_id")
 	}
 	return q
+}
+
+// prepared says whether preparation was carried out on a cluster already. What runs ON
+// CLUSTER waits for every replica, and a sink must start while one is down.
+func prepared(ctx context.Context, conn driver.Conn, database, cluster string) (bool, error) {
+	if cluster == "" {
+		return false, nil // it costs nothing, and who may not see others' tables may do without
+	}
+	var n uint64
+	if err := conn.QueryRow(ctx, "SELECT count() FROM system.tables WHERE database = $1 AND name = $2", database, versions).Scan(&n); err != nil {
+		return false, fmt.Errorf("look for database %s: %w", database, err)
+	}
+	return n > 0, nil
+}
+
+// onEveryReplica are the settings with which migrations insert: on a cluster a row of
+// goose's table is there when every replica has it, since the next question may go to
+// any, and a replica that does not know what was carried out would do it again.
+func onEveryReplica(ctx context.Context, conn driver.Conn, o *clickhouse.Options) (clickhouse.Settings, error) {
+	settings := maps.Clone(o.Settings)
+	var replicas uint64
+	if err := conn.QueryRow(ctx, "SELECT max(toUInt64(total_replicas)) FROM system.replicas WHERE database = $1 AND table = $2", o.Auth.Database, versions).Scan(&replicas); err != nil {
+		return nil, fmt.Errorf("count the replicas of %s: %w", versions, err)
+	}
+	if replicas > 1 {
+		settings["insert_quorum"] = replicas
+		settings["insert_quorum_parallel"] = 1
+	}
+	return settings, nil
 }
 
 // stepWithin is for one statement of a migration: one that fills a table from

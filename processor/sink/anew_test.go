@@ -1,0 +1,138 @@
+package sink_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/sink"
+	"github.com/weirhq/weir/topics"
+)
+
+func admin(t *testing.T, seeds []string) *kadm.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return kadm.NewClient(cl)
+}
+
+// weir.status is deleted and made again: its records have the offsets of others, which
+// ClickHouse has, and are loaded all the same. (Apache Kafka forgets a group's offsets
+// in a topic that is deleted.)
+func TestTopicMadeAnew(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		runs, forgets bool
+	}{
+		{"while the sink runs", true, false},
+		{"while none runs", false, false},
+		{"while none runs, and the group's offsets are gone", false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const n = 2000
+			seeds := startKafka(t)
+			adm := admin(t, seeds)
+			url := "http://" + startEngine(t, t.TempDir(), "").Addr()
+			reg := prometheus.NewRegistry()
+			cfg := sink.Config{Brokers: seeds, URL: url, Rows: 300, Every: 10 * time.Millisecond, Logger: logger(t), Metrics: reg, Check: 100 * time.Millisecond}
+			stop := run(t, cfg)
+			if err := produce(t.Context(), seeds, 0, n/2, 500, false); err != nil {
+				t.Fatal(err)
+			}
+			until(t, 20*time.Second, "the old topic is loaded", func() bool { return confirmed(t, reg) == n/2 })
+			if !tt.runs {
+				stop()
+				cfg.Metrics = nil
+			}
+			if _, err := adm.DeleteTopic(t.Context(), topics.Names{}.Status()); err != nil {
+				t.Fatal(err)
+			}
+			if tt.forgets {
+				if _, err := adm.DeleteGroups(t.Context(), sink.Group(topics.Names{})); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := adm.CreateTopic(t.Context(), parts, 1, nil, topics.Names{}.Status()); err != nil {
+				t.Fatal(err)
+			}
+			if err := produce(t.Context(), seeds, n/2, n, 500, false); err != nil {
+				t.Fatal(err)
+			}
+			if !tt.runs {
+				run(t, cfg)
+			}
+			conn := open(t, url)
+			until(t, 30*time.Second, "the new topic is loaded", func() bool { return there(t, conn) >= n && committed(t, seeds) })
+			if got := ask[uint64](t, conn, "SELECT count() FROM status_events"); got != n/5*4 {
+				t.Errorf("%d status rows, want %d", got, n/5*4)
+			}
+			if got := ask[uint64](t, conn, "SELECT uniqExact(message_id, status) FROM status_events"); got != n/5*4 {
+				t.Errorf("%d different statuses, want %d", got, n/5*4)
+			}
+			if got := ask[uint64](t, conn, "SELECT uniqExact(seq) FROM decisions"); got != n/5*2+n/50 {
+				t.Errorf("%d different decisions, want %d", got, n/5*2+n/50)
+			}
+			agrees(t, conn)
+		})
+	}
+}
+
+// clickhouse.url is of another database, or of one that was emptied: what Kafka still
+// has is loaded there, though the group stands at its end.
+func TestAnotherDatabase(t *testing.T) {
+	const n = 2000
+	seeds := startKafka(t)
+	at := "http://" + startEngine(t, t.TempDir(), "").Addr()
+	for i, url := range []string{at + "/first", at + "/second", at + "/second"} {
+		reg := prometheus.NewRegistry()
+		stop := run(t, sink.Config{Brokers: seeds, URL: url, Rows: 300, Every: 10 * time.Millisecond, Logger: logger(t), Metrics: reg})
+		if err := produce(t.Context(), seeds, i*n/4, (i+1)*n/4, 500, false); err != nil {
+			t.Fatal(err)
+		}
+		conn := open(t, url)
+		until(t, 30*time.Second, "all is loaded", func() bool { return there(t, conn) >= (i+1)*n/4 && committed(t, seeds) })
+		stop()
+		holds(t, conn, (i+1)*n/4)
+		if want := []int{n / 4, n / 2, n / 4}[i]; confirmed(t, reg) != want {
+			t.Errorf("%d rows were loaded, want %d: not what is there", confirmed(t, reg), want)
+		}
+	}
+}
+
+// Where Kafka no longer has the log's first records when it is read first, nothing
+// was lost: a sink that dies over its first plan leaves one that can be read again.
+func TestLogBeginsLater(t *testing.T) {
+	const n, gone = 1000, 50
+	seeds := startKafka(t)
+	f := startFront(t, startEngine(t, t.TempDir(), "").Addr())
+	if err := produce(t.Context(), seeds, 0, n, 500, false); err != nil {
+		t.Fatal(err)
+	}
+	var os kadm.Offsets
+	for id := range int32(parts) {
+		os.AddOffset(topics.Names{}.Status(), id, gone, -1)
+	}
+	if _, err := admin(t, seeds).DeleteRecords(t.Context(), os); err != nil {
+		t.Fatal(err)
+	}
+	f.set(func(w http.ResponseWriter, _ *http.Request, _ func(http.ResponseWriter)) { cutOff(w) })
+	cfg := sink.Config{Brokers: seeds, URL: f.url, Rows: 100, Every: 10 * time.Millisecond, Backoff: 10 * time.Millisecond, Logger: logger(t)}
+	stop := run(t, cfg)
+	until(t, 20*time.Second, "each partition has a plan", func() bool { return f.calls.Load() > 50 })
+	stop()
+	f.set(nil)
+	reg := prometheus.NewRegistry()
+	cfg.Metrics = reg
+	run(t, cfg)
+	until(t, 20*time.Second, "the rest is loaded", func() bool { return committed(t, seeds) && confirmed(t, reg) >= n-parts*gone })
+	if lost := shown(t, reg, "weir_sink_skipped_offsets_total"); lost != 0 {
+		t.Errorf("%v offsets count as lost", lost)
+	}
+}
