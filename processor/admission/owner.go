@@ -26,7 +26,8 @@ func (p *partition) charge(in *input) (outcome, error) {
 	}
 	home := schemas.PartitionOf(in.env.Key, p.env.partitions)
 	var r limit.Result
-	p.table.DecideStep(&r, p.cur.rules, nil, asks, round.standing(in.env.Place, asks), p.cur.meta.T)
+	old, taken := round.standing(in.env.Place, asks)
+	p.table.DecideStep(&r, p.cur.rules, nil, asks, old, taken, p.cur.meta.T)
 	onward := home
 	switch {
 	case !in.waited():

@@ -118,6 +118,10 @@ func (r *ring) naive(num int32, name, scope string) (out []schemas.LimitState) {
 	for _, w := range l.Allow {
 		length := schemas.Millis(w.Length / time.Millisecond)
 		s := schemas.LimitState{Limit: name, Window: w.String(), N: w.N}
+		if w.Kind == schemas.WindowBucket { // what was drawn is in no place
+			out = append(out, s)
+			continue
+		}
 		var times []schemas.Millis // one for each unit of cost
 		for k, n := range r.stand {
 			_, rest, _ := strings.Cut(k, " ")
@@ -189,6 +193,9 @@ func (r *ring) toldLimits(at string, got *schemas.Reply, e *schemas.Event) {
 			full[s.Limit+" "+s.Window] = true
 		}
 		s.Violated = false
+		if strings.HasPrefix(s.Window, "bucket") {
+			s.Remaining, s.Reset = 0, 0
+		}
 		states[s.Limit] = append(states[s.Limit], s)
 	}
 	if e.Reason == reasonQuota {

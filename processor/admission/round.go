@@ -47,26 +47,27 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	if m.waited() {
 		m.planned(stops, own, here)
 	}
-	var old []schemas.Charge // what these limits are asked without
-	if own {
-		if old = m.round.Taken; !m.round.Home {
-			old = m.env.Place
-		} else { // home's revision changed: its own limits are asked anew
-			m.round.Evidence = slices.DeleteFunc(m.round.Evidence, func(e schemas.Evidence) bool { return !limit.Wide(e.Scope) })
-		}
-		old = slices.DeleteFunc(slices.Clone(old), isWide)
+	old, taken := m.round.standing(m.env.Place, here) // what these limits are asked without
+	var former []schemas.Charge                       // that home's own have taken
+	switch {
+	case own && m.round.Home: // home's revision changed: its own limits are asked anew
+		m.round.Evidence = slices.DeleteFunc(m.round.Evidence, func(e schemas.Evidence) bool { return !limit.Wide(e.Scope) })
+		former = slices.DeleteFunc(slices.Clone(m.round.Taken), isWide)
+		taken = append(taken, former...)
+	case own:
+		old = append(old, slices.DeleteFunc(slices.Clone(m.env.Place), isWide)...)
 	}
-	old = append(old, m.round.standing(m.env.Place, here)...)
 	r.OK = true
 	if own || len(here) > 0 {
 		if !own {
 			s = nil
 		}
-		if p.table.DecideStep(&r, p.cur.rules, s, here, old, p.cur.meta.T); !r.OK {
+		if p.table.DecideStep(&r, p.cur.rules, s, here, old, taken, p.cur.meta.T); !r.OK {
 			return p.turnedAway(m, &r)
 		}
 	}
 	m.round.add(&r)
+	drawn := m.round.forget(without(former, r.Returned, r.Missing))
 	if m.waited() { // what is left here is counted when home decides
 		m.round.untold(here)
 	}
@@ -75,9 +76,12 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	}
 	m.around = true
 	if len(rest) > 0 {
+		r.Passed = append(r.Passed, drawn...)
 		return p.sendRound(m, &r, rest, last && m.round.within(stops))
 	}
-	return p.cameRound(m, &r, stops, v, queue)
+	o := p.cameRound(m, &r, stops, v, queue)
+	o.event.Decision.Passed = append(o.event.Decision.Passed, drawn...)
+	return o
 }
 
 // next returns what of a plan is to be asked now: home's own limits, the wide
@@ -214,6 +218,16 @@ func (o *round) gaveUp(c schemas.Charge) bool {
 	return i >= 0
 }
 
+// forget strikes out what this round drew from buckets that are asked anew, and says
+// so with its times: nothing of it comes back.
+func (o *round) forget(places []schemas.Charge) (drawn []schemas.Ask) {
+	for _, c := range places {
+		o.gaveUp(c)
+		drawn = append(drawn, schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: c.Cost, T: c.T})
+	}
+	return drawn
+}
+
 // anyCost is an ask's cost that equals every other.
 const anyCost = -1
 
@@ -229,8 +243,8 @@ func (o *round) asked(a *schemas.Ask) bool {
 // standing returns the places that a message has in the limits and scopes of asks: of
 // an earlier attempt, unless the round has moved them, and of the round itself, which
 // under another revision of home asks for another cost.
-func (o *round) standing(places []schemas.Charge, asks []schemas.Ask) []schemas.Charge {
-	return append(held(without(places, o.Moved), asks), held(o.Taken, asks)...)
+func (o *round) standing(places []schemas.Charge, asks []schemas.Ask) (old, taken []schemas.Charge) {
+	return held(without(places, o.Moved), asks), held(o.Taken, asks)
 }
 
 // held returns those places that stand in the limits and scopes of asks.

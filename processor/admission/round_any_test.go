@@ -13,13 +13,22 @@ import (
 // with windows short enough that places leave them.
 func TestRoundsAnyPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		playRounds(t, map[string]int{}, []string{`"body":"x"`, `"template":"login"`}, anyLimits, 1)
+		playRounds(t, map[string]int{}, []string{`"body":"x"`, `"template":"login"`}, func(t *rapid.T) string { return anyLimits(t, false) }, 1)
+	})
+}
+
+// TestRoundsOfOneAttempt is TestRoundsAnyPolicy with limits that count attempts, and
+// buckets. What a message holds of these from an attempt before, it keeps for good,
+// so here nothing has one.
+func TestRoundsOfOneAttempt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		playRounds(t, map[string]int{}, []string{`"body":"x"`, `"template":"login"`}, func(t *rapid.T) string { return anyLimits(t, true) }, 1, "back", "failed", "release")
 	})
 }
 
 // anyLimits draws limits whose names come again in other policies, and a template that
 // is one part or two.
-func anyLimits(t *rapid.T) string {
+func anyLimits(t *rapid.T, attempts bool) string {
 	var b strings.Builder
 	b.WriteString("limits:\n")
 	one := func(of ...string) string { return rapid.SampledFrom(of).Draw(t, "limit") }
@@ -41,8 +50,15 @@ func anyLimits(t *rapid.T) string {
 		if extra == "absent" {
 			continue
 		}
-		allow := one("2/1h", "3/1h", "3/1h", "3/1h, 2/3s", "3/3s", "4/30m, 20/1d", "3/calendar-day", "4/1h, 3/calendar-day")
-		fmt.Fprintf(&b, "  - {name: %s, per: %s, allow: [%s]%s}\n", name, per, allow, extra)
+		if attempts && extra == "" && !strings.Contains(per, "count") {
+			extra = one("", ", count: attempt", ", count: attempt")
+		}
+		windows := []string{"2/1h", "3/1h", "3/1h", "3/1h, 2/3s", "3/3s", "4/30m, 20/1d", "3/calendar-day", "4/1h, 3/calendar-day"}
+		if attempts {
+			windows = append(windows, "bucket 3 refill 1/s", "bucket 2 refill 0.1/s", "bucket 3 refill 1/s, 4/1h")
+		}
+		allow := one(windows...)
+		fmt.Fprintf(&b, "  - {name: %s, per: %s, allow: [%s]%s}\n", name, per, quoted(allow), extra)
 	}
 	limits := b.String()
 	if limits == "limits:\n" {
@@ -51,3 +67,6 @@ func anyLimits(t *rapid.T) string {
 	body := strings.Repeat("x", rapid.SampledFrom([]int{1, 161}).Draw(t, "length"))
 	return limits + fmt.Sprintf("templates:\n  - {name: login, channel: sms, body: %q}\n", body)
 }
+
+// quoted quotes windows in which YAML would see more than a word.
+func quoted(windows string) string { return `"` + strings.ReplaceAll(windows, ", ", `", "`) + `"` }

@@ -38,7 +38,7 @@ func TestLedgerOfSegments(t *testing.T) {
 	p.begin()
 	for range places {
 		now += 100
-		if p.table.DecideStep(&res, p.base.rules, nil, asks, nil, now); !res.OK {
+		if p.table.DecideStep(&res, p.base.rules, nil, asks, nil, nil, now); !res.OK {
 			t.Fatal(res.Refused)
 		}
 	}
@@ -65,7 +65,7 @@ func TestLedgerOfSegments(t *testing.T) {
 		p.begin()
 		defer p.rollback()
 		dear := []schemas.Ask{{Limit: "a", Scope: "tenant=acme", Cost: 2001}}
-		if p.table.DecideStep(&res, p.base.rules, nil, dear, nil, now); len(res.Refused) != 1 {
+		if p.table.DecideStep(&res, p.base.rules, nil, dear, nil, nil, now); len(res.Refused) != 1 {
 			t.Fatalf("%+v", res)
 		}
 		return res.Refused[0].Count

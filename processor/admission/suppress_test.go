@@ -120,6 +120,27 @@ func TestSuppressionsFitARecord(t *testing.T) {
 	}
 }
 
+// TestSuppressionsThatAreOver: what has ended takes no room from what is said now,
+// also where nothing has swept it away yet.
+func TestSuppressionsThatAreOver(t *testing.T) {
+	const to = "+8613800138000"
+	s := newSuppressions()
+	for i := range maxScopes {
+		if _, err := s.add(to, scope{Class: fmt.Sprint(i)}, terms{Until: 100}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.add(to, scope{Class: "one more"}, terms{}, 99); err == nil {
+		t.Errorf("more than %d stand", maxScopes)
+	}
+	if ok, err := s.add(to, scope{Class: "one more"}, terms{}, 100); !ok || err != nil {
+		t.Errorf("nobody can opt out any more: %v %v", ok, err)
+	}
+	if left := s.of(to); len(left) != 1 {
+		t.Errorf("%d suppressions are left", len(left))
+	}
+}
+
 // TestSuppressionsAgainstAModel: however requests, restarts, aborts and the clock
 // follow each other, a message is suppressed by exactly what a list of who said what
 // until when has, and what is over does not stay in the ledger.

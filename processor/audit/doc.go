@@ -48,6 +48,46 @@
 // partitions send each other is joined hop by hop, with all that it carries, so
 // that a proof needs no partition's log beside another's.
 //
+// The rooms. What judges a partition's log:
+//
+//	partition.go  walks it record by record; what is remembered between them, and what only its end shows
+//	decision.go   one decision: its place in the log, and who judges its verdict
+//	feed.go       the records that decisions answer, each once and in order
+//	marker.go     revisions coming into force
+//	request.go    what the record in hand asks for: what limits see of it, and until when it lives
+//	gates.go      countries and quiet hours
+//	recount.go    windows, counted again
+//	taken.go      places that are taken
+//	refused.go    refusals: a full window, the evidence, the retry time
+//	returned.go   places that are returned
+//	rounds.go     a message's round of the owners of wide limits, at its home
+//	owners.go     an owner's step of it
+//	wide.go       scopes of wide limits, and what a round has still to ask
+//	causes.go     suppressions, cancels, redrives, and decisions that change nothing
+//	release.go    decisions without sending, and their release
+//	repeats.go    repeats, by id and by idempotency key
+//	life.go       the states of a message, and what amends its end
+//	doors.go      messages that an input turned away
+//	handover.go   who ends a message: a lane, or its admission
+//
+// What they count by:
+//
+//	rules.go      a revision's limits as they stand in a partition
+//	calendar.go   periods, minute by minute
+//	places.go     places by scope; tall.go where one scope has many
+//	bucket.go     token buckets
+//	history.go    weir.config
+//
+// What spans partitions and topics:
+//
+//	run.go        an audit: the cut, the workers, what only one of two topics has
+//	read.go       partitions, up to the cut
+//	join.go       what two topics hold, compared; hops.go what partitions send each other, as it is compared
+//	lanes.go      journals and dispatch topics
+//	dense.go      the densest real sending; wide_calls.go in scopes that partitions share
+//	memory.go     the bound
+//	report.go     what was found; brief.go as others are told of it
+//
 // Memory. Partitions are read as streams, as many at a time as there are
 // processors. Of each, in memory: some 50 B a place that the longest window of
 // its limit still sees, and as much for each call in it; some 45 B a limit and

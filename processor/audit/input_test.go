@@ -177,7 +177,7 @@ func TestBrokerGoesAway(t *testing.T) {
 		t.Fatalf("it says %s", text(r))
 	}
 	mentions(t, err.Error(), "the brokers do not answer")
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s to say so", took)
 	}
 }

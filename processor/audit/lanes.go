@@ -209,3 +209,14 @@ func dispatches(b *bounds, provider string, log source, counts *Counts, tick fun
 		}
 	}
 }
+
+// dispatchItem is an admission as it stands in weir.status and on a dispatch
+// topic: what it holds was taken by it, or by earlier steps.
+func dispatchItem(id, provider string, t schemas.Millis, taken, carried []schemas.Charge) item {
+	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + chargesHash(taken) + chargesHash(carried)}
+}
+
+// permitItem is an attempt as it stands in weir.status and in a journal.
+func permitItem(id, provider string, attempt int, t schemas.Millis) item {
+	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + uint64(attempt)}
+}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/weirhq/weir/schemas"
@@ -84,4 +85,120 @@ func mayFollow(from, to schemas.Status) bool {
 	default:
 		return false // ends
 	}
+}
+
+// status judges the next step of a message.
+func (p *partition) status() {
+	e := p.e
+	m, there := p.messages[p.key]
+	receipt := e.Status == schemas.StatusDelivered || e.Status == schemas.StatusUndelivered
+	before := p.cut && !there && (e.AcceptedAt == 0 || !p.started || e.AcceptedAt < p.begin+60_000)
+	switch {
+	case !there && e.Decision == nil && !receipt && mayFollow("", e.Status) && (!before || e.Status == schemas.StatusRejected && p.foreign()):
+		p.counts.Messages += p.one()
+		p.turnedAway()
+	case receipt:
+		p.counts.Receipts += p.one()
+		p.amended(m, there)
+		return
+	case !there && before && (!mayFollow("", e.Status) || e.Status == schemas.StatusSent && e.Decision == nil):
+		p.cannotTell("messages that began before the log")
+		m.flags |= flagBefore
+		p.counts.Messages += p.one()
+	case !there:
+		p.counts.Messages += p.one()
+		if !mayFollow("", e.Status) {
+			p.fault(KindOrder, "%s of a message that is not open", e.Status)
+		}
+	case m.state().End() && e.At-m.first >= unique && mayFollow("", e.Status):
+		// Its id may be used again.
+		p.calls.release(m.held)
+		m, there = message{}, false
+		p.counts.Messages += p.one()
+	case m.state().End():
+		p.fault(KindTwoEnds, "%s after it ended as %s at %s", e.Status, m.state(), m.last)
+		return
+	case !mayFollow(m.state(), e.Status):
+		p.fault(KindOrder, "%s after %s", e.Status, m.state())
+	}
+	if m.flags&flagBefore == 0 {
+		p.sentByWhom(m.state())
+	}
+	if !there {
+		m.first = e.At
+	}
+	if p.charged != 0 {
+		p.calls.release(m.held)
+		m.held = p.charged
+	}
+	if e.Status == schemas.StatusSending {
+		unused := schemas.Millis(0)
+		if m.state() == schemas.StatusSending {
+			unused = m.last
+		}
+		p.calls.sent(m.held, e, p.key[0], unused, p.judged)
+	}
+	m.status, m.last, m.offset = indexOf(e.Status), e.At, p.rec.Offset
+	if m.expires == 0 {
+		m.expires = p.expires
+	}
+	switch e.Status {
+	case schemas.StatusSending:
+		if p.gone[e.Provider] {
+			p.cannotTell("sendings of providers whose journals are gone")
+		} else if p.judged {
+			p.permitted.put(permitItem(e.MessageID, e.Provider, e.Attempt, e.At), 1, e.At)
+		}
+	case schemas.StatusRetrying:
+		if e.Reason == "unknown" {
+			m.flags |= flagUnknown
+		}
+	default: // says nothing of permits or outcomes
+	}
+	if e.Status.End() {
+		p.calls.release(m.held)
+		m.held = 0
+		p.ends[e.Status] += p.one()
+		p.counts.Ended += p.one()
+		if m.flags&flagUnknown != 0 && e.Status != schemas.StatusSent && e.Status != schemas.StatusUnknown {
+			p.fault(KindOrder, "ended as %s, though the outcome of an attempt is unknown", e.Status)
+		}
+		if m.expires != 0 && e.At > m.expires.Add(p.slack) {
+			p.fault(KindLate, "ended as %s at %s: it expired at %s", e.Status, e.At, m.expires)
+		}
+	}
+	p.messages[p.key] = m
+	delete(p.early, p.key)
+}
+
+// amended judges an amendment. It is Weir's that it has the form of one and stands
+// where its recipient does; that its message is one that was sent is the provider's
+// word, and so no promise of Weir's: what does not fit is told.
+func (p *partition) amended(m message, there bool) {
+	switch {
+	case p.e.Reason != "receipt" || p.e.Decision != nil:
+		p.fault(KindOrder, "%s, and no receipt says so", p.e.Status)
+	case schemas.PartitionOf(p.e.To, p.partitions) != p.num:
+		p.fault(KindOrder, "a receipt in another partition than its recipient's")
+	case !there:
+		e := p.early[p.key]
+		e.n += p.one()
+		e.last = schemas.MillisOf(p.rec.Timestamp) // there may be no decision yet, and so no time
+		p.early[p.key] = e
+	case !p.judged:
+	case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
+		p.found.tell(fmt.Sprintf("receipts for messages that ended as %s", m.state()), 1)
+	}
+}
+
+// early are receipts of one message that the log does not have so far: it may begin
+// yet, since a provider may be told of it by who has not.
+type early struct {
+	n    int64 // of those judged
+	last schemas.Millis
+}
+
+// tellOf says that receipts were of no message.
+func (p *partition) tellOf(e early) {
+	p.found.tell("receipts for messages that the log does not have, or no longer: sent before it begins, ended more than a day before, or never by this Weir", e.n)
 }

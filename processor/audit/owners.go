@@ -119,7 +119,7 @@ func (p *partition) ownerCharges(own []schemas.Ask, out *schemas.Round) {
 		}
 		l := p.inForce(a)
 		if slices.ContainsFunc(taken, func(c schemas.Charge) bool {
-			return c.Limit == a.Limit && c.Scope == a.Scope && (c.Cost == a.Cost || l == nil || !l.keeps)
+			return c.Limit == a.Limit && c.Scope == a.Scope && (c.Cost == a.Cost || l == nil || !l.drains)
 		}) {
 			p.fault(KindCharges, "it has its place in %s already", a.Limit)
 		}
@@ -159,15 +159,31 @@ func (p *partition) ownerCharges(own []schemas.Ask, out *schemas.Round) {
 		p.takesOne(l, a.Scope, a.Cost, &charges[k], rooms)
 		charges = slices.Delete(charges, k, k+1)
 	}
+	p.unasked(charges, passed)
+	if whole {
+		p.evidence(full, nil)
+	}
+}
+
+// unasked judges what is left over of a step when all that was asked for in it is
+// taken away: places, and limits that passed the message.
+func (p *partition) unasked(charges []schemas.Charge, passed []schemas.Ask) {
 	for i := range charges {
 		p.fault(KindCharges, "a place in %s, which is not asked for in this step", charges[i].Limit)
 	}
 	for i := range passed {
 		p.fault(KindPassed, "%s passed it, which is not asked for in this step", passed[i].Limit)
 	}
-	if whole {
-		p.evidence(full, nil)
+}
+
+// ownerReturnsNothing judges that a step which puts no new place into an old one's
+// stead returns none.
+func (p *partition) ownerReturnsNothing() {
+	d := p.e.Decision
+	if n := len(d.Returned) + len(d.Missing); n > 0 {
+		p.fault(KindReturned, "%s returned %d places", d.Verdict, n)
 	}
+	p.giveUp()
 }
 
 // ownerRefuses judges that a window of a limit that the owner is asked for was
@@ -176,17 +192,13 @@ func (p *partition) ownerRefuses(own []schemas.Ask, out *schemas.Round) {
 	e, d := p.e, p.e.Decision
 	p.counts.OwnersRefused += p.one()
 	out.Refused, out.Evidence, out.RetryAt, out.Passed = true, d.Evidence, e.RetryAt, p.trip.round.Passed
-	if n := len(d.Returned) + len(d.Missing); n > 0 {
-		p.fault(KindReturned, "%s returned %d places", d.Verdict, n)
-	}
-	p.giveUp()
+	p.ownerReturnsNothing()
 	if p.revision < 0 {
 		p.cannotTell("decisions under a revision that is not known")
 		return
 	}
 	var full []room
 	whole := true
-	held := joinCharges(p.trip.old, p.trip.round.Taken) // by the message itself: it is judged without them
 	for i := range own {
 		a := &own[i]
 		if a.T != 0 {
@@ -196,14 +208,14 @@ func (p *partition) ownerRefuses(own []schemas.Ask, out *schemas.Round) {
 		if l == nil || l.observe {
 			continue
 		}
-		for _, r := range p.recount(l, a.Scope, a.Cost, d.T, held) {
+		for _, r := range p.recount(l, a.Scope, a.Cost, d.T, p.without(l)) {
 			whole = whole && r.whole
 			if r.full() {
 				full = append(full, r)
 			}
 		}
 	}
-	p.refusal(full, whole, held)
+	p.refusal(full, whole)
 }
 
 // ownerRecords judges the places of a message that was sent elsewhere, at the
@@ -211,10 +223,7 @@ func (p *partition) ownerRefuses(own []schemas.Ask, out *schemas.Round) {
 func (p *partition) ownerRecords(own []schemas.Ask) {
 	d := p.e.Decision
 	p.counts.Others += p.one()
-	if n := len(d.Returned) + len(d.Missing); n > 0 {
-		p.fault(KindReturned, "%s returned %d places", d.Verdict, n)
-	}
-	p.giveUp()
+	p.ownerReturnsNothing()
 	if p.revision < 0 {
 		p.cannotTell("decisions under a revision that is not known")
 		return
@@ -247,12 +256,7 @@ func (p *partition) ownerRecords(own []schemas.Ask) {
 			}
 		}
 	}
-	for i := range charges {
-		p.fault(KindCharges, "a place in %s, which is not asked for in this step", charges[i].Limit)
-	}
-	for i := range passed {
-		p.fault(KindPassed, "%s passed it, which is not asked for in this step", passed[i].Limit)
-	}
+	p.unasked(charges, passed)
 }
 
 // ownerGivesBack judges that an owner returned the places that home asked back,

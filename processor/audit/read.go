@@ -192,3 +192,8 @@ func silence(ctx context.Context, cl *kgo.Client) error {
 	}
 	return errors.New("a transaction is left open over it; it ends with its owner's return, or its timeout")
 }
+
+// source brings the committed records of a partition in offset order; nil at
+// the end. It may skip offsets: those of control records and of what was
+// aborted.
+type source func() (*kgo.Record, error)

@@ -23,10 +23,16 @@ func (p *partition) charge(in *kgo.Record, env *schemas.Envelope) {
 
 	// Old places are moved here, in this step; elsewhere by their owners, if they
 	// are asked. What the round took and no longer applies is given up.
-	gave := joinCharges(d.Returned, d.Missing, d.Released)
+	drawn, passed := drawn(d.Passed)
+	gave := joinCharges(d.Returned, d.Missing, d.Released, drawn)
 	taken, rest := minus(r.Taken, gave)
 	old, foreign := minus(p.trip.old, rest)
 	dropped, _ := minus(r.Taken, taken)
+	for i := range drawn {
+		if l := p.rules.byName[drawn[i].Limit]; p.revision >= 0 && (l == nil || !l.drains) {
+			p.fault(KindPassed, "it says that %s gives nothing back, which has more than a bucket", drawn[i].Limit)
+		}
+	}
 	moved, _ := minus(p.trip.old, old)
 	moved, _ = minus(moved, d.Missing)
 	p.giveUp()
@@ -67,13 +73,12 @@ func (p *partition) charge(in *kgo.Record, env *schemas.Envelope) {
 	}
 	out := schemas.Round{
 		For: p.why, Revision: d.Revision, Home: r.Home || asksHome(plan, own), Ask: asks, Taken: joinCharges(taken, d.Charges), Moved: joinCharges(r.Moved, moved),
-		Passed: slices.Concat(r.Passed, d.Passed), Evidence: slices.Concat(p.foundBefore(plan, own), d.Evidence), HomeRevision: r.HomeRevision,
+		Passed: slices.Concat(r.Passed, passed), Evidence: slices.Concat(p.foundBefore(plan, own), d.Evidence), HomeRevision: r.HomeRevision,
 	}
 	if asksHome(plan, own) {
 		out.HomeRevision = d.Revision
 	}
 	full, whole := p.takes(plan, own)
-	passed := slices.Clone(d.Passed)
 	for i := range full {
 		passed = slices.DeleteFunc(passed, func(a schemas.Ask) bool { return a.Limit == full[i].l.Name && a.Scope == full[i].scope })
 	}
@@ -89,6 +94,19 @@ func (p *partition) charge(in *kgo.Record, env *schemas.Envelope) {
 	}
 	p.goesTo(p.standsAt(asks[0].Scope, ""))
 	p.sends(env, p.standsAt(asks[0].Scope, ""), &out)
+}
+
+// drawn parts what a decision says was passed: with a time it is what an earlier step
+// of the round drew from a bucket that is asked anew.
+func drawn(said []schemas.Ask) (drawn []schemas.Charge, passed []schemas.Ask) {
+	for _, a := range said {
+		if a.T == 0 {
+			passed = append(passed, a)
+		} else {
+			drawn = append(drawn, schemas.Charge{Limit: a.Limit, Scope: a.Scope, T: a.T, Cost: a.Cost})
+		}
+	}
+	return drawn, passed
 }
 
 // begunFor is the reason under which the round began that the decision goes on
@@ -194,7 +212,7 @@ func (p *partition) carries(plan []stop, own []bool, carried []schemas.Charge) (
 	rest := slices.Clone(carried)
 	// With a time it is a place that was to be returned or put back and could not:
 	// its limit is gone, or has a bucket alone.
-	passed := slices.DeleteFunc(slices.Clone(d.Passed), func(a schemas.Ask) bool { return a.T != 0 })
+	_, passed := drawn(d.Passed)
 	for i := range plan {
 		if own[i] {
 			continue

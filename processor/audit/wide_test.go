@@ -330,6 +330,14 @@ func TestWideLawfulLogs(t *testing.T) {
 			m.full(over+60, free+60_010, schemas.Evidence{Limit: "acme", Scope: acmeScope, Window: "6/60s", N: 6, Count: 5, Cost: 2, Oldest: free + 10, Since: start})
 			m.refuse(over + 70)
 		}},
+		{"home's next revision asks the owner of a limit that counts attempts for another cost", Proven, func(w *cleanWorld) { w.dearer(attempts...) }},
+		{"home's next revision asks its own limits anew, where one counts attempts and one is a bucket", Proven, func(w *cleanWorld) { w.anewOfBucket() }},
+		{"home's next revision asks its own limits anew before others", Proven, func(w *cleanWorld) {
+			m, d := w.dearOfBucket()
+			d.Passed = drawnFrom(d, "pair")
+			m.takeDearer(free + 60)
+			m.admit(free + 70)
+		}},
 		{"home has another revision when it is back", Proven, func(w *cleanWorld) {
 			m := w.half(free)
 			m.take(free+40, "all")
@@ -362,27 +370,72 @@ func TestWideLawfulLogs(t *testing.T) {
 	}
 }
 
+// attempts makes acme a limit that counts attempts.
+var attempts = []string{"[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: attempt}"}
+
+// bucket makes pair a bucket, and verify a limit that counts attempts.
+var bucket = []string{"allow: [9/60s, 90/calendar-day]", `allow: ["bucket 9 refill 9/s"]`, "allow: [2/10s]", "allow: [2/10s], count: attempt"}
+
+// drawnFrom takes out of what a step returned what was drawn from a bucket, and says
+// so.
+func drawnFrom(d *schemas.Decision, limit string) (out []schemas.Ask) {
+	for _, c := range only(d.Returned, limit) {
+		out = append(out, schemas.Ask{Limit: c.Limit, Scope: c.Scope, Cost: c.Cost, T: c.T})
+	}
+	d.Returned = without(d.Returned, limit)
+	return out
+}
+
+// anewOfBucket is a message that comes home under another revision: its own limits
+// are asked anew, and what it drew from a bucket is gone.
+func (w *cleanWorld) anewOfBucket() *schemas.Decision {
+	w.revise(w.t, nil, bucket...)
+	m := w.half(free)
+	m.take(free+40, "all")
+	w.revise(w.t, []int32{m.home}, append([]string{"  - {name: acme, per: [tenant], allow: [6/60s, 50/calendar-day]}\n", ""}, bucket...)...)
+	d := m.anew(free+50, "acme", "verify", "pair")
+	d.Passed = drawnFrom(d, "pair")
+	return d
+}
+
+// dearOfBucket is the same where home then asks others.
+func (w *cleanWorld) dearOfBucket() (*letter, *schemas.Decision) {
+	w.revise(w.t, nil, bucket...)
+	m := w.half(free)
+	w.revise(w.t, []int32{m.home}, append([]string{"[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: segments}"}, bucket...)...)
+	m.take(free+40, "all")
+	return m, m.dear("acme", "verify", "pair")
+}
+
 // dearer is a message of two parts: home's next revision counts them in acme, when
 // the owner has taken a place that costs one. He takes it out in the step in which he
 // takes the new one.
-func (w *cleanWorld) dearer() *letter {
+func (w *cleanWorld) dearer(texts ...string) *letter {
+	if len(texts) > 0 {
+		w.revise(w.t, nil, texts...)
+	}
 	m := w.half(free)
 	m.take(free+40, "all")
 	w.revise(w.t, []int32{m.home}, "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: segments}")
 	m.dear("acme", "verify", "pair")
-	was := only(m.round.Taken, "acme")
-	m.round.Taken = without(m.round.Taken, "acme")
-	d := m.take(free+60, "acme")
-	d.Returned, d.Charges[0].Cost = was, 2
-	m.round.Moved, m.round.Taken[len(m.round.Taken)-1].Cost = nil, 2
-	m.relay()
+	m.takeDearer(free + 60)
 	m.admit(free + 70)
 	return m
 }
 
+// takeDearer is the owner's step that dear asks for.
+func (m *letter) takeDearer(t schemas.Millis) {
+	was := only(m.round.Taken, "acme")
+	m.round.Taken = without(m.round.Taken, "acme")
+	d := m.take(t, "acme")
+	d.Returned, d.Charges[0].Cost = was, 2
+	m.round.Moved, m.round.Taken[len(m.round.Taken)-1].Cost = nil, 2
+	m.relay()
+}
+
 // dear is home's step on a message of two parts, which asks for two in a limit: anew
 // for its own.
-func (m *letter) dear(limit string, own ...string) {
+func (m *letter) dear(limit string, own ...string) *schemas.Decision {
 	s := m.w.parts[m.home]
 	value := strings.Replace(m.value, `"body":"b"`, `"body":"`+strings.Repeat("b", 161)+`"`, 1)
 	for _, o := range [][]written{s.requests, m.w.parts[m.at].readmit} {
@@ -403,6 +456,7 @@ func (m *letter) dear(limit string, own ...string) {
 	}
 	m.round.Ask[0].Cost = 2
 	m.relay()
+	return d
 }
 
 // relay writes the round as it is now into the record that waits.

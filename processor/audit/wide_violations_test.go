@@ -31,6 +31,30 @@ const (
 	late = start + 1_000_000
 )
 
+// keepsCheaper lets an owner take the dearer place beside the cheaper one.
+func keepsCheaper(w *cleanWorld, m *letter) {
+	for _, e := range w.said(m, schemas.VerdictCharge) {
+		if d := e.Decision; len(d.Charges) == 1 && d.Charges[0].Cost == 2 {
+			d.Returned = nil
+		}
+	}
+}
+
+// refusedDearer is a message that an owner refuses the dearer place, for which there is
+// room where its own cheaper one is not counted.
+func (w *cleanWorld) refusedDearer(texts ...string) {
+	w.revise(w.t, nil, append([]string{"5/60s", "9/60s"}, texts...)...)
+	for i, to := range []string{alice, carol, eve, frank} {
+		w.other("o"+string(rune('0'+i)), to, free+100*schemas.Millis(i))
+	}
+	m := w.half(over)
+	m.take(over+40, "all")
+	w.revise(w.t, []int32{m.home}, "5/60s", "9/60s", "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: segments}")
+	m.dear("acme", "verify", "pair")
+	m.full(over+60, free+60_010, schemas.Evidence{Limit: "acme", Scope: acmeScope, Window: "6/60s", N: 6, Count: 5, Cost: 2, Oldest: free + 10, Since: start})
+	m.refuse(over + 70)
+}
+
 // Each corruption of the clean log is found, and as what it is.
 func TestWideEveryViolation(t *testing.T) {
 	for _, c := range []struct {
@@ -74,24 +98,27 @@ func TestWideEveryViolation(t *testing.T) {
 		}},
 		{"an owner keeps the cheaper place beside the dearer one", KindCharges, func(w *cleanWorld) {
 			m := w.dearer()
-			for _, e := range w.said(m, schemas.VerdictCharge) {
-				if d := e.Decision; len(d.Charges) == 1 && d.Charges[0].Cost == 2 {
-					d.Returned = nil
-				}
-			}
+			keepsCheaper(w, m)
 		}},
-		{"an owner counts the message's own cheaper place", KindRefused, func(w *cleanWorld) {
-			w.revise(w.t, nil, "5/60s", "9/60s")
-			for i, to := range []string{alice, carol, eve, frank} {
-				w.other("o"+string(rune('0'+i)), to, free+100*schemas.Millis(i))
-			}
-			m := w.half(over)
-			m.take(over+40, "all")
-			w.revise(w.t, []int32{m.home}, "5/60s", "9/60s", "[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: segments}")
-			m.dear("acme", "verify", "pair")
-			m.full(over+60, free+60_010, schemas.Evidence{Limit: "acme", Scope: acmeScope, Window: "6/60s", N: 6, Count: 5, Cost: 2, Oldest: free + 10, Since: start})
-			m.refuse(over + 70)
+		{"an owner keeps the cheaper place in a limit that counts attempts", KindCharges, func(w *cleanWorld) {
+			m := w.dearer(attempts...)
+			keepsCheaper(w, m)
 		}},
+		{"home goes on with what it drew from a bucket before", KindCarried, func(w *cleanWorld) {
+			d := w.anewOfBucket()
+			for _, a := range d.Passed {
+				d.Carried = append(d.Carried, schemas.Charge{Limit: a.Limit, Scope: a.Scope, T: a.T, Cost: a.Cost})
+			}
+			d.Passed = nil
+		}},
+		{"home says of a limit that it gives nothing back, which does", KindPassed, func(w *cleanWorld) {
+			m, d := w.dearOfBucket()
+			d.Passed = append(drawnFrom(d, "pair"), drawnFrom(d, "verify")...)
+			m.takeDearer(free + 60)
+			m.admit(free + 70)
+		}},
+		{"an owner counts the message's own cheaper place", KindRefused, func(w *cleanWorld) { w.refusedDearer() }},
+		{"an owner counts the message's own cheaper place among attempts", KindRefused, func(w *cleanWorld) { w.refusedDearer(attempts...) }},
 		{"an owner takes no place", KindCharges, func(w *cleanWorld) { w.said(w.a, schemas.VerdictCharge)[3].Decision.Charges = nil }},
 		{"an owner takes only the first of two", KindCharges, func(w *cleanWorld) {
 			d := w.said(w.h, schemas.VerdictCharge)[2].Decision

@@ -100,7 +100,13 @@ func (w *world) revise(t testing.TB, in []int32, texts ...string) {
 	for _, p := range in {
 		s := w.parts[p]
 		at := s.status[len(s.status)-1].event.At
-		w.markerAt(p, at, sinceOf(&w.policies[len(w.policies)-2], wideSince(start), &w.policies[len(w.policies)-1], at))
+		var was *schemas.Marker // in force until now
+		for _, o := range s.status {
+			if m := o.event.Decision; m != nil && m.Marker != nil {
+				was = m.Marker
+			}
+		}
+		w.markerAt(p, at, sinceOf(&w.policies[was.Revision-1], was.Since, &w.policies[len(w.policies)-1], at))
 	}
 }
 
@@ -289,7 +295,7 @@ func (m *letter) endsBoth(t schemas.Millis, taken, old []schemas.Charge) {
 
 // anew is home's last step under another revision: its own limits are asked anew,
 // and what does not apply any more is given up.
-func (m *letter) anew(t schemas.Millis, former string, own ...string) {
+func (m *letter) anew(t schemas.Millis, former string, own ...string) *schemas.Decision {
 	e := m.event(schemas.KindStatus)
 	e.Status, e.Provider = schemas.StatusQueued, "sim"
 	d := m.w.decide(m.home, e, schemas.VerdictAdmit, t, m.in)
@@ -304,6 +310,7 @@ func (m *letter) anew(t schemas.Millis, former string, own ...string) {
 	m.w.dispatch = append(m.w.dispatch, written{offset: int64(len(m.w.dispatch)), appended: t + 5, env: schemas.Envelope{
 		ID: e.MessageID, Key: m.to, Provider: "sim", DecidedAt: t, Place: slices.Concat(d.Charges, d.Carried)}})
 	m.gives(d, schemas.ReadmitUnwind, only(m.round.Taken, former), nil)
+	return d
 }
 
 func (m *letter) gives(d *schemas.Decision, reason string, gone, back []schemas.Charge) {

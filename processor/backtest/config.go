@@ -59,10 +59,11 @@ var ErrTooMuch = errors.New("the traffic is too much to keep in memory: take a s
 // History has decisions that Kafka has let go of. It knows neither metadata nor
 // content.
 type History interface {
-	// Begins returns the time and number of a partition's first decision that was
-	// taken at or after from; zeros when there is none. whole says that nothing is
-	// missing between from and it: it is the first ever, or the one before is here.
-	Begins(ctx context.Context, partition int32, from schemas.Millis) (t schemas.Millis, seq int64, whole bool, err error)
+	// Begins returns the time of a partition's first decision that was taken at or
+	// after from, and the offset of its record of weir.status; zeros when there is
+	// none. whole says that nothing is missing between from and it, or where there is
+	// none at all since from: it is the first ever, or the one before is here.
+	Begins(ctx context.Context, partition int32, from schemas.Millis) (t schemas.Millis, offset int64, whole bool, err error)
 	// Decisions calls fn with a partition's events that have a decision, in the
 	// order of their numbers: those of from or later whose record stood before
 	// the given offset of weir.status. The event is fn's to keep.

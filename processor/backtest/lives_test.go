@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -204,6 +206,66 @@ func TestLives(t *testing.T) {
 	}
 }
 
+// TestOneIDToSeveral: a producer may give one id to messages to several people, or a
+// tenant another's. Each is a message, and has places of its own.
+func TestOneIDToSeveral(t *testing.T) {
+	p := policyOf(t, "  - {name: a, per: [recipient, tenant], allow: [1/60s]}")
+	one, other, theirs := msg(1, someone, "notice"), msg(1, "+8613800000002", "notice"), msg(1, someone, "notice")
+	theirs.Tenant = "umbrella"
+	g := newLog(1)
+	for i, m := range []*schemas.Event{one, other, theirs} {
+		g.add(admitted(m, t0+schemas.Millis(i)*sec, "a"))
+	}
+	g.add(returned(other, t0+5*sec, t0+sec, "a")) // the one's place stands
+	for i, m := range []*schemas.Event{one, other, theirs} {
+		next := *m
+		next.MessageID = msg(2, "", "").MessageID
+		g.add(admitted(&next, t0+schemas.Millis(10+i)*sec, "a"))
+	}
+	r, answers := (&trial{tried: p, inForce: p}).run(t, g)
+	var refused []bool
+	for seq := range int64(7) {
+		if a, ok := answers[answerAt{0, seq + 1}]; ok {
+			refused = append(refused, a.Now.Refused)
+		}
+	}
+	if got := fmt.Sprint(refused); r.Messages != 6 || got != "[false false false true false true]" {
+		t.Errorf("%d messages, refused %s", r.Messages, got)
+	}
+}
+
+// TestLongest: windows are read back to where they begin, whoever has them.
+func TestLongest(t *testing.T) {
+	for allow, want := range map[string]schemas.Millis{
+		"[1/60s]": minute, "[1/60s, 9/7d]": 7 * day, "[5/calendar-minute]": minute, "[5/calendar-hour]": 2 * hour, "[5/calendar-day]": 26 * hour, "[5/calendar-month]": 31*day + 2*hour,
+		"[bucket 100000 refill 1/s]": 100_000 * sec, `[1/60s], overrides: [{to: "+8613800000001", allow: [3/12h]}]`: 12 * hour,
+	} {
+		got := longest(policyOf(t, "  - {name: off, per: [recipient], allow: [1/30d], mode: off}\n  - {name: a, per: [recipient], allow: "+allow+"}"))
+		if got != want {
+			t.Errorf("%s looks back %d ms, want %d", allow, got, want)
+		}
+	}
+}
+
+// TestBuckets: what is in a bucket before the policy begins is what it was, down to
+// one that is refilled as fast as it is emptied, since the reading goes back to when
+// it was full.
+func TestBuckets(t *testing.T) {
+	p := policyOf(t, "  - {name: a, per: [recipient], allow: [bucket 3 refill 1/s]}")
+	if got := longest(p); got != day {
+		t.Errorf("a bucket of three seconds looks back %d ms", got)
+	}
+	g := newLog(1)
+	for i := range 40 { // three at once, then one a second
+		g.add(admitted(msg(i, someone, "notice"), t0+schemas.Millis(max(i-2, 0))*sec, "a"))
+	}
+	g.add(refusedBy(msg(41, someone, "notice"), t0+37*sec+1, "a", "bucket 3 refill 1/s"))
+	r, _ := (&trial{tried: p, inForce: p, from: t0 + 30*sec}).run(t, g)
+	if r.NewlyAdmitted != 0 || r.NewlyRefused != 0 || r.Now.Refused != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestUntil leaves out what comes later.
 func TestUntil(t *testing.T) {
 	g := newLog(2)
@@ -243,6 +305,46 @@ func TestBounds(t *testing.T) {
 				t.Errorf("cancelled: %v", err)
 			}
 		})
+	}
+}
+
+// TestBoundsOfGuests: counts of a limit that the log does not know are kept in
+// memory too, and no longer than its windows see them.
+func TestBoundsOfGuests(t *testing.T) {
+	inForce := policyOf(t, "  - {name: a, per: [recipient], allow: [5/60s]}")
+	tried := policyOf(t, "  - {name: b, per: [template], allow: [9/60s]}")
+	for _, c := range []struct {
+		name  string
+		every schemas.Millis
+		want  error
+	}{{"at once", 0, ErrTooMuch}, {"one a second", sec, nil}} {
+		g := newLog(2)
+		for i := range 4000 {
+			m := msg(i, someone, "notice")
+			m.Template = fmt.Sprint("template-", i)
+			at := t0 + schemas.Millis(i)*c.every
+			g.add(admitted(m, at, "a"))
+			g.add(with(m, at, schemas.StatusSent, ""))
+		}
+		if _, _, err := (&trial{tried: tried, inForce: inForce, most: 3000}).try(t.Context(), g); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+// TestBoundsOfRequests: what is remembered of requests is bounded, also where each
+// has the marker of a transaction behind it.
+func TestBoundsOfRequests(t *testing.T) {
+	for _, gap := range []int64{1, 2, 3} {
+		q := &requests{needs: needs{metadata: []string{"ip"}}, parts: make([]found, 1), most: 2000}
+		var err error
+		n := int64(0)
+		for ; err == nil && n < 200_000; n++ {
+			err = q.keep(&kgo.Record{Offset: 7 + n*gap, Value: []byte(`{"channel":"sms","to":"+8613800000001","body":"x","metadata":{"ip":"192.0.2.1"}}`)})
+		}
+		if !errors.Is(err, ErrTooMuch) || n*gap > 40_000 {
+			t.Errorf("every %d: %v after %d requests", gap, err, n)
+		}
 	}
 }
 
@@ -323,5 +425,12 @@ func TestText(t *testing.T) {
 	}
 	if n := strings.Count(b.String(), "\n20"); n != hoursShown {
 		t.Errorf("%d hours", n)
+	}
+	b.Reset()
+	if err := (&Result{Until: t0, Source: "kafka"}).WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); strings.Contains(got, "1970") || !strings.Contains(got, "No message was put to a limit between the beginning of the log and 2026-") {
+		t.Errorf("of a log that has nothing: %s", got)
 	}
 }

@@ -56,7 +56,8 @@ func longest(p *schemas.Policy) (most schemas.Millis) {
 			case schemas.WindowRolling:
 				length = schemas.Millis(w.Length.Milliseconds())
 			case schemas.WindowBucket:
-				length = schemas.Millis((w.N*w.RefillEvery + w.RefillTokens - 1) / w.RefillTokens)
+				// What is in it may be as old as it was last full, and most are by night.
+				length = max(schemas.Millis((w.N*w.RefillEvery+w.RefillTokens-1)/w.RefillTokens), day)
 			case schemas.WindowCalendar:
 				length = map[string]schemas.Millis{"minute": minute, "hour": 2 * hour, "day": 26 * hour, "month": 31*day + 2*hour}[w.Unit]
 			}
@@ -72,6 +73,16 @@ func longest(p *schemas.Policy) (most schemas.Millis) {
 		}
 	}
 	return most
+}
+
+// buckets reports whether a policy has any.
+func buckets(p *schemas.Policy) bool {
+	is := func(allow []schemas.Window) bool {
+		return slices.ContainsFunc(allow, func(w schemas.Window) bool { return w.Kind == schemas.WindowBucket })
+	}
+	return slices.ContainsFunc(p.Limits, func(l schemas.Limit) bool {
+		return !l.Off() && (is(l.Allow) || slices.ContainsFunc(l.Overrides, func(o schemas.Override) bool { return is(o.Allow) }))
+	})
 }
 
 // knownLimits returns the wide limits of tried that the policy in force counts

@@ -103,15 +103,16 @@ func (q *requests) keep(r *kgo.Record) error {
 		p.wordings = append(p.wordings, w)
 		p.index[key] = i
 	}
-	for int64(len(p.at)) < r.Offset-p.base {
+	before := len(p.at)
+	for int64(len(p.at)) < r.Offset-p.base { // offsets have gaps: markers, and what was no request
 		p.at = append(p.at, 0)
 	}
 	p.at = append(p.at, i)
-	if len(p.at)%4096 == 0 {
+	if more := len(p.at)/4096 - before/4096; more > 0 {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		// An index is 4 bytes, and the rest is counted as it is.
-		if q.total += 4096 / 16; q.total+int64(len(p.wordings)) > q.most {
+		if q.total += int64(more) * 4096 / 16; q.total+int64(len(p.wordings)) > q.most {
 			return ErrTooMuch
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,6 +17,7 @@ type extent struct {
 	kafka   map[int32]stretch
 	history map[int32]bool // ClickHouse has what Kafka let go of
 	whole   schemas.Millis // from here on nothing is missing; 0: nothing ever was
+	idle    int            // partitions that had something, of which nobody knows when
 }
 
 func run(ctx context.Context, cfg Config, rules *limit.Rules) (*Result, error) {
@@ -43,6 +45,12 @@ func run(ctx context.Context, cfg Config, rules *limit.Rules) (*Result, error) {
 	}
 	if there.whole > warm && from-there.whole < longest(cfg.Tried) {
 		notes = append(notes, fmt.Sprintf("Windows that look back beyond %s begin empty there, so until they have passed once they refuse too little.", there.whole))
+	}
+	if there.idle > 0 {
+		notes = append(notes, fmt.Sprintf("Of %d of the %d partitions nothing is left in Kafka, and ClickHouse does not say when they were last used: they count as idle all the time.", there.idle, src.partitions))
+	}
+	if since := max(warm, there.whole); since > 0 && there.cut() && buckets(cfg.Tried) {
+		notes = append(notes, fmt.Sprintf("Buckets are taken to be full at %s: the log does not say what was in them, so one that was not may let through at most its size too much, once.", since))
 	}
 	x := newEngine(src.partitions, rules, cfg.Tried, cfg.InForce, from, cfg.Until, cfg.Most)
 	defer x.close()
@@ -104,30 +112,51 @@ func (s *source) extent(ctx context.Context, warm schemas.Millis, history bool) 
 		return nil, err
 	}
 	there := &extent{kafka: kafka, history: map[int32]bool{}}
+	some := false
 	for n, st := range kafka {
+		some = some || st.from < st.end
 		if st.first == 0 {
 			continue // all since warm is in Kafka
 		}
-		whole := st.first
-		if s.cfg.History != nil && history {
-			t, _, all, err := s.cfg.History.Begins(ctx, n, warm)
+		whole, known := st.first, false
+		if s.cfg.History != nil {
+			t, offset, all, err := s.cfg.History.Begins(ctx, n, warm)
 			if err != nil {
 				return nil, fmt.Errorf("ask ClickHouse where partition %d begins: %w", n, err)
 			}
-			if t > 0 && t < whole {
-				there.history[n] = true
-				whole = t
+			switch gone := t > 0 && offset < st.start; { // decisions that Kafka has let go of
+			case gone && history:
+				there.history[n], known = true, true
+				if whole = min(whole, t); all {
+					whole = 0
+				}
+			case !gone && all:
+				whole, known = 0, true
 			}
-			if all {
-				whole = 0
-			}
+		}
+		if st.from >= st.end && !known {
+			there.idle++
+			continue
 		}
 		if whole <= warm {
 			whole = 0
 		}
 		there.whole = max(there.whole, whole)
 	}
+	if !some && there.idle > 0 {
+		there.whole = schemas.MillisOf(time.Now())
+	}
 	return there, nil
+}
+
+// cut reports whether something was before what is read.
+func (e *extent) cut() bool {
+	for _, st := range e.kafka {
+		if st.from > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *extent) source() string {

@@ -15,7 +15,7 @@ import (
 func (r *Result) WriteText(w io.Writer) error {
 	b := &strings.Builder{}
 	if r.Messages == 0 {
-		fmt.Fprintf(b, "No message was put to a limit between %s and %s: there is nothing to compare.\n", clock(r.From), clock(r.Until))
+		fmt.Fprintf(b, "No message was put to a limit between %s and %s: there is nothing to compare.\n", began(r.From), clock(r.Until))
 	} else {
 		fmt.Fprintf(b, "Would have refused %s of %s messages (%s); as it was, %s (%s).\n",
 			grouped(r.Now.Refused), grouped(r.Messages), share(r.Now.Refused, r.Messages), grouped(r.Then.Refused), share(r.Then.Refused, r.Messages))
@@ -27,7 +27,7 @@ func (r *Result) WriteText(w io.Writer) error {
 			fmt.Fprintf(b, "Limits that only observe would have marked %s; as it was, %s.\n", grouped(r.Now.Observed), grouped(r.Then.Observed))
 		}
 	}
-	fmt.Fprintf(b, "From %s to %s", clock(r.From), clock(r.Until))
+	fmt.Fprintf(b, "From %s to %s", began(r.From), clock(r.Until))
 	if r.Warmed < r.From {
 		fmt.Fprintf(b, " (windows filled from %s)", clock(r.Warmed))
 	}
@@ -111,6 +111,14 @@ func sourceName(s string) string {
 }
 
 func clock(t schemas.Millis) string { return t.Time().UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// began is when the time began that was judged.
+func began(t schemas.Millis) string {
+	if t == 0 {
+		return "the beginning of the log"
+	}
+	return clock(t)
+}
 
 func share(n, of int64) string {
 	if of == 0 {

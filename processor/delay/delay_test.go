@@ -66,8 +66,10 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 		}
 	}
 
+	working, stop := context.WithCancel(t.Context())
+	defer stop()
 	run := func(life time.Duration) chan error {
-		ctx, cancel := context.WithTimeout(t.Context(), life)
+		ctx, cancel := context.WithTimeout(working, life)
 		done := make(chan error, 1)
 		go func() {
 			defer cancel()
@@ -87,11 +89,11 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 				return
 			}
 		}
-		lives <- <-run(5 * time.Second)
+		lives <- <-run(2 * time.Minute) // or until all is back
 	}()
 
 	got := make(map[string]int)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for len(got) < len(due) {
 		fetches := cl.PollFetches(ctx)
@@ -125,9 +127,13 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 			}
 		})
 	}
+	stop()
 	if err := <-lives; err != nil {
 		t.Fatal(err)
 	}
+	late, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // for one too many
+	defer cancel()
+	cl.PollFetches(late).EachRecord(func(r *kgo.Record) { got[string(r.Key)]++ })
 	for key, n := range got {
 		if n != 1 {
 			t.Errorf("%s came back %d times", key, n)

@@ -29,10 +29,12 @@ type Look struct {
 // Waits is what waits in one tier.
 type Waits struct {
 	Tier topics.Tier
-	// Records counts what has not returned, the markers of the transactions that
-	// wrote it among them; 0 where nothing but markers stands there.
+	// Records is how many have not returned; where AtMost is set, how many at most.
 	Records int64
-	Oldest  schemas.Millis // when the oldest of them was appended; 0 where nothing waits
+	// AtMost says that there were too many to count: of those beyond the first Kafka
+	// tells offsets, and some are the markers of the transactions that wrote them.
+	AtMost bool
+	Oldest schemas.Millis // when the oldest of them was appended; 0 where nothing waits
 }
 
 // OpenLook connects to nothing yet: errors of the network show at the first call.
@@ -58,11 +60,15 @@ func (l *Look) Close() {
 const (
 	lookWithin  = 2 * time.Second // for a partition to bring its head, which may be under an open transaction
 	lookAtATime = 8               // partitions
+	// A partition is counted as far as this: a handful of messages is told exactly,
+	// while a backlog, of which markers are a small part, costs no more to look at.
+	lookRecords = 200
+	lookBytes   = 256 << 10
 )
 
 // Waiting returns every tier, the shortest wait first. It asks for the offsets of
-// the stage's group and the ends of the topics, and reads the one record at the
-// head of each partition that is not empty.
+// the stage's group and the ends of the topics, and reads what stands at the head of
+// each partition that is not empty.
 func (l *Look) Waiting(ctx context.Context) ([]Waits, error) {
 	names := make([]string, len(topics.Tiers))
 	for i, t := range topics.Tiers {
@@ -96,16 +102,17 @@ func (l *Look) Waiting(ctx context.Context) ([]Waits, error) {
 				continue
 			}
 			g.Go(func() error {
-				head, err := l.head(gctx, stream.Partition{Topic: names[i], Partition: partition}, from, end)
-				if err != nil || head == nil {
+				h, err := l.head(gctx, stream.Partition{Topic: names[i], Partition: partition}, from, end)
+				if err != nil || h.records == 0 {
 					return err
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				w := &out[i]
-				w.Records += end - from
-				if at := schemas.MillisOf(head.Timestamp); w.Oldest == 0 || at < w.Oldest {
-					w.Oldest = at
+				w.Records += h.records + h.rest
+				w.AtMost = w.AtMost || h.rest > 0
+				if w.Oldest == 0 || h.oldest < w.Oldest {
+					w.Oldest = h.oldest
 				}
 				return nil
 			})
@@ -117,23 +124,38 @@ func (l *Look) Waiting(ctx context.Context) ([]Waits, error) {
 	return out, nil
 }
 
-// errHead ends a reading that has what it came for.
-var errHead = errors.New("found")
+// head is the beginning of what waits in a partition.
+type head struct {
+	records int64          // that were read
+	rest    int64          // offsets behind them, up to the end
+	oldest  schemas.Millis // when the first was appended
+}
 
-// head returns the first record from an offset on; nil where only markers stand
-// there.
-func (l *Look) head(ctx context.Context, p stream.Partition, from, end int64) (head *kgo.Record, err error) {
-	_, err = l.reader.Span(ctx, p, from, end, func(r *kgo.Record) error {
-		head = r
-		return errHead
+// errEnough ends a reading that has what it came for.
+var errEnough = errors.New("enough")
+
+// head reads from an offset on; it has no records where only markers stand there.
+func (l *Look) head(ctx context.Context, p stream.Partition, from, end int64) (head, error) {
+	var h head
+	bytes := 0
+	_, err := l.reader.Span(ctx, p, from, end, func(r *kgo.Record) error {
+		if h.records == 0 {
+			h.oldest = schemas.MillisOf(r.Timestamp)
+		}
+		h.records++
+		if bytes += len(r.Key) + len(r.Value); h.records >= lookRecords || bytes >= lookBytes {
+			h.rest = max(end-r.Offset-1, 0)
+			return errEnough
+		}
+		return nil
 	})
-	if errors.Is(err, errHead) {
-		err = nil
+	if errors.Is(err, errEnough) {
+		return h, nil
 	}
 	if _, gone := errors.AsType[*stream.GoneError](err); gone { // retention took it meanwhile
-		return nil, nil
+		return head{}, nil
 	}
-	return head, err
+	return h, err
 }
 
 func listed(all kadm.ListedOffsets, err error) (map[string]map[int32]int64, error) {

@@ -48,6 +48,9 @@ func TestLook(t *testing.T) {
 		}
 		for _, w := range all {
 			if w.Records != 0 || w.Oldest != 0 {
+				if w.AtMost {
+					out += "at most "
+				}
 				out += fmt.Sprintf("%s: %d since %d; ", w.Tier.Name, w.Records, w.Oldest)
 			}
 		}
@@ -75,7 +78,7 @@ func TestLook(t *testing.T) {
 	write(kgo.TryCommit, "5m", 1, now-9500)
 	write(kgo.TryCommit, "1h", 0, now-70_000)
 	write(kgo.TryAbort, "6h", 0, now-70_000) // was never there
-	if got, want := text(), fmt.Sprintf("5m: 5 since %d; 1h: 2 since %d; ", now-9500, now-70_000); got != want {
+	if got, want := text(), fmt.Sprintf("5m: 3 since %d; 1h: 1 since %d; ", now-9500, now-70_000); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	// What has returned waits no more, and the marker behind it is no record.
@@ -86,7 +89,20 @@ func TestLook(t *testing.T) {
 	if err := adm.CommitAllOffsets(t.Context(), Group(names), done); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := text(), fmt.Sprintf("5m: 2 since %d; ", now-8000); got != want {
+	if got, want := text(), fmt.Sprintf("5m: 1 since %d; ", now-8000); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// Beyond what is counted one by one, offsets are.
+	many := make([]schemas.Millis, lookRecords+50)
+	for i := range many {
+		many[i] = now - 500
+	}
+	write(kgo.TryCommit, "30s", 0, many[:lookRecords]...)
+	if got, want := text(), fmt.Sprintf("at most 30s: %d since %d; 5m: 1 since %d; ", lookRecords+1, now-500, now-8000); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	write(kgo.TryCommit, "30s", 0, many[lookRecords:]...)
+	if got, want := text(), fmt.Sprintf("at most 30s: %d since %d; 5m: 1 since %d; ", len(many)+2, now-500, now-8000); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -23,88 +23,90 @@ import (
 // again, three probes close the breaker.
 func TestBreakerHandsBack(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }))
-	down := provider.Outcome{Kind: provider.Transient, Code: "connect_refused"}
-	r.fake.respond = always(down)
-	const n = 3000
-	ms := []message{}
-	ms = append(ms, message{id: "pinned", pinned: true}, message{id: "brief", pinned: true, change: func(e *schemas.Envelope) { e.ExpiresAt = e.DecidedAt + 3000 }})
-	for i := range n {
-		ms = append(ms, message{id: fmt.Sprint("m", i), queue: topics.Queues[1+i%3]})
-	}
-	ms = append(ms, message{id: "pinned2", pinned: true}, message{id: "late", change: func(e *schemas.Envelope) { e.DecidedAt += 5000 }})
-	cfg := r.config("a")
-	reg := prometheus.NewRegistry()
-	cfg.Metrics = reg
-	r.run(cfg)
-	for i := range 5 {
-		r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
-	}
-	r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
-	r.dispatch(ms...)
-	sent := time.Now()
-	h := r.health()
-	if last := h[len(h)-1]; last.Provider != "p" || last.Lane != 0 || last.Calls != 5 || last.Failures != 5 || last.ProbeAt.Sub(last.At) < 9*time.Second || last.ProbeAt.Sub(last.At) > 10*time.Second+time.Millisecond {
-		t.Errorf("%+v", last)
-	}
-	r.eventually("all go back", func() bool { return len(r.read(r.names.Readmit())) >= n })
-	t.Logf("%d handed back within %v", n, time.Since(sent))
-	if got := figure(t, reg, "weir_breaker_state"); got != 2 {
-		t.Errorf("weir_breaker_state %v", got)
-	}
-	back := r.read(r.names.Readmit())
-	for _, rec := range back {
-		env := r.envelope(rec)
-		if env.Reason != schemas.ReadmitReroute || !strings.HasPrefix(env.ID, "m") || len(env.Place) != 1 || len(rec.Value) == 0 || env.Attempt != 0 || env.Provider != "p" || rec.Partition != schemas.PartitionOf(env.Key, parts) {
-			t.Fatalf("%+v", env)
+	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
+		t := r.t
+		down := provider.Outcome{Kind: provider.Transient, Code: "connect_refused"}
+		r.fake.respond = always(down)
+		const n = 3000
+		ms := []message{}
+		ms = append(ms, message{id: "pinned", pinned: true}, message{id: "brief", pinned: true, change: func(e *schemas.Envelope) { e.ExpiresAt = e.DecidedAt + 3000 }})
+		for i := range n {
+			ms = append(ms, message{id: fmt.Sprint("m", i), queue: topics.Queues[1+i%3]})
 		}
-	}
-	if len(back) != n {
-		t.Errorf("%d went back of %d", len(back), n)
-	}
-	reroutes := 0
-	for _, e := range r.journal() {
-		if e.Kind == "outcome" && e.Outcome == "reroute" {
-			reroutes++
+		ms = append(ms, message{id: "pinned2", pinned: true}, message{id: "late", change: func(e *schemas.Envelope) { e.DecidedAt += 5000 }})
+		cfg := r.config("a")
+		reg := prometheus.NewRegistry()
+		cfg.Metrics = reg
+		r.run(cfg)
+		for i := range 5 {
+			r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
 		}
-	}
-	if calls := len(r.fake.made()); calls != 5 || reroutes != n {
-		t.Errorf("%d calls, %d outcomes reroute", calls, reroutes)
-	}
-	r.statuses("brief", schemas.StatusExpired)
-	events := r.events()
-	if len(events["m0"])+len(events["pinned"])+len(events["late"]) != 0 {
-		t.Errorf("%v %v %v", events["m0"], events["pinned"], events["late"])
-	}
-	r.fake.mu.Lock()
-	r.fake.respond = nil
-	r.fake.mu.Unlock()
-	for _, id := range []string{"pinned", "pinned2", "late"} {
-		r.statuses(id, schemas.StatusSending, schemas.StatusSent)
-	}
-	if waited := r.fake.at[5].Sub(r.fake.at[4]); waited < 10*time.Second || waited > 12*time.Second {
-		t.Errorf("the first probe came after %v", waited)
-	}
-	r.dispatch(message{id: "well"})
-	r.statuses("well", schemas.StatusSending, schemas.StatusSent)
-	var states []schemas.Breaker
-	for _, h := range r.health() {
-		if h.Provider == "p" && (len(states) == 0 || states[len(states)-1] != h.Breaker) {
-			states = append(states, h.Breaker)
-		}
-	}
-	if states[0] == schemas.BreakerClosed {
-		states = states[1:]
-	}
-	if !slices.Equal(states, []schemas.Breaker{schemas.BreakerOpen, schemas.BreakerHalfOpen, schemas.BreakerClosed}) {
-		t.Errorf("%v", states)
-	}
-	r.eventually("the outage is forgotten", func() bool {
+		r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
+		r.dispatch(ms...)
+		sent := time.Now()
 		h := r.health()
-		last := h[len(h)-1]
-		return last.Breaker == schemas.BreakerClosed && last.Calls == 1 && last.Failures == 0
+		if last := h[len(h)-1]; last.Provider != "p" || last.Lane != 0 || last.Calls != 5 || last.Failures != 5 || last.ProbeAt.Sub(last.At) < 9*time.Second || last.ProbeAt.Sub(last.At) > 10*time.Second+time.Millisecond {
+			t.Errorf("%+v", last)
+		}
+		r.eventually("all go back", func() bool { return len(r.read(r.names.Readmit())) >= n })
+		t.Logf("%d handed back within %v", n, time.Since(sent))
+		if got := figure(t, reg, "weir_breaker_state"); got != 2 {
+			t.Errorf("weir_breaker_state %v", got)
+		}
+		back := r.read(r.names.Readmit())
+		for _, rec := range back {
+			env := r.envelope(rec)
+			if env.Reason != schemas.ReadmitReroute || !strings.HasPrefix(env.ID, "m") || len(env.Place) != 1 || len(rec.Value) == 0 || env.Attempt != 0 || env.Provider != "p" || rec.Partition != schemas.PartitionOf(env.Key, parts) {
+				t.Fatalf("%+v", env)
+			}
+		}
+		if len(back) != n {
+			t.Errorf("%d went back of %d", len(back), n)
+		}
+		reroutes := 0
+		for _, e := range r.journal() {
+			if e.Kind == "outcome" && e.Outcome == "reroute" {
+				reroutes++
+			}
+		}
+		if calls := len(r.fake.made()); calls != 5 || reroutes != n {
+			t.Errorf("%d calls, %d outcomes reroute", calls, reroutes)
+		}
+		r.statuses("brief", schemas.StatusExpired)
+		events := r.events()
+		if len(events["m0"])+len(events["pinned"])+len(events["late"]) != 0 {
+			t.Errorf("%v %v %v", events["m0"], events["pinned"], events["late"])
+		}
+		r.fake.mu.Lock()
+		r.fake.respond = nil
+		r.fake.mu.Unlock()
+		for _, id := range []string{"pinned", "pinned2", "late"} {
+			r.statuses(id, schemas.StatusSending, schemas.StatusSent)
+		}
+		if waited := r.fake.at[5].Sub(r.fake.at[4]); waited < 10*time.Second || bound && waited > 12*time.Second {
+			t.Errorf("the first probe came after %v", waited)
+		}
+		r.dispatch(message{id: "well"})
+		r.statuses("well", schemas.StatusSending, schemas.StatusSent)
+		var states []schemas.Breaker
+		for _, h := range r.health() {
+			if h.Provider == "p" && (len(states) == 0 || states[len(states)-1] != h.Breaker) {
+				states = append(states, h.Breaker)
+			}
+		}
+		if states[0] == schemas.BreakerClosed {
+			states = states[1:]
+		}
+		if !slices.Equal(states, []schemas.Breaker{schemas.BreakerOpen, schemas.BreakerHalfOpen, schemas.BreakerClosed}) {
+			t.Errorf("%v", states)
+		}
+		r.eventually("the outage is forgotten", func() bool {
+			h := r.health()
+			last := h[len(h)-1]
+			return last.Breaker == schemas.BreakerClosed && last.Calls == 1 && last.Failures == 0
+		})
+		r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == int64(n/3+4+1) })
 	})
-	r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == int64(n/3+4+1) })
 }
 
 // TestWhatCameAfterTheOpeningDoesNotGoRound: as long as admission may not know
@@ -148,36 +150,38 @@ func figure(t *testing.T, reg *prometheus.Registry, name string) float64 {
 // none of them back again.
 func TestRestartAmidHandBack(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }))
-	r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
-	const n = 3000
-	ms := []message{{id: "pinned", pinned: true, change: func(e *schemas.Envelope) { e.DecidedAt += 60_000 }}}
-	for i := range n {
-		ms = append(ms, message{id: fmt.Sprint("m", i)})
-	}
-	stop := r.run(r.config("a"))
-	for i := range 5 {
-		r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
-	}
-	r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
-	r.dispatch(ms...)
-	r.eventually("all go back", func() bool { return len(r.read(r.names.Readmit())) >= n })
-	stop()
-	if at := r.position(topics.QueueNormal); at != 0 {
-		t.Fatalf("the position is %d with the first unfinished: the test shows nothing", at)
-	}
-	r.fake.mu.Lock()
-	r.fake.respond = nil
-	r.fake.mu.Unlock()
-	r.run(r.config("b"))
-	r.statuses("pinned", schemas.StatusSending, schemas.StatusSent)
-	r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == n+1 })
-	if got := len(r.read(r.names.Readmit())); got != n {
-		t.Errorf("%d handed back of %d", got, n)
-	}
-	if got := r.fake.made(); len(got) != 6 {
-		t.Errorf("%d calls", len(got))
-	}
+	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
+		t := r.t
+		r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
+		const n = 3000
+		ms := []message{{id: "pinned", pinned: true, change: func(e *schemas.Envelope) { e.DecidedAt += 60_000 }}}
+		for i := range n {
+			ms = append(ms, message{id: fmt.Sprint("m", i)})
+		}
+		stop := r.run(r.config("a"))
+		for i := range 5 {
+			r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
+		}
+		r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
+		r.dispatch(ms...)
+		r.eventually("all go back", func() bool { return len(r.read(r.names.Readmit())) >= n })
+		stop()
+		if at := r.position(topics.QueueNormal); at != 0 {
+			t.Fatalf("the position is %d with the first unfinished: the test shows nothing", at)
+		}
+		r.fake.mu.Lock()
+		r.fake.respond = nil
+		r.fake.mu.Unlock()
+		r.run(r.config("b"))
+		r.statuses("pinned", schemas.StatusSending, schemas.StatusSent)
+		r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == n+1 })
+		if got := len(r.read(r.names.Readmit())); got != n {
+			t.Errorf("%d handed back of %d", got, n)
+		}
+		if got := r.fake.made(); len(got) != 6 {
+			t.Errorf("%d calls", len(got))
+		}
+	})
 }
 
 // TestDrain: a provider leaves the policy while calls are under way. All that

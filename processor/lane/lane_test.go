@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/stream/streamtest"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -223,28 +224,30 @@ func TestStaleGoesBack(t *testing.T) {
 // no call its turn.
 func TestStaleNoFasterThanPace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Pace = []schemas.Window{window(5, 300*time.Millisecond)} }))
-	var ms []message
-	for i := range 15 {
-		ms = append(ms, message{id: fmt.Sprint("s", i), change: func(e *schemas.Envelope) { e.DecidedAt -= 100_000 }})
-	}
-	for i := range 15 {
-		ms = append(ms, message{id: fmt.Sprint("u", i), queue: topics.QueueUrgent})
-	}
-	r.dispatch(ms...)
-	started := time.Now()
-	r.run(r.config("a"))
-	r.eventually("all done", func() bool { return len(r.fake.made()) == 15 && len(r.read(r.names.Readmit())) == 15 })
-	if took := time.Since(started); took < 600*time.Millisecond || took > 3*time.Second {
-		t.Errorf("took %v", took)
-	}
-	var back []schemas.Millis
-	for _, e := range r.journal() {
-		if e.Outcome == "stale" {
-			back = append(back, e.T)
+	timed(t, oneProvider(func(p *schemas.Provider) { p.Pace = []schemas.Window{window(5, 300*time.Millisecond)} }), func(r *rig, bound bool) {
+		t := r.t
+		var ms []message
+		for i := range 15 {
+			ms = append(ms, message{id: fmt.Sprint("s", i), change: func(e *schemas.Envelope) { e.DecidedAt -= 100_000 }})
 		}
-	}
-	judge(t, back, 5, 300*time.Millisecond)
+		for i := range 15 {
+			ms = append(ms, message{id: fmt.Sprint("u", i), queue: topics.QueueUrgent})
+		}
+		r.dispatch(ms...)
+		started := time.Now()
+		r.run(r.config("a"))
+		r.eventually("all done", func() bool { return len(r.fake.made()) == 15 && len(r.read(r.names.Readmit())) == 15 })
+		if took := time.Since(started); took < 600*time.Millisecond || bound && took > 3*time.Second {
+			t.Errorf("took %v", took)
+		}
+		var back []schemas.Millis
+		for _, e := range r.journal() {
+			if e.Outcome == "stale" {
+				back = append(back, e.T)
+			}
+		}
+		judge(t, back, 5, 300*time.Millisecond)
+	})
 }
 
 func window(n int64, d time.Duration) schemas.Window {
@@ -289,35 +292,37 @@ func TestThrottledLaneIsSilent(t *testing.T) {
 // keep the pace as one.
 func TestPaceAcrossRestarts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(func(p *schemas.Provider) {
+	timed(t, oneProvider(func(p *schemas.Provider) {
 		p.Pace = []schemas.Window{window(5, 500*time.Millisecond), window(12, 2*time.Second)}
-	}))
-	var ms []message
-	for i := range 30 {
-		ms = append(ms, message{id: fmt.Sprint(i)})
-	}
-	r.dispatch(ms...)
-	for i := range 3 {
-		stop := r.run(r.config(fmt.Sprint("a", i)))
-		r.eventually("some calls", func() bool { return len(r.fake.made()) >= 8*(i+1) })
-		stop()
-	}
-	r.run(r.config("z"))
-	r.eventually("all calls", func() bool { return len(r.fake.made()) == 30 })
-	var permits []schemas.Millis
-	for _, e := range r.journal() {
-		if e.Kind == "permit" {
-			permits = append(permits, e.T)
+	}), func(r *rig, bound bool) {
+		t := r.t
+		var ms []message
+		for i := range 30 {
+			ms = append(ms, message{id: fmt.Sprint(i)})
 		}
-	}
-	if len(permits) != 30 {
-		t.Fatalf("%d permits", len(permits))
-	}
-	judge(t, permits, 5, 500*time.Millisecond)
-	judge(t, permits, 12, 2*time.Second)
-	if took := permits[29].Sub(permits[0]); took > 6*time.Second {
-		t.Errorf("the pace allows them in 4.5 s or so, they took %v", took)
-	}
+		r.dispatch(ms...)
+		for i := range 3 {
+			stop := r.run(r.config(fmt.Sprint("a", i)))
+			r.eventually("some calls", func() bool { return len(r.fake.made()) >= 8*(i+1) })
+			stop()
+		}
+		r.run(r.config("z"))
+		r.eventually("all calls", func() bool { return len(r.fake.made()) == 30 })
+		var permits []schemas.Millis
+		for _, e := range r.journal() {
+			if e.Kind == "permit" {
+				permits = append(permits, e.T)
+			}
+		}
+		if len(permits) != 30 {
+			t.Fatalf("%d permits", len(permits))
+		}
+		judge(t, permits, 5, 500*time.Millisecond)
+		judge(t, permits, 12, 2*time.Second)
+		if took := permits[29].Sub(permits[0]); bound && took > 6*time.Second {
+			t.Errorf("the pace allows them in 4.5 s or so, they took %v", took)
+		}
+	})
 }
 
 // TestLongerPace: a pace gets a longer window while its lane runs. What was
@@ -327,30 +332,32 @@ func TestLongerPace(t *testing.T) {
 	pace := func(ws ...schemas.Window) schemas.Policy {
 		return oneProvider(func(p *schemas.Provider) { p.Pace = ws })
 	}
-	r := newRig(t, pace(window(2, 50*time.Millisecond)))
-	r.run(r.config("a"))
-	send := func(from, to int) {
-		var ms []message
-		for i := from; i < to; i++ {
-			ms = append(ms, message{id: fmt.Sprint(i)})
+	timed(t, pace(window(2, 50*time.Millisecond)), func(r *rig, bound bool) {
+		t := r.t
+		r.run(r.config("a"))
+		send := func(from, to int) {
+			var ms []message
+			for i := from; i < to; i++ {
+				ms = append(ms, message{id: fmt.Sprint(i)})
+			}
+			r.dispatch(ms...)
+			r.eventually("all calls", func() bool { return len(r.fake.made()) == to })
 		}
-		r.dispatch(ms...)
-		r.eventually("all calls", func() bool { return len(r.fake.made()) == to })
-	}
-	send(0, 8)
-	changed := time.Now()
-	r.apply(pace(window(2, 50*time.Millisecond), window(5, 3*time.Second)))
-	r.eventually("it is in force", func() bool { return time.Since(changed) > time.Second })
-	send(8, 10)
-	var at []schemas.Millis
-	for _, e := range r.journal() {
-		if e.Kind == "permit" {
-			at = append(at, e.T)
+		send(0, 8)
+		changed := time.Now()
+		r.apply(pace(window(2, 50*time.Millisecond), window(5, 3*time.Second)))
+		r.eventually("it is in force", func() bool { return time.Since(changed) > time.Second })
+		send(8, 10)
+		var at []schemas.Millis
+		for _, e := range r.journal() {
+			if e.Kind == "permit" {
+				at = append(at, e.T)
+			}
 		}
-	}
-	if got := at[8].Sub(at[3]); got < 3*time.Second {
-		t.Errorf("permit 8 came %v after permit 3, want 3 s or more", got)
-	}
+		if got := at[8].Sub(at[3]); got < 3*time.Second {
+			t.Errorf("permit 8 came %v after permit 3, want 3 s or more", got)
+		}
+	})
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {
@@ -445,79 +452,83 @@ func (r *rig) hasRead(qs ...topics.Queue) func(topics.Queue) int64 {
 // a permit of the new owner's waits until no old one can be called on.
 func TestInDoubt(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
-	r.dispatch(message{id: "held", class: "hold"}, message{id: "again"}, message{id: "next"})
-	now := time.Now()
-	for i, id := range []string{"held", "again"} {
-		b, err := json.Marshal(map[string]any{"kind": "permit", "id": id, "attempt": 1, "t": schemas.MillisOf(now), "topic": r.names.Dispatch("p", "normal"), "partition": 0, "offset": i})
-		if err != nil {
-			t.Fatal(err)
+	timed(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}), func(r *rig, bound bool) {
+		t := r.t
+		r.dispatch(message{id: "held", class: "hold"}, message{id: "again"}, message{id: "next"})
+		now := time.Now()
+		for i, id := range []string{"held", "again"} {
+			b, err := json.Marshal(map[string]any{"kind": "permit", "id": id, "attempt": 1, "t": schemas.MillisOf(now), "topic": r.names.Dispatch("p", "normal"), "partition": 0, "offset": i})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.cl.ProduceSync(t.Context(), &kgo.Record{Topic: r.names.Journal("p"), Value: b}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := r.cl.ProduceSync(t.Context(), &kgo.Record{Topic: r.names.Journal("p"), Value: b}).FirstErr(); err != nil {
-			t.Fatal(err)
+		cfg := r.config("a")
+		cfg.PermitLife = 1500 * time.Millisecond
+		r.run(cfg)
+		got := r.statuses("held", schemas.StatusUnknown)
+		if got[0].Attempt != 1 || got[0].ErrorCode != "in_doubt" {
+			t.Errorf("%+v", got[0])
 		}
-	}
-	cfg := r.config("a")
-	cfg.PermitLife = 1500 * time.Millisecond
-	r.run(cfg)
-	got := r.statuses("held", schemas.StatusUnknown)
-	if got[0].Attempt != 1 || got[0].ErrorCode != "in_doubt" {
-		t.Errorf("%+v", got[0])
-	}
-	r.statuses("again", schemas.StatusRetrying)
-	recs := r.read(r.names.Delay("5s"))
-	if len(recs) != 1 || r.envelope(recs[0]).Attempt != 1 || r.envelope(recs[0]).Taint != schemas.TaintUnknown {
-		t.Errorf("%v", recs)
-	}
-	r.statuses("next", schemas.StatusSending, schemas.StatusSent)
-	if ids := r.fake.ids(); !slices.Equal(ids, []string{"next"}) {
-		t.Errorf("called %v", ids)
-	}
-	if waited := r.fake.at[0].Sub(now); waited < 1490*time.Millisecond {
-		t.Errorf("the new owner called %v after a permit that lives 1.5 s", waited)
-	}
+		r.statuses("again", schemas.StatusRetrying)
+		recs := r.read(r.names.Delay("5s"))
+		if len(recs) != 1 || r.envelope(recs[0]).Attempt != 1 || r.envelope(recs[0]).Taint != schemas.TaintUnknown {
+			t.Errorf("%v", recs)
+		}
+		r.statuses("next", schemas.StatusSending, schemas.StatusSent)
+		if ids := r.fake.ids(); !slices.Equal(ids, []string{"next"}) {
+			t.Errorf("called %v", ids)
+		}
+		if waited := r.fake.at[0].Sub(now); waited < 1490*time.Millisecond {
+			t.Errorf("the new owner called %v after a permit that lives 1.5 s", waited)
+		}
+	})
 }
 
 // TestKilledDuringCalls: three of four calls are answered, the first is not,
 // and the process ends. The next one calls none of them again: three are
 // finished beyond the low-water mark, one is in doubt.
 func TestKilledDuringCalls(t *testing.T) {
-	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
-	r.fake.respond = func(ctx context.Context, c provider.Call) provider.Outcome {
-		if c.ID == "m0" {
-			<-ctx.Done()
-			<-time.After(200 * time.Millisecond)             // it does not even end when told to
-			return provider.Outcome{Kind: provider.Accepted} // nobody will know
+	timed(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}), func(r *rig, bound bool) {
+		t := r.t
+		r.fake.respond = func(ctx context.Context, c provider.Call) provider.Outcome {
+			if c.ID == "m0" {
+				<-ctx.Done()
+				<-time.After(200 * time.Millisecond)             // it does not even end when told to
+				return provider.Outcome{Kind: provider.Accepted} // nobody will know
+			}
+			return provider.Outcome{Kind: provider.Accepted}
 		}
-		return provider.Outcome{Kind: provider.Accepted}
-	}
-	cfg := r.config("a")
-	cfg.Grace, cfg.Settle = time.Millisecond, time.Millisecond
-	cfg.PermitLife = 300 * time.Millisecond
-	stop := r.start(func(ctx context.Context) error {
-		if err := lane.Run(ctx, cfg); !errors.Is(err, lane.ErrInDoubt) {
-			return fmt.Errorf("got %w, want ErrInDoubt", err)
+		cfg := r.config("a")
+		cfg.Grace, cfg.Settle = time.Millisecond, time.Millisecond
+		cfg.PermitLife = 300 * time.Millisecond
+		stop := r.start(func(ctx context.Context) error {
+			if err := lane.Run(ctx, cfg); !errors.Is(err, lane.ErrInDoubt) {
+				return fmt.Errorf("got %w, want ErrInDoubt", err)
+			}
+			return nil
+		})
+		r.dispatch(message{id: "m0", class: "hold"}, message{id: "m1"}, message{id: "m2"}, message{id: "m3"})
+		for _, id := range []string{"m1", "m2", "m3"} {
+			r.statuses(id, schemas.StatusSending, schemas.StatusSent)
 		}
-		return nil
+		if at := r.position(topics.QueueNormal); at != 0 {
+			t.Errorf("the position is %d with the first unfinished", at)
+		}
+		stop()
+		cfg.Stream.TransactionalID = "b"
+		cfg.Grace = time.Second
+		r.run(cfg)
+		r.statuses("m0", schemas.StatusSending, schemas.StatusUnknown)
+		r.dispatch(message{id: "m4"})
+		r.statuses("m4", schemas.StatusSending, schemas.StatusSent)
+		if calls := r.fake.made(); len(calls) != 5 {
+			t.Errorf("%d calls", len(calls))
+		}
+		r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == 5 })
 	})
-	r.dispatch(message{id: "m0", class: "hold"}, message{id: "m1"}, message{id: "m2"}, message{id: "m3"})
-	for _, id := range []string{"m1", "m2", "m3"} {
-		r.statuses(id, schemas.StatusSending, schemas.StatusSent)
-	}
-	if at := r.position(topics.QueueNormal); at != 0 {
-		t.Errorf("the position is %d with the first unfinished", at)
-	}
-	stop()
-	cfg.Stream.TransactionalID = "b"
-	cfg.Grace = time.Second
-	r.run(cfg)
-	r.statuses("m0", schemas.StatusSending, schemas.StatusUnknown)
-	r.dispatch(message{id: "m4"})
-	r.statuses("m4", schemas.StatusSending, schemas.StatusSent)
-	if calls := r.fake.made(); len(calls) != 5 {
-		t.Errorf("%d calls", len(calls))
-	}
-	r.eventually("the position moves", func() bool { return r.position(topics.QueueNormal) == 5 })
 }
 
 // TestAbortKeepsOutcomes: the group refuses a transaction's offsets once, with
@@ -526,7 +537,7 @@ func TestKilledDuringCalls(t *testing.T) {
 func TestAbortKeepsOutcomes(t *testing.T) {
 	t.Parallel()
 	r := newFakeRig(t, oneProvider(nil))
-	refuse, refused := r.refuseOffsets()
+	refuse, refused := streamtest.RefuseOffsets(r.cluster)
 	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
 		refuse.Store(2)
 		return provider.Outcome{Kind: provider.Accepted}
@@ -551,102 +562,108 @@ func TestAbortKeepsOutcomes(t *testing.T) {
 // TestExpiredPermitIsNotCalled: the commit of a permit takes longer than the
 // permit lives. It is not called on; a new one is given.
 func TestExpiredPermitIsNotCalled(t *testing.T) {
-	r := newFakeRig(t, oneProvider(nil))
-	var slow atomic.Bool
-	r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
-		r.cluster.KeepControl()
-		if slow.CompareAndSwap(true, false) {
-			time.Sleep(1500 * time.Millisecond)
+	simulated(t, oneProvider(nil), func(r *rig) {
+		t := r.t
+		var slow atomic.Bool
+		r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+			r.cluster.KeepControl()
+			if slow.CompareAndSwap(true, false) {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			return nil, nil, false
+		})
+		cfg := r.config("a")
+		cfg.PermitLife = time.Second
+		r.run(cfg)
+		r.dispatch(message{id: "warm"})
+		r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
+		slow.Store(true)
+		r.dispatch(message{id: "m"})
+		r.statuses("m", schemas.StatusSending, schemas.StatusSending, schemas.StatusSent)
+		var kinds []string
+		for _, e := range r.journal()[2:] {
+			kinds = append(kinds, e.Kind+e.Outcome)
 		}
-		return nil, nil, false
+		if !slices.Equal(kinds, []string{"permit", "outcomeexpired_permit", "permit", "outcomeaccepted"}) {
+			t.Errorf("%v", kinds)
+		}
+		if calls := r.fake.made(); len(calls) != 2 || calls[1].Attempt != 1 {
+			t.Errorf("%+v", calls)
+		}
 	})
-	cfg := r.config("a")
-	cfg.PermitLife = time.Second
-	r.run(cfg)
-	r.dispatch(message{id: "warm"})
-	r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
-	slow.Store(true)
-	r.dispatch(message{id: "m"})
-	r.statuses("m", schemas.StatusSending, schemas.StatusSending, schemas.StatusSent)
-	var kinds []string
-	for _, e := range r.journal()[2:] {
-		kinds = append(kinds, e.Kind+e.Outcome)
-	}
-	if !slices.Equal(kinds, []string{"permit", "outcomeexpired_permit", "permit", "outcomeaccepted"}) {
-		t.Errorf("%v", kinds)
-	}
-	if calls := r.fake.made(); len(calls) != 2 || calls[1].Attempt != 1 {
-		t.Errorf("%+v", calls)
-	}
 }
 
 // TestGracefulStop: calls under way end, and their outcomes are committed;
 // what waits stays.
 func TestGracefulStop(t *testing.T) {
-	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 2 }))
-	called := make(chan struct{}, 10)
-	release := make(chan struct{})
-	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
-		called <- struct{}{}
-		<-release
-		return provider.Outcome{Kind: provider.Accepted}
-	}
-	stop := r.run(r.config("a"))
-	r.dispatch(message{id: "m0"}, message{id: "m1"}, message{id: "m2"})
-	<-called
-	<-called
-	stopped := make(chan struct{})
-	go func() { stop(); close(stopped) }()
-	time.AfterFunc(200*time.Millisecond, func() { close(release) })
-	<-stopped
-	r.statuses("m0", schemas.StatusSending, schemas.StatusSent)
-	r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
-	if e := r.events()["m2"]; len(e) != 0 || r.position(topics.QueueNormal) != 2 {
-		t.Errorf("%v at %d", e, r.position(topics.QueueNormal))
-	}
+	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 2 }), func(r *rig, bound bool) {
+		t := r.t
+		called := make(chan struct{}, 10)
+		release := make(chan struct{})
+		r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+			called <- struct{}{}
+			<-release
+			return provider.Outcome{Kind: provider.Accepted}
+		}
+		stop := r.run(r.config("a"))
+		r.dispatch(message{id: "m0"}, message{id: "m1"}, message{id: "m2"})
+		<-called
+		<-called
+		stopped := make(chan struct{})
+		go func() { stop(); close(stopped) }()
+		time.AfterFunc(200*time.Millisecond, func() { close(release) })
+		<-stopped
+		r.statuses("m0", schemas.StatusSending, schemas.StatusSent)
+		r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
+		if e := r.events()["m2"]; len(e) != 0 || r.position(topics.QueueNormal) != 2 {
+			t.Errorf("%v at %d", e, r.position(topics.QueueNormal))
+		}
+	})
 }
 
 // TestGracefulStopCutsOff: a call that does not end within the grace is cut off
 // and has an outcome all the same, so that the next owner finds nothing in
 // doubt.
 func TestGracefulStopCutsOff(t *testing.T) {
-	r := newRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
-	called := make(chan struct{}, 10)
-	r.fake.respond = func(ctx context.Context, c provider.Call) provider.Outcome {
-		called <- struct{}{}
-		if c.ID != "hangs" {
-			return provider.Outcome{Kind: provider.Accepted}
+	timed(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}), func(r *rig, bound bool) {
+		t := r.t
+		called := make(chan struct{}, 10)
+		r.fake.respond = func(ctx context.Context, c provider.Call) provider.Outcome {
+			called <- struct{}{}
+			if c.ID != "hangs" {
+				return provider.Outcome{Kind: provider.Accepted}
+			}
+			<-ctx.Done()
+			return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout"}
 		}
-		<-ctx.Done()
-		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "timeout"}
-	}
-	cfg := r.config("a")
-	cfg.Grace = 100 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	supervised := cfg
-	supervised.Provider = ""
-	go func() { ended <- lane.Supervise(ctx, supervised) }()
-	r.dispatch(message{id: "hangs", class: "hold"}, message{id: "m1"})
-	<-called
-	<-called
-	cancel()
-	if err := <-ended; !errors.Is(err, lane.ErrCutOff) || errors.Is(err, lane.ErrInDoubt) {
-		t.Errorf("got %v, want ErrCutOff", err)
-	}
-	r.statuses("hangs", schemas.StatusSending, schemas.StatusUnknown)
-	r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
-	permits, outcomes := 0, 0
-	for _, e := range r.journal() {
-		if e.Kind == "permit" {
-			permits++
-		} else {
-			outcomes++
+		cfg := r.config("a")
+		cfg.Grace = 100 * time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		supervised := cfg
+		supervised.Provider = ""
+		go func() { ended <- lane.Supervise(ctx, supervised) }()
+		r.dispatch(message{id: "hangs", class: "hold"}, message{id: "m1"})
+		<-called
+		<-called
+		cancel()
+		if err := <-ended; !errors.Is(err, lane.ErrCutOff) || errors.Is(err, lane.ErrInDoubt) {
+			t.Errorf("got %v, want ErrCutOff", err)
 		}
-	}
-	if permits != 2 || outcomes != 2 || r.position(topics.QueueNormal) != 2 {
-		t.Errorf("%d permits, %d outcomes, position %d: a call is in doubt", permits, outcomes, r.position(topics.QueueNormal))
-	}
+		r.statuses("hangs", schemas.StatusSending, schemas.StatusUnknown)
+		r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
+		permits, outcomes := 0, 0
+		for _, e := range r.journal() {
+			if e.Kind == "permit" {
+				permits++
+			} else {
+				outcomes++
+			}
+		}
+		if permits != 2 || outcomes != 2 || r.position(topics.QueueNormal) != 2 {
+			t.Errorf("%d permits, %d outcomes, position %d: a call is in doubt", permits, outcomes, r.position(topics.QueueNormal))
+		}
+	})
 }
 
 func TestSupervise(t *testing.T) {
@@ -702,46 +719,48 @@ func TestSupervise(t *testing.T) {
 // lane restored; nothing is called twice, and no outcome is lost.
 func TestUnknownCommit(t *testing.T) {
 	t.Parallel()
-	r := newFakeRig(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
-	var silent atomic.Bool
-	var swallowed atomic.Int32
-	r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
-		r.cluster.KeepControl()
-		if silent.Load() {
-			swallowed.Add(1)
-			return nil, errors.New("no answer"), true
+	simulated(t, oneProvider(nil, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}), func(r *rig) {
+		t := r.t
+		var silent atomic.Bool
+		var swallowed atomic.Int32
+		r.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+			r.cluster.KeepControl()
+			if silent.Load() {
+				swallowed.Add(1)
+				return nil, errors.New("no answer"), true
+			}
+			return nil, nil, false
+		})
+		// After the stream has given up on the transaction, ends work again.
+		later := func() {
+			silent.Store(true)
+			time.AfterFunc(1200*time.Millisecond, func() { silent.Store(false) })
 		}
-		return nil, nil, false
-	})
-	// After the stream has given up on the transaction, ends work again.
-	later := func() {
-		silent.Store(true)
-		time.AfterFunc(1200*time.Millisecond, func() { silent.Store(false) })
-	}
-	cfg := r.config("a")
-	cfg.Stream.TransactionTimeout = time.Second
-	r.run(cfg)
-	r.dispatch(message{id: "warm"})
-	r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
+		cfg := r.config("a")
+		cfg.Stream.TransactionTimeout = time.Second
+		r.run(cfg)
+		r.dispatch(message{id: "warm"})
+		r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
 
-	later()
-	r.dispatch(message{id: "m1", class: "hold"})
-	r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
-
-	r.fake.mu.Lock()
-	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
 		later()
-		return provider.Outcome{Kind: provider.Accepted}
-	}
-	r.fake.mu.Unlock()
-	r.dispatch(message{id: "m2", class: "hold"})
-	r.statuses("m2", schemas.StatusSending, schemas.StatusSent)
-	if ids := r.fake.ids(); !slices.Equal(ids, []string{"warm", "m1", "m2"}) {
-		t.Errorf("called %v", ids)
-	}
-	if swallowed.Load() < 2 {
-		t.Fatalf("%d ends of transactions got no answer: the test shows nothing", swallowed.Load())
-	}
+		r.dispatch(message{id: "m1", class: "hold"})
+		r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
+
+		r.fake.mu.Lock()
+		r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+			later()
+			return provider.Outcome{Kind: provider.Accepted}
+		}
+		r.fake.mu.Unlock()
+		r.dispatch(message{id: "m2", class: "hold"})
+		r.statuses("m2", schemas.StatusSending, schemas.StatusSent)
+		if ids := r.fake.ids(); !slices.Equal(ids, []string{"warm", "m1", "m2"}) {
+			t.Errorf("called %v", ids)
+		}
+		if swallowed.Load() < 2 {
+			t.Fatalf("%d ends of transactions got no answer: the test shows nothing", swallowed.Load())
+		}
+	})
 }
 
 // TestMoves: three members, of which one has the lane; it is stopped, and
@@ -749,61 +768,63 @@ func TestUnknownCommit(t *testing.T) {
 // exactly once, at the pace of one lane.
 func TestMoves(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(func(p *schemas.Provider) {
+	timed(t, oneProvider(func(p *schemas.Provider) {
 		p.Pace = []schemas.Window{window(20, 200*time.Millisecond)}
-	}))
-	r.fake.respond = func(ctx context.Context, _ provider.Call) provider.Outcome {
-		select { // long enough that calls are under way when a member stops
-		case <-time.After(30 * time.Millisecond):
-		case <-ctx.Done():
+	}), func(r *rig, bound bool) {
+		t := r.t
+		r.fake.respond = func(ctx context.Context, _ provider.Call) provider.Outcome {
+			select { // long enough that calls are under way when a member stops
+			case <-time.After(30 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			return provider.Outcome{Kind: provider.Accepted}
 		}
-		return provider.Outcome{Kind: provider.Accepted}
-	}
-	const n = 200
-	var ms []message
-	for i := range n {
-		ms = append(ms, message{id: fmt.Sprint(i), queue: topics.Queues[i%4]})
-	}
-	r.dispatch(ms...)
-	stops := []func(){r.run(r.config("a0")), r.run(r.config("a1")), r.run(r.config("a2"))}
-	for i := range 2 {
-		r.eventually("some calls", func() bool { return len(r.fake.made()) >= 60*(i+1) })
-		stops[i]()
-		stops = append(stops, r.run(r.config(fmt.Sprint("b", i))))
-	}
-	r.eventually("all calls", func() bool { return len(r.fake.made()) >= n })
-	// A lane that moves while its member lives on leaves calls in doubt: those
-	// are resent. But nobody may settle a message twice.
-	settled := func() (all bool) {
-		all = true
-		events := r.events()
+		const n = 200
+		var ms []message
 		for i := range n {
-			ends := 0
-			for _, e := range events[fmt.Sprint(i)] {
-				if e.Status == schemas.StatusSent || e.Status == schemas.StatusRetrying {
-					ends++
+			ms = append(ms, message{id: fmt.Sprint(i), queue: topics.Queues[i%4]})
+		}
+		r.dispatch(ms...)
+		stops := []func(){r.run(r.config("a0")), r.run(r.config("a1")), r.run(r.config("a2"))}
+		for i := range 2 {
+			r.eventually("some calls", func() bool { return len(r.fake.made()) >= 60*(i+1) })
+			stops[i]()
+			stops = append(stops, r.run(r.config(fmt.Sprint("b", i))))
+		}
+		r.eventually("all calls", func() bool { return len(r.fake.made()) >= n })
+		// A lane that moves while its member lives on leaves calls in doubt: those
+		// are resent. But nobody may settle a message twice.
+		settled := func() (all bool) {
+			all = true
+			events := r.events()
+			for i := range n {
+				ends := 0
+				for _, e := range events[fmt.Sprint(i)] {
+					if e.Status == schemas.StatusSent || e.Status == schemas.StatusRetrying {
+						ends++
+					}
 				}
+				if ends > 1 {
+					t.Fatalf("settled %d times: %+v", ends, events[fmt.Sprint(i)])
+				}
+				all = all && ends == 1
 			}
-			if ends > 1 {
-				t.Fatalf("settled %d times: %+v", ends, events[fmt.Sprint(i)])
+			return all
+		}
+		r.eventually("all are settled", settled)
+		ids := r.fake.ids()
+		slices.Sort(ids)
+		if len(slices.Compact(ids)) != n || len(r.fake.made()) != n {
+			t.Errorf("%d calls for %d messages", len(r.fake.made()), n)
+		}
+		var permits []schemas.Millis
+		for _, e := range r.journal() {
+			if e.Kind == "permit" {
+				permits = append(permits, e.T)
 			}
-			all = all && ends == 1
 		}
-		return all
-	}
-	r.eventually("all are settled", settled)
-	ids := r.fake.ids()
-	slices.Sort(ids)
-	if len(slices.Compact(ids)) != n || len(r.fake.made()) != n {
-		t.Errorf("%d calls for %d messages", len(r.fake.made()), n)
-	}
-	var permits []schemas.Millis
-	for _, e := range r.journal() {
-		if e.Kind == "permit" {
-			permits = append(permits, e.T)
-		}
-	}
-	judge(t, permits, 20, 200*time.Millisecond)
+		judge(t, permits, 20, 200*time.Millisecond)
+	})
 }
 
 // TestMovesFinishCalls: calls are under way whenever a lane moves to another
@@ -811,49 +832,51 @@ func TestMoves(t *testing.T) {
 // takes less than a call may.
 func TestMovesFinishCalls(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 8 }, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}))
-	r.fake.respond = func(ctx context.Context, _ provider.Call) provider.Outcome {
-		select {
-		case <-time.After(400 * time.Millisecond):
-		case <-ctx.Done():
-		}
-		return provider.Outcome{Kind: provider.Accepted}
-	}
-	var restored atomic.Int32
-	member := func(i int) {
-		cfg := r.config(fmt.Sprint("m", i))
-		cfg.Stream.ClientID = string(rune('z' - i)) // the first by name has the lane
-		cfg.Logger = slog.New(counting{slog.DiscardHandler, "lanes restored", &restored})
-		r.run(cfg)
-	}
-	const moves = 4
-	member(0)
-	sent := 0
-	work := func() { // there is always some
-		for ; len(r.fake.made()) > sent-16; sent += 16 {
-			var ms []message
-			for j := range 16 {
-				ms = append(ms, message{id: fmt.Sprint(sent + j), class: "hold"})
+	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 8 }, schemas.Class{Name: "hold", OnUnknown: schemas.UnknownHold}), func(r *rig, bound bool) {
+		t := r.t
+		r.fake.respond = func(ctx context.Context, _ provider.Call) provider.Outcome {
+			select {
+			case <-time.After(400 * time.Millisecond):
+			case <-ctx.Done():
 			}
-			r.dispatch(ms...)
+			return provider.Outcome{Kind: provider.Accepted}
 		}
-	}
-	for i := 1; i <= moves; i++ {
-		calls := len(r.fake.made())
-		r.eventually("calls are under way", func() bool { work(); return len(r.fake.made()) > calls })
-		member(i)
-		r.eventually("the lane moves", func() bool { work(); return restored.Load() == int32(i+1) })
-	}
-	r.eventually("all are settled", func() bool { return r.position(topics.QueueNormal) == int64(sent) })
-	for _, e := range r.journal() {
-		if e.Kind == "outcome" && e.Outcome != "accepted" && e.Outcome != "expired_permit" {
-			t.Errorf("%+v", e)
+		var restored atomic.Int32
+		member := func(i int) {
+			cfg := r.config(fmt.Sprint("m", i))
+			cfg.Stream.ClientID = string(rune('z' - i)) // the first by name has the lane
+			cfg.Logger = slog.New(counting{slog.DiscardHandler, "lanes restored", &restored})
+			r.run(cfg)
 		}
-	}
-	if got := len(r.fake.made()); got != sent {
-		t.Errorf("%d calls for %d messages", got, sent)
-	}
-	t.Logf("%d moves, %d calls, none in doubt", moves, sent)
+		const moves = 4
+		member(0)
+		sent := 0
+		work := func() { // there is always some
+			for ; len(r.fake.made()) > sent-16; sent += 16 {
+				var ms []message
+				for j := range 16 {
+					ms = append(ms, message{id: fmt.Sprint(sent + j), class: "hold"})
+				}
+				r.dispatch(ms...)
+			}
+		}
+		for i := 1; i <= moves; i++ {
+			calls := len(r.fake.made())
+			r.eventually("calls are under way", func() bool { work(); return len(r.fake.made()) > calls })
+			member(i)
+			r.eventually("the lane moves", func() bool { work(); return restored.Load() == int32(i+1) })
+		}
+		r.eventually("all are settled", func() bool { return r.position(topics.QueueNormal) == int64(sent) })
+		for _, e := range r.journal() {
+			if e.Kind == "outcome" && e.Outcome != "accepted" && e.Outcome != "expired_permit" {
+				t.Errorf("%+v", e)
+			}
+		}
+		if got := len(r.fake.made()); got != sent {
+			t.Errorf("%d calls for %d messages", got, sent)
+		}
+		t.Logf("%d moves, %d calls, none in doubt", moves, sent)
+	})
 }
 
 // counting counts the log lines of one message.

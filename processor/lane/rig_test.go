@@ -5,20 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/policy"
@@ -39,6 +38,7 @@ type rig struct {
 	cluster *kfake.Cluster
 	seeds   []string
 	names   topics.Names
+	options []kgo.Opt // of every client
 	cl      *kgo.Client
 	policy  *policy.Watcher
 	fake    *scripted
@@ -88,18 +88,50 @@ func (r *rig) topics() map[string]int32 {
 func newFakeRig(t *testing.T, p schemas.Policy) *rig {
 	t.Helper()
 	r := &rig{t: t, fake: &scripted{}}
-	seed := []kfake.Opt{kfake.NumBrokers(1)}
-	for topic, n := range r.topics() {
-		seed = append(seed, kfake.SeedTopics(n, topic))
-	}
-	c, err := kfake.NewCluster(seed...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	r.cluster, r.seeds = c, c.ListenAddrs()
+	r.startFake()
+	r.seeds = r.cluster.ListenAddrs()
 	r.open(p)
 	return r
+}
+
+func (r *rig) startFake(opts ...kfake.Opt) {
+	r.t.Helper()
+	opts = append(opts, kfake.NumBrokers(1))
+	for topic, n := range r.topics() {
+		opts = append(opts, kfake.SeedTopics(n, topic))
+	}
+	var err error
+	if r.cluster, err = kfake.NewCluster(opts...); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(r.cluster.Close)
+}
+
+// simulated runs a test in a bubble, on a broker in it: what it says of time holds
+// on any machine, however busy that is.
+func simulated(t *testing.T, p schemas.Policy, test func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, time.November, 21, 10, 0, 0, 0, time.UTC))) // bubbles begin in 2000
+		network := new(kfake.VirtualNetwork)
+		r := &rig{t: t, fake: &scripted{}, seeds: []string{"127.0.0.1:9092"},
+			options: []kgo.Opt{kgo.Dialer(network.DialContext), kgo.DisableClientMetrics(), kgo.ProducerBatchCompression(kgo.NoCompression())}}
+		r.startFake(kfake.ListenFn(network.Listen), kfake.Ports(9092), kfake.WithLogger(kfake.BasicLogger(io.Discard, kfake.LogLevelNone)))
+		r.open(p)
+		test(r)
+	})
+}
+
+// timed runs a test whose times are all of it: in a bubble, or on the cluster that
+// KAFKA_BROKERS names. There bound is false: how long things take at most says
+// nothing, and how long at least is the same.
+func timed(t *testing.T, p schemas.Policy, test func(r *rig, bound bool)) {
+	t.Helper()
+	if os.Getenv("KAFKA_BROKERS") != "" {
+		test(newRig(t, p), false)
+		return
+	}
+	simulated(t, p, func(r *rig) { test(r, true) })
 }
 
 func (r *rig) open(p schemas.Policy) {
@@ -107,7 +139,7 @@ func (r *rig) open(p schemas.Policy) {
 	t.Helper()
 	r.connect()
 	var err error
-	if r.policy, err = policy.Watch(t.Context(), r.names.Config(), slog.New(slog.DiscardHandler), kgo.SeedBrokers(r.seeds...)); err != nil {
+	if r.policy, err = policy.Watch(t.Context(), r.names.Config(), slog.New(slog.DiscardHandler), r.client()...); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,9 +149,14 @@ func (r *rig) open(p schemas.Policy) {
 	r.apply(p)
 }
 
+// client is how any client reaches the broker, with more.
+func (r *rig) client(more ...kgo.Opt) []kgo.Opt {
+	return slices.Concat([]kgo.Opt{kgo.SeedBrokers(r.seeds...)}, r.options, more)
+}
+
 func (r *rig) connect() {
 	r.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	cl, err := kgo.NewClient(r.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -140,8 +177,8 @@ func (r *rig) config(id string) lane.Config {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	return lane.Config{
-		Stream: stream.Config{Brokers: r.seeds, TransactionalID: r.names.Prefix + id, SessionTimeout: 6 * time.Second},
-		Read:   stream.ReadConfig{Brokers: r.seeds},
+		Stream: stream.Config{Brokers: r.seeds, TransactionalID: r.names.Prefix + id, SessionTimeout: 6 * time.Second, Options: r.options},
+		Read:   stream.ReadConfig{Brokers: r.seeds, Options: r.options},
 		Names:  r.names, Provider: "p", Partitions: parts, DelayPartitions: others, DLQPartitions: others,
 		Policy: r.policy, Logger: logger, Grace: 3 * time.Second,
 		Open: func(schemas.Provider) (provider.Provider, error) { return r.fake, nil },
@@ -217,7 +254,7 @@ func (r *rig) dispatch(ms ...message) {
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(15 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) { // of a test that fails
 		if time.Now().After(end) {
 			r.t.Fatalf("never: %s", what)
 		}
@@ -237,7 +274,7 @@ func (r *rig) read(topic string) []*kgo.Record {
 		ranges = append(ranges, stream.Range{Partition: stream.Partition{Topic: topic, Partition: o.Partition}})
 	})
 	var recs []*kgo.Record
-	if err := stream.Read(r.t.Context(), stream.ReadConfig{Brokers: r.seeds, Stall: 15 * time.Second}, ranges, func(rec *kgo.Record) error {
+	if err := stream.Read(r.t.Context(), stream.ReadConfig{Brokers: r.seeds, Stall: time.Minute, Options: r.options}, ranges, func(rec *kgo.Record) error {
 		recs = append(recs, rec)
 		return nil
 	}); err != nil {
@@ -407,32 +444,4 @@ func oneProvider(change func(*schemas.Provider), classes ...schemas.Class) schem
 		change(&p)
 	}
 	return schemas.Policy{Providers: []schemas.Provider{p}, Classes: append([]schemas.Class{{Name: "notice"}}, classes...)}
-}
-
-// refuseOffsets lets the group refuse the offsets of as many transactions as refuse
-// says; refused counts them.
-func (r *rig) refuseOffsets() (refuse, refused *atomic.Int32) {
-	refuse, refused = new(atomic.Int32), new(atomic.Int32)
-	r.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-		r.cluster.KeepControl()
-		if refuse.Load() == 0 {
-			return nil, nil, false
-		}
-		refuse.Add(-1)
-		refused.Add(1)
-		req := kreq.(*kmsg.TxnOffsetCommitRequest)
-		resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
-		for _, t := range req.Topics {
-			rt := kmsg.NewTxnOffsetCommitResponseTopic()
-			rt.Topic = t.Topic
-			for _, p := range t.Partitions {
-				rp := kmsg.NewTxnOffsetCommitResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.IllegalGeneration.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			resp.Topics = append(resp.Topics, rt)
-		}
-		return resp, nil, true
-	})
-	return refuse, refused
 }

@@ -16,8 +16,8 @@ import (
 // admission stands in for the real one: what comes back stale is decided anew
 // after a while, and dispatched on again.
 func (r *rig) admission(after time.Duration) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.seeds...), kgo.ConsumeTopics(r.names.Readmit()), kgo.FetchMaxWait(20*time.Millisecond),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	cl, err := kgo.NewClient(r.client(kgo.ConsumeTopics(r.names.Readmit()), kgo.FetchMaxWait(20*time.Millisecond),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -75,46 +75,46 @@ func TestStaleBacklogDoesNotChaseItsTail(t *testing.T) {
 		{"a pace that concurrency does not reach", []schemas.Window{window(5000, time.Second)}, 100 * time.Millisecond, 200 * time.Millisecond, 1500, 1.3, 14 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			within := c.within * slower
-			r := newFakeRig(t, oneProvider(func(p *schemas.Provider) { p.Pace, p.Concurrency = c.pace, 16 },
-				schemas.Class{Name: "quick", StaleAfter: schemas.Duration(2 * time.Second)}))
-			r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
-				<-time.After(c.latency)
-				return provider.Outcome{Kind: provider.Accepted}
-			}
-			r.admission(c.after)
-			var ms []message
-			for i := range c.n {
-				ms = append(ms, message{id: fmt.Sprint(i), class: "quick", change: func(e *schemas.Envelope) { e.DecidedAt -= 100_000 }})
-			}
-			r.dispatch(ms...)
-			r.run(r.config("a"))
-			began := time.Now()
-			for len(r.fake.made()) < c.n && time.Since(began) < within+10*time.Second {
-				<-time.After(20 * time.Millisecond)
-			}
-			took := time.Since(began)
-			back := 0
-			for _, e := range r.journal() {
-				if e.Outcome == "stale" {
-					back++
+			p := oneProvider(func(p *schemas.Provider) { p.Pace, p.Concurrency = c.pace, 16 },
+				schemas.Class{Name: "quick", StaleAfter: schemas.Duration(2 * time.Second)})
+			simulated(t, p, func(r *rig) {
+				r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
+					<-time.After(c.latency)
+					return provider.Outcome{Kind: provider.Accepted}
 				}
-			}
-			calls := len(r.fake.made())
-			r.fake.mu.Lock()
-			rate := float64(calls-1) / r.fake.at[calls-1].Sub(r.fake.at[0]).Seconds()
-			r.fake.mu.Unlock()
-			t.Logf("STALE %s: %d stale messages, %d calls in %.1f s (%.0f calls/s between the first and the last), went back %.2f times each", c.name, c.n, calls, took.Seconds(), rate, float64(back)/float64(c.n))
-			if calls != c.n || took > within {
-				t.Errorf("%d calls in %v, want %d within %v", calls, took, c.n, within)
-			}
-			if float64(back) > c.most*float64(c.n) {
-				t.Errorf("%d went back of %d", back, c.n)
-			}
-			if c.name == "100 a second" && slower == 1 && rate < 98 {
-				t.Errorf("%.1f calls a second, the pace is 100", rate)
-			}
+				r.admission(c.after)
+				var ms []message
+				for i := range c.n {
+					ms = append(ms, message{id: fmt.Sprint(i), class: "quick", change: func(e *schemas.Envelope) { e.DecidedAt -= 100_000 }})
+				}
+				r.dispatch(ms...)
+				r.run(r.config("a"))
+				began := time.Now()
+				for len(r.fake.made()) < c.n && time.Since(began) < c.within+10*time.Second {
+					<-time.After(20 * time.Millisecond)
+				}
+				took := time.Since(began)
+				back := 0
+				for _, e := range r.journal() {
+					if e.Outcome == "stale" {
+						back++
+					}
+				}
+				calls := len(r.fake.made())
+				r.fake.mu.Lock()
+				rate := float64(calls-1) / r.fake.at[calls-1].Sub(r.fake.at[0]).Seconds()
+				r.fake.mu.Unlock()
+				r.t.Logf("STALE %s: %d stale messages, %d calls in %.1f s (%.0f calls/s between the first and the last), went back %.2f times each", c.name, c.n, calls, took.Seconds(), rate, float64(back)/float64(c.n))
+				if calls != c.n || took > c.within {
+					r.t.Errorf("%d calls in %v, want %d within %v", calls, took, c.n, c.within)
+				}
+				if float64(back) > c.most*float64(c.n) {
+					r.t.Errorf("%d went back of %d", back, c.n)
+				}
+				if c.name == "100 a second" && rate < 98 {
+					r.t.Errorf("%.1f calls a second, the pace is 100", rate)
+				}
+			})
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/stream/streamtest"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -80,7 +81,7 @@ func TestSuppress(t *testing.T) {
 func TestSuppressOnce(t *testing.T) {
 	t.Parallel()
 	r := newFakeRig(t, oneProvider(nil))
-	refuse, refused := r.refuseOffsets()
+	refuse, refused := streamtest.RefuseOffsets(r.cluster)
 	r.fake.respond = func(context.Context, provider.Call) provider.Outcome {
 		refuse.Store(2)
 		return provider.Outcome{Kind: provider.Permanent, OfRecipient: true, Suppress: schemas.SuppressInvalid}

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"math"
 	"runtime"
 	"slices"
 
@@ -73,7 +72,7 @@ func (t *Table) Decide(r *Rules, s *Subject, old []schemas.Charge, now schemas.M
 // DecideInto is Decide without what remains, into a result whose slices are
 // used again: for many decisions of which nobody asks that. Peek tells it.
 func (t *Table) DecideInto(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis) {
-	t.DecideStep(res, r, s, nil, old, now)
+	t.DecideStep(res, r, s, nil, old, nil, now)
 }
 
 func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, now schemas.Millis, remaining bool) {
@@ -81,22 +80,24 @@ func (t *Table) decide(res *Result, r *Rules, s *Subject, old []schemas.Charge, 
 	now = t.advance(now)
 	t.use(r)
 	t.planFor(r, s)
-	t.answer(res, r, old, now, remaining)
+	t.answer(res, r, old, nil, now, remaining)
 }
 
-// answer decides the plans.
-func (t *Table) answer(res *Result, r *Rules, old []schemas.Charge, now schemas.Millis, remaining bool) {
+// answer decides the plans, without the places of earlier attempts (old) and of this
+// one (taken).
+func (t *Table) answer(res *Result, r *Rules, old, taken []schemas.Charge, now schemas.Millis, remaining bool) {
 	mark := len(t.undo)
-	if len(old) > 0 {
+	holds := len(old)+len(taken) > 0
+	if holds {
 		t.mark = mark
 		for i := range old {
-			if !r.Returnable(old[i]) {
-				continue
+			if r.Returnable(old[i]) {
+				t.moveOut(res, r, &old[i], now)
 			}
-			if t.takeOut(r, &old[i], now) {
-				res.Returned = append(res.Returned, old[i])
-			} else {
-				res.Missing = append(res.Missing, old[i])
+		}
+		for i := range taken {
+			if r.kept(taken[i]) {
+				t.moveOut(res, r, &taken[i], now)
 			}
 		}
 	}
@@ -110,7 +111,7 @@ func (t *Table) answer(res *Result, r *Rules, old []schemas.Charge, now schemas.
 		}
 	}
 	if len(res.Refused) > 0 {
-		if len(old) > 0 {
+		if holds {
 			t.undoTo(mark)
 			t.mark = -1
 			res.Returned, res.Missing = res.Returned[:0], res.Missing[:0]
@@ -122,7 +123,7 @@ func (t *Table) answer(res *Result, r *Rules, old []schemas.Charge, now schemas.
 		return
 	}
 	res.OK = true
-	if len(old) > 0 {
+	if holds {
 		t.mark = -1
 		t.keepFrom(mark)
 	}
@@ -146,6 +147,15 @@ func (t *Table) answer(res *Result, r *Rules, old []schemas.Charge, now schemas.
 			}
 		}
 		left = left[len(p.windows):]
+	}
+}
+
+// moveOut removes a place for which the decision takes another.
+func (t *Table) moveOut(res *Result, r *Rules, c *schemas.Charge, now schemas.Millis) {
+	if t.takeOut(r, c, now) {
+		res.Returned = append(res.Returned, *c)
+	} else {
+		res.Missing = append(res.Missing, *c)
 	}
 }
 
@@ -267,241 +277,6 @@ func extend[T any](s []T) ([]T, *T) {
 	n := len(s)
 	s = slices.Grow(s, 1)[:n+1]
 	return s, &s[n]
-}
-
-// never is a retry-at that no other exceeds.
-const never = schemas.Millis(math.MaxInt64)
-
-// passes reports whether every window of p has room for it: almost every
-// decision asks no more. Of a rolling window that is one look, at the place
-// that must have left.
-func (t *Table) passes(p *plan, now schemas.Millis) bool {
-	s := t.slotOf(p)
-	if s == nil || s.flags&flagWeighted != 0 || s.long() {
-		return t.roomy(s, p, now)
-	}
-	ring, origin := t.ring(s), s.origin()
-	for i := range p.windows {
-		w := &p.windows[i]
-		if w.calendar || w.bucket() {
-			if count, _, _ := t.count(s, p.l, w, now); p.cost > w.n-count {
-				return false
-			}
-			continue
-		}
-		if p.cost > w.n {
-			return false
-		}
-		// This many places, the latest, may not all count.
-		if k := len(ring) - int(w.n-p.cost+1); k >= 0 && origin+schemas.Millis(ring[k]) > w.opens(now) {
-			return false
-		}
-	}
-	return true
-}
-
-// roomy is passes for slots whose places are to be added up.
-func (t *Table) roomy(s *slot, p *plan, now schemas.Millis) bool {
-	for i := range p.windows {
-		if count, _, _ := t.count(s, p.l, &p.windows[i], now); p.cost > p.windows[i].n-count {
-			return false
-		}
-	}
-	return true
-}
-
-// count returns what window w of limit l counts in s, which may be nil: of a
-// rolling window also the index of the first place that it counts, of a bucket
-// its level in parts.
-func (t *Table) count(s *slot, l *rule, w *window, now schemas.Millis) (count int64, first int, level int64) {
-	switch {
-	case w.bucket():
-		level = w.n * w.parts
-		if s != nil {
-			level = w.level(t.tokens(s), l.changed, now)
-		}
-		count = w.n - level/w.parts
-	case s == nil:
-	case w.calendar:
-		if c, ok := s.counter(int(w.unit)); ok && s.origin()+schemas.Millis(s.w[c]) >= t.from(l, int(w.unit), now) {
-			count = int64(s.w[c+1])
-		}
-	default:
-		first = t.after(s, w.opens(now))
-		count = t.sum(s, first)
-	}
-	return count, first, level
-}
-
-// remaining adds what is left in p's windows to res.
-func (t *Table) remaining(res *Result, p *plan, now schemas.Millis) {
-	s := t.slotOf(p)
-	for i := range p.windows {
-		w := &p.windows[i]
-		count, first, level := t.count(s, p.l, w, now)
-		m := Remaining{Limit: p.l.name, Window: w.text, N: w.n, Left: max(w.n-count, 0)}
-		switch {
-		case w.bucket():
-			if left := level / w.parts; left < w.n {
-				m.Reset = now + w.wait((left+1)*w.parts-level)
-			}
-		case w.calendar:
-			m.Reset = t.period(p.l, int(w.unit), now).end
-		case count > 0:
-			m.Reset = t.nth(s, first, 1) + w.length
-		}
-		res.Remaining = append(res.Remaining, m)
-	}
-}
-
-// evaluate adds the windows of p that are full to res.
-func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
-	s := t.slotOf(p)
-	for i := range p.windows {
-		w := &p.windows[i]
-		count, first, level := t.count(s, p.l, w, now)
-		if p.cost <= w.n-count {
-			continue
-		}
-		e := schemas.Evidence{Limit: p.l.name, Scope: p.scope, Window: w.text, N: w.n, Cost: p.cost, Since: w.since, Count: count}
-		switch {
-		case w.calendar:
-			e.Start = t.period(p.l, int(w.unit), now).start
-		case !w.bucket() && count > 0:
-			e.Oldest = t.nth(s, first, 1)
-		}
-		if p.l.observe {
-			p.skip = true
-			res.Observed = append(res.Observed, e)
-			continue
-		}
-		res.Refused = append(res.Refused, e)
-		retry := never
-		switch {
-		case p.cost > w.n:
-		case w.calendar:
-			retry = t.period(p.l, int(w.unit), now).end
-		case w.bucket():
-			retry = now + w.wait(p.cost*w.parts-level)
-		default:
-			// So much must leave; a place leaves a window's length after it was taken.
-			retry = t.nth(s, first, p.cost+count-w.n) + w.length
-		}
-		res.RetryAt = max(res.RetryAt, retry)
-	}
-}
-
-// place writes a place of p at the given time.
-func (t *Table) place(p *plan, at, now schemas.Millis) {
-	l, cost := p.l, uint32(p.cost)
-	s := t.slotOf(p)
-	if s == nil {
-		s = t.touchNew(p.key)
-	} else {
-		t.touch(s, p.at)
-	}
-	s.limit = l.hash
-	unseen := t.unseen(l, now)
-	if l.rolls && cost == 1 && s.push(at, unseen, now) {
-		return
-	}
-	t.dropOldest(s, t.after(s, unseen))
-	if s.long() {
-		t.shorten(s, now)
-	}
-	ringed := at > unseen // else only a counter may see it
-	var bucket tokens
-	if p.again {
-		bucket = t.tokens(s)
-	} else if w := bucketOf(p.windows); w != nil {
-		was := t.tokens(s)
-		if w.level(was, l.changed, now) == w.n*w.parts {
-			was = tokens{} // full, and perhaps swept: what is recorded as of before then counts the same in both
-		}
-		if bucket = w.spend(was, l.changed, at, p.cost); bucket.t+schemas.Millis(bucket.fill) <= now {
-			bucket = tokens{} // recorded long ago: full again
-		}
-	}
-	if s.flags&flagUnits != l.units || (s.flags&flagBucket != 0) != (bucket.parts > 0) || !s.fits(now+1) || ringed && !t.room(s, cost) {
-		st := t.open(s)
-		for u := range unitCount {
-			if l.units&(1<<u) == 0 {
-				st.from[u], st.count[u] = 0, 0
-			} else if st.units&(1<<u) == 0 {
-				st.from[u], st.count[u] = t.from(l, u, now), 0
-			}
-		}
-		st.units, st.bucket = l.units, bucket
-		if ringed && !st.long {
-			st.insert(at, cost)
-			ringed = false
-		}
-		t.build(s, st, now)
-	} else if bucket.parts > 0 {
-		t.keep(s, bucket)
-	}
-	if ringed {
-		t.insert(s, at, cost)
-	}
-	for u := range unitCount {
-		c, ok := s.counter(u)
-		if !ok {
-			continue
-		}
-		from := t.from(l, u, now)
-		if s.origin()+schemas.Millis(s.w[c]) < from {
-			s.w[c], s.w[c+1] = uint32(from-s.origin()), 0
-		}
-		if at >= s.origin()+schemas.Millis(s.w[c]) {
-			s.w[c+1] = uint32(min(uint64(s.w[c+1])+uint64(cost), math.MaxUint32))
-		}
-	}
-}
-
-// takeOut removes one place, if it stands.
-func (t *Table) takeOut(r *Rules, c *schemas.Charge, now schemas.Millis) bool {
-	s, at := t.locate(t.keyOf(c.Limit, c.Scope))
-	if s == nil || c.Cost < 1 || c.Cost > maxCount {
-		return false
-	}
-	l := r.byName[c.Limit]
-	index := t.placed(s, c.T, c.Cost)
-	if index < 0 && (l == nil || c.T > rolledOut(l, now)) {
-		return false
-	}
-	counted := uint8(0)
-	for u := range unitCount {
-		k, ok := s.counter(u)
-		if !ok || l != nil && l.units&(1<<u) == 0 {
-			continue
-		}
-		from, count := s.origin()+schemas.Millis(s.w[k]), int64(s.w[k+1])
-		if l != nil && from < t.from(l, u, now) {
-			continue // of a former period
-		}
-		// Where all that is counted is here by name, it would have been found.
-		stands := index >= 0 || t.sum(s, t.after(s, from-1)) < count
-		if stands && c.T >= from && count >= c.Cost {
-			counted |= 1 << u
-		}
-	}
-	if index < 0 && counted == 0 {
-		return false
-	}
-	t.touch(s, at)
-	if index >= 0 {
-		t.dropAt(s, index)
-		if s.long() {
-			t.shorten(s, now)
-		}
-	}
-	for u := range unitCount {
-		if counted&(1<<u) != 0 {
-			k, _ := s.counter(u)
-			s.w[k+1] -= uint32(c.Cost)
-		}
-	}
-	return true
 }
 
 func (res *Result) reset() {

@@ -39,7 +39,7 @@ func BenchmarkHot(b *testing.B) {
 				held := make([]schemas.Charge, 0, n) // those that stand
 				for range n {
 					now += every
-					if t.DecideStep(&res, r, nil, asks, nil, now); !res.OK {
+					if t.DecideStep(&res, r, nil, asks, nil, nil, now); !res.OK {
 						b.Fatal(res.Refused)
 					}
 					held = append(held, res.Charges[0])
@@ -59,16 +59,16 @@ func BenchmarkHot(b *testing.B) {
 					case "admitted":
 						now += every
 						oldest = (oldest + 1) % n
-						t.DecideStep(&res, r, nil, asks, nil, now)
+						t.DecideStep(&res, r, nil, asks, nil, nil, now)
 					case "refused":
-						t.DecideStep(&res, r, nil, asks, nil, now)
+						t.DecideStep(&res, r, nil, asks, nil, nil, now)
 					case "given back":
 						if returned, _ := t.GiveBack(r, one, now); len(returned) != 1 {
 							b.Fatal("not given back")
 						}
-						t.DecideStep(&res, r, nil, asks, nil, now)
+						t.DecideStep(&res, r, nil, asks, nil, nil, now)
 					case "moved":
-						t.DecideStep(&res, r, nil, asks, one, now)
+						t.DecideStep(&res, r, nil, asks, one, nil, now)
 					}
 					if res.OK == (kind == "refused") {
 						b.Fatal("not as meant: ", res)

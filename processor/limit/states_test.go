@@ -208,7 +208,7 @@ func TestStatesInWide(t *testing.T) {
 	const now = schemas.Millis(1_800_000_000_000)
 	var res Result
 	for i := range schemas.Millis(3) {
-		table.DecideStep(&res, r, nil, []schemas.Ask{{Limit: "address", Scope: "metadata.ip=1", Cost: 1}}, nil, now+10*i)
+		table.DecideStep(&res, r, nil, []schemas.Ask{{Limit: "address", Scope: "metadata.ip=1", Cost: 1}}, nil, nil, now+10*i)
 	}
 	want := schemas.LimitState{Limit: "address", Window: "5/60s", N: 5, Remaining: 2, Reset: now + 60_000}
 	if got := table.StatesIn(nil, r, "address", "metadata.ip=1", "", now+30); len(got) != 1 || got[0] != want {

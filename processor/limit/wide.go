@@ -55,8 +55,10 @@ func (r *Rules) Plan(dst []Stop, s *Subject) []Stop {
 
 // DecideStep answers some of a round's stops at once, all or nothing: the limits
 // of s's recipient, unless s is nil, and these wide ones, whose scopes the
-// table's partition owns. The rest is as in DecideInto.
-func (t *Table) DecideStep(res *Result, r *Rules, s *Subject, asks []schemas.Ask, old []schemas.Charge, now schemas.Millis) {
+// table's partition owns. taken are places of this very attempt, which was asked for
+// otherwise before: they are removed as old ones are, and in limits that count
+// attempts too, since there was none. The rest is as in DecideInto.
+func (t *Table) DecideStep(res *Result, r *Rules, s *Subject, asks []schemas.Ask, old, taken []schemas.Charge, now schemas.Millis) {
 	res.reset()
 	now = t.advance(now)
 	t.use(r)
@@ -69,7 +71,7 @@ func (t *Table) DecideStep(res *Result, r *Rules, s *Subject, asks []schemas.Ask
 			res.Passed = append(res.Passed, asks[i])
 		}
 	}
-	t.answer(res, r, old, now, false)
+	t.answer(res, r, old, taken, now, false)
 	runtime.KeepAlive(t)
 }
 

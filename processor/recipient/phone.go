@@ -48,6 +48,12 @@ func phone(to, defaultRegion string) (Recipient, error) {
 	return r, nil
 }
 
+// Numbers reports whether a number without + can be read in a region, such as CN or
+// cn: whether Weir knows a country of this name (ISO 3166-1 alpha-2) that has numbers.
+func Numbers(region string) bool {
+	return phonenumbers.GetSupportedRegions()[strings.ToUpper(region)]
+}
+
 // clean returns a spelling's digits in ASCII, after a + if it has one. It drops
 // white space, the punctuation that people write within numbers, and Unicode's
 // invisible marks, which come with numbers copied from address books. Letters,

@@ -132,6 +132,14 @@ func library(text string) (Recipient, error) {
 
 // A number written in any way has the key and the country that the library gives
 // its E.164 form; and a key's key is itself.
+func TestNumbers(t *testing.T) {
+	for region, want := range map[string]bool{"CN": true, "cn": true, "GB": true, "XX": false, "UK": false, "ZZ": false, "AQ": false, "001": false, "": false, "China": false} {
+		if got := Numbers(region); got != want {
+			t.Errorf("%q: %v, want %v", region, got, want)
+		}
+	}
+}
+
 func TestSpellings(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, uint64(*spellings)))
 	var regions []string

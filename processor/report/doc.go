@@ -9,6 +9,6 @@
 // says so and goes on.
 //
 // It concludes nothing: whether a report is too old to count is its reader's to
-// say, by Report.At. It measures nothing: the sink (processor/sink) and the audit
+// say, by Report.Written, or Report.At. It measures nothing: the sink (processor/sink) and the audit
 // (processor/audit, by cmd/weir) say what they found.
 package report

@@ -52,6 +52,7 @@ func (w *Watcher) take(r *kgo.Record) {
 		w.Logger.Warn("a report is left out", "topic", w.Topic, "offset", r.Offset, "error", err)
 		return
 	}
+	said.Written = schemas.MillisOf(r.Timestamp)
 	w.known[key] = said
 	w.changed = true
 }

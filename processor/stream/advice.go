@@ -14,7 +14,6 @@ import (
 const (
 	advicePatience = 3 * time.Second // for the topic's end at the start: then it is followed from behind
 	adviceTurn     = time.Second     // of one wait for what is new
-	adviceErrorGap = 10 * time.Second
 )
 
 // Advice follows the one partition of a topic that advises and decides nothing:
@@ -29,9 +28,9 @@ type Advice struct {
 	// Turned is called after what came was taken, and at least once a second.
 	Turned func()
 
-	cl       *kgo.Client
-	next     int64
-	complain time.Time // not before
+	cl     *kgo.Client
+	next   int64
+	failed FetchErrors
 }
 
 // Open reads the topic up to its end as of now; Run keeps on. When that cannot be
@@ -90,15 +89,12 @@ func (a *Advice) poll(ctx context.Context) {
 		return
 	}
 	failed := false
-	fetches.EachError(func(_ string, _ int32, err error) {
+	fetches.EachError(func(_ string, p int32, err error) {
 		if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil {
 			return // nothing new
 		}
 		failed = true
-		if now := time.Now(); !now.Before(a.complain) {
-			a.complain = now.Add(adviceErrorGap)
-			a.Logger.Warn("reading "+a.What+" failed; what is known stays", "topic", a.Topic, "error", err)
-		}
+		a.failed.Warn(a.Logger, "reading "+a.What+" failed; what is known stays", a.Topic, p, err)
 	})
 	fetches.EachRecord(func(r *kgo.Record) {
 		a.next = r.Offset + 1

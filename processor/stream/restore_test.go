@@ -141,7 +141,7 @@ func TestReadStalls(t *testing.T) {
 	w, open := newWriter(t, seeds, "w"), newWriter(t, seeds, "open")
 	w.commit("a")
 	open.begin("later")
-	r := reader(t, seeds, stream.ReadConfig{Stall: 200 * time.Millisecond})
+	r := reader(t, seeds, stream.ReadConfig{Stall: 3 * time.Second})
 	values, next, err := from(t, r, 0)
 	if !errors.Is(err, stream.ErrStalled) || !strings.Contains(err.Error(), "log/0") {
 		t.Fatalf("read %v up to %d: %v", values, next, err)

@@ -21,6 +21,7 @@ type worker struct {
 	session *kgo.GroupTransactSession
 	waker   *Waker
 	stage   Stage
+	failed  FetchErrors
 
 	assigns chan assignment // from the client's group goroutine to Run's
 	closed  chan struct{}
@@ -192,7 +193,7 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 		case isDataLoss(err):
 			errs = append(errs, Fatal(fmt.Errorf("%s/%d: group %s: %w: %w", topic, p, w.cfg.Group, ErrDataLoss, err)))
 		default:
-			w.cfg.Logger.Warn("fetch failed", "topic", topic, "partition", p, "error", err)
+			w.failed.Warn(w.cfg.Logger, "fetch failed", topic, p, err)
 		}
 	})
 	if len(errs) > 0 {

@@ -1,0 +1,110 @@
+package audit
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// feed is a source that is read beside the log: one record is looked at, at a
+// time.
+type feed struct {
+	topic string
+	next  source
+	head  *kgo.Record
+	from  int64 // where the topic's partition begins
+	read  int64 // the next offset that a decision may answer
+	start bool  // the first decision on it was seen
+	ended bool
+}
+
+func (f *feed) peek() (*kgo.Record, error) {
+	if f.head == nil && !f.ended {
+		r, err := f.next()
+		if err != nil {
+			return nil, err
+		}
+		f.head, f.ended = r, r == nil
+	}
+	return f.head, nil
+}
+
+// input finds the record that a decision answers and holds that those between
+// it and the last one are none. It returns nil for a record that is gone, with
+// the envelope of one of readmit.
+func (p *partition) input() (*kgo.Record, *schemas.Envelope, error) {
+	d := p.e.Decision
+	if d.Input == nil {
+		if d.Verdict != schemas.VerdictMarker {
+			p.fault(KindPhantom, "%s answers no record", d.Verdict)
+		}
+		return nil, nil, nil
+	}
+	f := p.in[d.Input.Topic]
+	if f == nil || d.Input.Partition != p.num {
+		p.fault(KindPhantom, "it answers %s, which is not this partition's to decide", d.Input)
+		return nil, nil, nil
+	}
+	at := d.Input.Offset
+	if f.start && at < f.read {
+		p.fault(KindTwice, "%s was answered before", d.Input)
+		return nil, nil, nil
+	}
+	for {
+		r, err := f.peek()
+		if err != nil {
+			return nil, nil, err
+		}
+		if r == nil || r.Offset > at {
+			if at >= f.from {
+				p.fault(KindPhantom, "there is no committed record at %s", d.Input)
+			} else {
+				p.cannotTell("inputs that lie before the retained log")
+			}
+			f.read = at + 1
+			return nil, nil, nil
+		}
+		if r.Offset < at {
+			if f.start || !p.cut {
+				p.skipped(r)
+			}
+			f.head = nil
+			if f.topic == p.readmit {
+				p.arrived(r)
+			}
+			continue
+		}
+		f.head, f.start, f.read = nil, true, at+1
+		if f.topic == p.requests {
+			p.counts.Requests += p.one()
+			return r, nil, nil
+		}
+		p.counts.Readmitted += p.one()
+		return r, p.arrived(r), nil
+	}
+}
+
+// skipped reports a record that no decision answers.
+func (p *partition) skipped(r *kgo.Record) {
+	if !p.judged {
+		return
+	}
+	p.found.violation(Violation{
+		Kind: KindUnanswered, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp),
+		Text: fmt.Sprintf("no decision answers it, and the next record is decided at %s/%d/%d", p.statusTopic, p.num, p.rec.Offset),
+	})
+}
+
+// arrived reads a record of readmit, and counts it if another partition wrote it.
+func (p *partition) arrived(r *kgo.Record) *schemas.Envelope {
+	env := new(schemas.Envelope)
+	for _, h := range r.Headers {
+		if env.Set(h.Key, string(h.Value)) != nil {
+			return nil // not of Weir's making
+		}
+	}
+	p.came(r, env)
+	return env
+}

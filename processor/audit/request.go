@@ -1,0 +1,129 @@
+package audit
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
+)
+
+// subject is what the limits see of the message in hand.
+func (p *partition) subject(in *kgo.Record) (*subject, bool) {
+	e := p.e
+	s := &subject{
+		to: e.To, tenant: e.Tenant, channel: e.Channel, class: e.Class, template: e.Template, provider: e.Provider,
+		segments: int64(e.Segments),
+	}
+	if p.rules.country {
+		if to, err := recipient.Canonical(schemas.Channel(e.Channel), e.To, ""); err == nil {
+			s.country = to.Country
+		}
+	}
+	if !p.rules.metadata && !p.rules.content {
+		return s, true
+	}
+	req := p.request(in)
+	if req == nil {
+		return s, false
+	}
+	s.metadata = req.Metadata
+	if p.rules.content {
+		s.segments = p.content(req, s)
+	}
+	return s, true
+}
+
+// content makes what is sent anew, as the policy in force has it, and returns
+// how many parts it takes.
+func (p *partition) content(req *schemas.Request, s *subject) int64 {
+	if req.Action == schemas.ActionRecord && req.Body == "" && req.Template == "" {
+		return 0 // sent elsewhere, and not said what
+	}
+	text, err := content.Of(req, p.rules.policy)
+	if err != nil {
+		if req.Action != schemas.ActionRecord {
+			p.fault(KindCharges, "decided, though its content cannot be made: %v", err)
+		}
+		return 0
+	}
+	s.content = text.Hash()
+	segments := 0
+	if req.Channel == schemas.ChannelSMS {
+		segments = schemas.Segments(text.Body)
+	}
+	if segments != p.e.Segments {
+		p.fault(KindCharges, "it says %d parts, and the text makes %d", p.e.Segments, segments)
+	}
+	return int64(segments)
+}
+
+// request reads the record in hand; nil when it is gone or no request.
+func (p *partition) request(in *kgo.Record) *schemas.Request {
+	if in == nil {
+		return nil
+	}
+	if p.read != in {
+		p.read, p.req = in, decoded(in)
+	}
+	return p.req
+}
+
+func decoded(in *kgo.Record) *schemas.Request {
+	req, err := schemas.DecodeRequest(in.Value, func(key string) (string, bool) {
+		for _, h := range in.Headers {
+			if strings.EqualFold(h.Key, key) && !strings.HasPrefix(strings.ToLower(h.Key), "weir-") {
+				return string(h.Value), true
+			}
+		}
+		return "", false
+	})
+	if err != nil {
+		return nil
+	}
+	return req
+}
+
+// expiry is until when the message in hand must have ended; 0 when what it
+// follows from is gone.
+func (p *partition) expiry(in *kgo.Record, env *schemas.Envelope) schemas.Millis {
+	if env != nil && env.ExpiresAt != 0 && env.Reason != schemas.ReadmitRedrive {
+		return env.ExpiresAt
+	}
+	if in == nil || p.rules == nil {
+		return 0
+	}
+	from := p.e.AcceptedAt
+	if env != nil && env.Reason == schemas.ReadmitRedrive { // whatever its bytes say
+		return from.Add(time.Duration(p.rules.policy.Class(p.e.Class).ExpiresAfter))
+	}
+	// Most requests name no time. Those that may, in plain JSON or in a form
+	// that cannot be searched, are read.
+	v := in.Value
+	if len(v) == 0 || v[0] != '{' || bytes.Contains(v, []byte("_at")) || bytes.Contains(v, []byte(`\u`)) {
+		req := p.request(in)
+		if req == nil {
+			return 0
+		}
+		if req.ExpiresAt != 0 {
+			return req.ExpiresAt
+		}
+		from = max(from, req.SendAt)
+	}
+	if from == 0 {
+		return 0
+	}
+	return from.Add(time.Duration(p.rules.policy.Class(p.e.Class).ExpiresAfter))
+}
+
+// learn finds out until when the message in hand must have ended, unless that is
+// known.
+func (p *partition) learn(in *kgo.Record, env *schemas.Envelope) {
+	if p.messages[p.key].expires == 0 {
+		p.expires = p.expiry(in, env)
+	}
+}

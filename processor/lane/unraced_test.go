@@ -1,5 +1,0 @@
-//go:build !race
-
-package lane_test
-
-const slower = 1
