@@ -9,6 +9,12 @@ import (
 
 // Codes is what a provider's codes mean to Weir: the one place where an adapter
 // says so. weir explain provider TYPE prints it.
+//
+// What a provider would answer to any message, because of the account (a wrong key, one
+// that may not send, no money, a quota used up) or of this machine (its clock), is
+// Transient and not OfRecipient: it counts against the provider's health, so the lane
+// stops calling, routes go elsewhere and messages wait until the operator has mended it.
+// Permanent would fail each of them until somebody looks.
 type Codes struct {
 	Sources []Source
 	Send    []Code // of answers to a call

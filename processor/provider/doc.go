@@ -14,6 +14,9 @@
 //     registers itself;
 //   - codes.go, a [Codes]: the one place where the provider's codes have a meaning,
 //     each read in a source that it names. weir explain provider TYPE prints it;
+//   - one function that reads the settings, for Open and for Check alike: a policy is
+//     refused when it is applied for all that its lane would refuse later, but for
+//     what secrets hold ([Stated]);
 //   - for HTTP, httpcall, so that it is known whether the provider may have a
 //     request whose answer was lost;
 //   - a server of the provider's protocol in its tests, against which it passes

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -45,6 +44,9 @@ type Type struct {
 	// Listen opens what reads the provider's own requests to Weir; nil where it makes
 	// none. It reads the same settings as Open.
 	Listen func(p schemas.Provider, deps Deps) (Listener, error)
+	// Check reads the settings as Open and Listen do, by the same code, and opens
+	// nothing: in keeps what is wrong. The policy is judged by it when it is applied.
+	Check func(in *Settings)
 	// Codes says what the provider's codes mean; nil where it has none of its own.
 	Codes *Codes
 	// Template checks what a template says of a provider of this type
@@ -122,19 +124,4 @@ func (deps Deps) filled() Deps {
 		deps.Inbound = func(Inbound) error { return nil }
 	}
 	return deps
-}
-
-// Resolve is secret.Resolve of a setting.
-func Resolve(setting, value string, getenv func(string) string) (string, error) {
-	return secret.Resolve("settings."+setting, value, getenv)
-}
-
-// Known refuses settings that the adapter does not have.
-func Known(settings map[string]any, names ...string) error {
-	for _, k := range slices.Sorted(maps.Keys(settings)) {
-		if !slices.Contains(names, k) {
-			return fmt.Errorf("settings.%s is not a setting of this type: it has %s", k, strings.Join(names, ", "))
-		}
-	}
-	return nil
 }

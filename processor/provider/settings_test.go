@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,52 @@ func TestSettings(t *testing.T) {
 				if got[i] != tt.want[i] {
 					t.Errorf("value %d is %v, want %v", i, got[i], tt.want[i])
 				}
+			}
+		})
+	}
+}
+
+// TestStated: what would come from where the provider is called counts as given, and
+// everything that stands in the policy itself is judged.
+func TestStated(t *testing.T) {
+	read := func(all map[string]any) []string {
+		in := Stated(schemas.Provider{Settings: all})
+		if host := in.Required("host", "a name"); host != "here" && !in.Withheld("host") {
+			in.Fail("host", "is not here")
+		}
+		in.TextOr("region", "REGION")
+		if in.Text("region", "") == "" {
+			in.Fail("region", "is missing")
+		}
+		in.OneOf("form", "a", "b")
+		in.Int("n", 1, 1, 9)
+		if sign := in.Under("sign", "{secret: x}"); sign != nil {
+			if len(sign.Required("secret", "a secret")) < 30 {
+				sign.Fail("secret", "is too short")
+			}
+		}
+		var out []string
+		for _, m := range in.mistakes() {
+			out = append(out, m.setting)
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name string
+		all  map[string]any
+		want []string
+	}{
+		{"as it should be", map[string]any{"host": "here", "region": "r", "sign": map[string]any{"secret": "0123456789012345678901234567890"}}, nil},
+		{"all from elsewhere", map[string]any{"host": "${HOST}", "region": "file:/r", "form": "${FORM}", "sign": map[string]any{"secret": "x${SECRET}"}}, nil},
+		{"what the environment may have", map[string]any{"host": "here"}, nil},
+		{"several mistakes, and the first of each", map[string]any{"host": "", "form": "c", "sign": map[string]any{"secret": ""}}, []string{"host", "form", "sign.secret"}},
+		{"a number from elsewhere", map[string]any{"host": "here", "n": "${N}"}, []string{"n"}},
+		{"names that are none, before the rest", map[string]any{"hots": "${HOST}", "sign": map[string]any{"secret": 5, "key": "x"}}, []string{"hots", "sign.key", "host", "sign.secret"}},
+		{"no mapping", map[string]any{"host": "here", "sign": "x"}, []string{"sign"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := read(tt.all); !slices.Equal(got, tt.want) {
+				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
 	}

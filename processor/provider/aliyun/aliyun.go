@@ -15,7 +15,7 @@ import (
 )
 
 // Type is aliyun-sms.
-var Type = provider.Type{Open: open, Listen: listen, Codes: &codes, Template: checkTemplate}
+var Type = provider.Type{Open: open, Listen: poster.Listen, Check: check, Codes: &codes, Template: checkTemplate}
 
 const (
 	action  = "SendSms"
@@ -41,65 +41,55 @@ type client struct {
 //	region          whose address is called: cn-… (default cn-hangzhou) or ap-southeast-1
 //	endpoint        another address, http or https
 //	proxy           http or https; no proxy is used without it
-//	receipt_secret  see listen
+//	receipt_secret  see poster
 //
 // access_key, access_secret, endpoint and proxy may hold ${NAME} or be file:PATH.
 func open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	s := provider.SettingsOf(p, deps.Getenv)
-	c := &client{
-		key:    s.Required("access_key", "the AccessKey's id"),
-		secret: s.Required("access_secret", "the AccessKey's secret"),
-		sign:   s.Text("sign_name", ""),
-		now:    time.Now,
-		nonce:  func() string { return strings.ReplaceAll(uuid.NewString(), "-", "") },
-	}
-	for name, v := range map[string]string{"access_key": c.key, "access_secret": c.secret} {
-		if !plain(v) {
-			s.Fail(name, "holds what is no part of a key, such as a space")
-		}
-	}
-	c.address = address(s, deps.Getenv)
-	s.Any("proxy")
-	s.Any(hooksecret.Setting)
-	if err := s.Err(); err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	c, calls := readSettings(in)
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
-	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	c.http = httpcall.New(cfg)
+	c.http = httpcall.New(calls)
 	return c, nil
 }
 
-// plain reports whether text can stand in a header's list: keys are letters and
-// digits, but only what would break the header is refused.
-func plain(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' })
+func check(in *provider.Settings) {
+	readSettings(in)
+	hooksecret.Given(in)
 }
 
-// address is what is called. Of Aliyun's regions, the page on its endpoints
-// (https://help.aliyun.com/document_detail/68360.html) names one address for
+func readSettings(in *provider.Settings) (*client, httpcall.Config) {
+	c := &client{
+		key:     in.Required("access_key", "the AccessKey's id"),
+		secret:  in.Required("access_secret", "the AccessKey's secret"),
+		sign:    in.Text("sign_name", ""),
+		address: httpcall.Host(in, "endpoint", address(in)),
+		now:     time.Now,
+		nonce:   func() string { return strings.ReplaceAll(uuid.NewString(), "-", "") },
+	}
+	in.Word("access_key", c.key)
+	in.Word("access_secret", c.secret)
+	in.Others(hooksecret.Setting)
+	return c, httpcall.ConfigOf(in)
+}
+
+const standard = "https://dysmsapi.aliyuncs.com"
+
+// address is what is called where no other is set. Of Aliyun's regions, the page on its
+// endpoints (https://help.aliyun.com/document_detail/68360.html) names one address for
 // those of the mainland and Hong Kong and has said different things at different
 // times of the others but Singapore, so that those have to be written out.
-func address(s *provider.Settings, getenv func(string) string) *url.URL {
-	region := s.Text("region", "cn-hangzhou")
-	if v := s.Any("endpoint"); v != nil {
-		u, err := httpcall.Address("endpoint", v, getenv)
-		if err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-			s.Fail("endpoint", "is not an http or https address of a scheme and a host only, such as https://dysmsapi.aliyuncs.com")
-			return nil
-		}
-		return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
-	}
+func address(in *provider.Settings) string {
+	region := in.Text("region", "cn-hangzhou")
 	switch {
-	case strings.HasPrefix(region, "cn-"):
-		return &url.URL{Scheme: "https", Host: "dysmsapi.aliyuncs.com", Path: "/"}
+	case strings.HasPrefix(region, "cn-"), in.Any("endpoint") != nil:
 	case region == "ap-southeast-1":
-		return &url.URL{Scheme: "https", Host: "dysmsapi.ap-southeast-1.aliyuncs.com", Path: "/"}
+		return "https://dysmsapi.ap-southeast-1.aliyuncs.com"
+	default:
+		in.Fail("region", "is not one whose address Weir knows (cn-…, ap-southeast-1): write the address as settings.endpoint")
 	}
-	s.Fail("region", "is not one whose address Weir knows (cn-…, ap-southeast-1): write the address as settings.endpoint")
-	return nil
+	return standard
 }
 
 // Close closes idle connections.

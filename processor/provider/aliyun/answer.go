@@ -2,7 +2,6 @@ package aliyun
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"time"
 
@@ -33,17 +32,9 @@ func decide(a *httpcall.Answer, now time.Time) provider.Outcome {
 	if got.Code == codeOK {
 		return provider.Outcome{Kind: provider.Accepted, ProviderMessageID: httpcall.ID(got.BizID)}
 	}
-	if _, known := codes.Of(got.Code); !known && a.Status >= http.StatusInternalServerError {
-		o := a.Bare(now)
-		o.Code = codes.Outcome(got.Code).Code
-		return o
-	}
-	o := codes.Outcome(got.Code)
-	switch {
-	case got.Code == codeLimit:
+	o := a.Coded(&codes, got.Code, now)
+	if got.Code == codeLimit {
 		o.RetryAfter = numberWait(got.Message, now)
-	case o.Kind == provider.Throttled:
-		o.RetryAfter = a.RetryAfter(now)
 	}
 	return o
 }

@@ -7,13 +7,9 @@ import (
 
 // codes are Aliyun's. How a row was chosen:
 //
-//   - What happens to a whole account that was well (no money left, a quota of the
-//     account used up, a product or an account stopped, a wrong clock) is transient:
-//     the operator mends it, and until then it counts against the provider's health,
-//     so that the lane stops calling, routes go elsewhere and messages wait.
-//     Permanent would fail every message until somebody looks.
-//   - Wrong keys and missing permissions are permanent, as with every provider
-//     (providertest): a configuration that never worked is to be seen at once.
+//   - What is so for every message of the account (no money left, a quota of the
+//     account used up, a product or an account stopped, a wrong key, a permission that
+//     is missing, a wrong clock) is transient: provider.Codes says why.
 //   - What holds for one number only, such as its limits, is transient and of the
 //     recipient: throttled would silence the lane for everybody.
 //   - What is wrong with a template, a signature or a parameter is permanent.
@@ -49,12 +45,12 @@ var codes = provider.Codes{
 		{Code: "InvalidTimeStamp.*", Kind: provider.Transient, Means: "this machine's clock is over 15 minutes off"},
 
 		// Of the keys.
-		{Code: "isv.ACCOUNT_NOT_EXISTS", Kind: provider.Permanent, Means: "the access key is of no account that sends"},
-		{Code: "isv.DENY_IP_RANGE", Kind: provider.Permanent, Means: "calls from this address's region are refused"},
-		{Code: "isp.RAM_PERMISSION_DENY", Kind: provider.Permanent, Means: "the access key lacks the permission to send"},
-		{Code: "SignatureDoesNotMatch", Kind: provider.Permanent, Means: "the access key's secret is wrong"},
-		{Code: "InvalidAccessKeyId.*", Kind: provider.Permanent, Means: "the access key does not exist or is disabled"},
-		{Code: "Forbidden*", Kind: provider.Permanent, Means: "the account may not do this"},
+		{Code: "isv.ACCOUNT_NOT_EXISTS", Kind: provider.Transient, Means: "the access key is of no account that sends"},
+		{Code: "isv.DENY_IP_RANGE", Kind: provider.Transient, Means: "calls from this address's region are refused"},
+		{Code: "isp.RAM_PERMISSION_DENY", Kind: provider.Transient, Means: "the access key lacks the permission to send"},
+		{Code: "SignatureDoesNotMatch", Kind: provider.Transient, Means: "the access key's secret is wrong"},
+		{Code: "InvalidAccessKeyId.*", Kind: provider.Transient, Means: "the access key does not exist or is disabled"},
+		{Code: "Forbidden*", Kind: provider.Transient, Means: "the account may not do this"},
 
 		// Aliyun's own, and what lies between.
 		// A nonce is never used twice here: something in between repeated the call.

@@ -2,14 +2,12 @@ package aliyun
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/hookjson"
-	"github.com/weirhq/weir/processor/provider/hooksecret"
 	"github.com/weirhq/weir/processor/provider/httpcall"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
@@ -26,24 +24,10 @@ var layouts = []string{"2006-01-02 15:04:05", "20060102150405"}
 // https://help.aliyun.com/zh/sms/developer-reference/receipt-message-faq
 var answered = provider.Reply{Status: http.StatusOK, ContentType: "application/json; charset=utf-8", Body: []byte(`{"code":0,"msg":"成功"}`)}
 
-type listener struct {
-	name   string
-	secret hooksecret.Secret
-	logger *slog.Logger
-}
-
-// listen reads what Aliyun sends of itself: SmsReport and SmsUp by HTTP. It needs
-// settings.receipt_secret: Aliyun signs nothing.
-func listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	if err := provider.Known(p.Settings, settings...); err != nil {
-		return nil, err
-	}
-	s, err := hooksecret.Of(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	return &listener{name: p.Name, secret: s, logger: deps.Logger.With("provider", p.Name)}, nil
-}
+// poster is what Aliyun sends of itself: SmsReport and SmsUp by HTTP. It needs
+// settings.receipt_secret: Aliyun signs nothing. The console tries an address with GET
+// before it takes it: https://help.aliyun.com/zh/document_detail/3041841.html
+var poster = &hookjson.Poster[report, up]{Settings: settings, Answered: answered, Tries: true, Receipt: receiptOf, Inbound: inboundOf}
 
 // report is one of SmsReport's. https://help.aliyun.com/document_detail/101867.html
 type report struct {
@@ -54,18 +38,13 @@ type report struct {
 	OutID      hookjson.Text `json:"out_id"`
 }
 
-// Receipts reads SmsReport.
-func (l *listener) Receipts(h *provider.Hook) ([]provider.Receipt, provider.Reply, error) {
-	return read(l, h, l.receipt)
-}
-
-// receipt reads one report. It tells nothing where the carrier has said nothing,
+// receiptOf reads one report. It tells nothing where the carrier has said nothing,
 // which is no mistake.
-func (l *listener) receipt(r report, at time.Time) (receipt provider.Receipt, tells bool, err error) {
+func receiptOf(name string, r report, came time.Time) (receipt provider.Receipt, tells bool, err error) {
 	ref, bad := provider.ParseReference(string(r.OutID))
-	receipt = provider.Receipt{Provider: l.name}
+	receipt = provider.Receipt{Provider: name}
 	if bad == nil {
-		receipt = ref.Receipt(l.name)
+		receipt = ref.Receipt(name)
 	}
 	receipt.ProviderMessageID = httpcall.ID(string(r.BizID))
 	if bad != nil && receipt.ProviderMessageID == "" {
@@ -86,7 +65,7 @@ func (l *listener) receipt(r report, at time.Time) (receipt provider.Receipt, te
 		receipt.Suppress = row.Suppress
 		receipt.Code = provider.CodeText(code)
 	}
-	receipt.At = schemas.MillisOf(when(string(r.ReportTime), at))
+	receipt.At = schemas.MillisOf(when(string(r.ReportTime), came))
 	return receipt, true, nil
 }
 
@@ -99,19 +78,14 @@ type up struct {
 	SequenceID  hookjson.Text `json:"sequence_id"`
 }
 
-// Inbound reads SmsUp.
-func (l *listener) Inbound(h *provider.Hook) ([]provider.Inbound, provider.Reply, error) {
-	return read(l, h, l.inbound)
-}
-
-func (l *listener) inbound(u up, at time.Time) (provider.Inbound, bool, error) {
+func inboundOf(u up, came time.Time) (m provider.Inbound, tells bool, err error) {
 	from, err := mainland(string(u.PhoneNumber))
 	if err != nil {
 		return provider.Inbound{}, false, err
 	}
 	return provider.Inbound{
 		ID: httpcall.ID(string(u.SequenceID)), From: from, To: string(u.DestCode), Channel: schemas.ChannelSMS,
-		Text: string(u.Content), At: when(string(u.SendTime), at),
+		Text: string(u.Content), At: when(string(u.SendTime), came),
 	}, true, nil
 }
 
@@ -129,33 +103,12 @@ func mainland(number string) (string, error) {
 	return r.Key, nil
 }
 
-// read verifies a request and reads the elements of its array.
-func read[T, R any](l *listener, h *provider.Hook, one func(T, time.Time) (R, bool, error)) ([]R, provider.Reply, error) {
-	if err := l.secret.Verify(h); err != nil {
-		return nil, provider.Reply{}, err
-	}
-	switch h.Method {
-	case http.MethodPost:
-	case http.MethodGet, http.MethodHead:
-		// How the console tries an address before it takes it.
-		// https://help.aliyun.com/zh/document_detail/3041841.html
-		return nil, answered, nil
-	default:
-		return nil, provider.Reply{}, provider.ErrHook
-	}
-	out, err := hookjson.Each(h.Body, l.logger, func(in T) (R, bool, error) { return one(in, h.At) })
-	if err != nil {
-		return nil, provider.Reply{}, err
-	}
-	return out, answered, nil
-}
-
 // when reads a time of Aliyun's; without one it is when the request came.
-func when(s string, at time.Time) time.Time {
+func when(s string, came time.Time) time.Time {
 	for _, layout := range layouts {
 		if t, err := time.ParseInLocation(layout, s, shanghai); err == nil {
 			return t
 		}
 	}
-	return at
+	return came
 }

@@ -2,7 +2,6 @@ package aliyun
 
 import (
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
+	"github.com/weirhq/weir/processor/provider/providertest"
 	"github.com/weirhq/weir/processor/retry"
 	"github.com/weirhq/weir/schemas"
 )
@@ -208,7 +208,7 @@ func TestEndpoint(t *testing.T) {
 		{nil, "https://a.example/path", "", "settings.endpoint is not"},
 		{nil, "https://user:hunter2@a.example", "", "settings.endpoint is not"},
 		{nil, "dysmsapi.aliyuncs.com", "", "settings.endpoint is not"},
-		{nil, 5, "", "settings.endpoint is not"},
+		{nil, 5, "", "settings.endpoint must be text"},
 	} {
 		settings := map[string]any{"access_key": "a", "access_secret": "b"}
 		if tt.region != nil {
@@ -230,27 +230,6 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestPage: docs/provider-aliyun-sms.md has every setting, and names no code that the
-// table lacks.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/provider-aliyun-sms.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range settings {
-		if !regexp.MustCompile("(?m)^\\|.*`" + name + "`.*\\|$").Match(page) {
-			t.Errorf("it has no row of the setting %s", name)
-		}
-	}
-	found := regexp.MustCompile("`((?:isv|isp)\\.[A-Z_]+|[A-Z]+_[A-Z_]+)`").FindAllSubmatch(page, -1)
-	if len(found) < 4 {
-		t.Errorf("it names %d codes", len(found))
-	}
-	for _, m := range found {
-		send, ok := codes.Of(string(m[1]))
-		receipt, ok2 := codes.OfReceipt(string(m[1]))
-		if (!ok || send.Code != string(m[1])) && (!ok2 || receipt.Code != string(m[1])) {
-			t.Errorf("the table has no %s", m[1])
-		}
-	}
+	providertest.Page(t, "aliyun-sms", settings, &codes, regexp.MustCompile("`((?:isv|isp)\\.[A-Z_]+|[A-Z]+_[A-Z_]+)`"))
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // Type is the provider's.
-var Type = provider.Type{Open: Open, Codes: &codes}
+var Type = provider.Type{Open: Open, Check: func(in *provider.Settings) { readSettings(in) }, Codes: &codes}
 
 // Apple's servers ("Sending notification requests to APNs").
 var endpoints = map[string]string{
@@ -58,6 +58,15 @@ type adapter struct {
 // Open is the factory. docs/provider-apns.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
+	a, calls := readSettings(in)
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	a.http = httpcall.New(calls)
+	return a, nil
+}
+
+func readSettings(in *provider.Settings) (*adapter, httpcall.Config) {
 	a := &adapter{authorize: &tokens{now: time.Now}}
 	a.authorize.team = in.Required("team_id", "the ten characters of your team at Apple")
 	a.authorize.keyID = in.Required("key_id", "the ten characters of the key")
@@ -90,17 +99,9 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	}
 	a.sound = in.Text("sound", "")
 	a.collapse = in.Text("collapse_from", "")
-	in.Any("proxy")
-	if err := in.Err(); err != nil {
-		return nil, err
-	}
-	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	cfg.HTTP2 = true
-	a.http = httpcall.New(cfg)
-	return a, nil
+	calls := httpcall.ConfigOf(in)
+	calls.HTTP2 = true
+	return a, calls
 }
 
 // Close closes idle connections.

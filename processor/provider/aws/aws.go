@@ -9,7 +9,6 @@
 package aws
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,69 +24,54 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
-	"github.com/weirhq/weir/schemas"
 )
 
-// Settings are those that Open asks for.
+// Settings are those that Read asks for.
 var Settings = []string{"region", "access_key_id", "secret_access_key", "session_token", "endpoint", "proxy"}
 
 // Account is who calls, where.
 type Account struct {
 	Config   sdk.Config
 	Endpoint *string // nil is the service's own in the region
+	calls    httpcall.Config
 	http     *httpcall.Client
 }
 
 var regionForm = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}$`)
 
-// Open reads the rest of a provider's settings, of which the adapter has read its own:
+// Read reads the rest of a provider's settings, of which the adapter reads its own:
 //
 //	region             AWS_REGION of the environment when absent
 //	access_key_id      AWS_ACCESS_KEY_ID
 //	secret_access_key  AWS_SECRET_ACCESS_KEY
 //	session_token      AWS_SESSION_TOKEN
 //	endpoint, proxy
-//
-// It returns what is wrong with any of them.
-func Open(in *provider.Settings, p schemas.Provider, deps provider.Deps) (*Account, error) {
-	text := func(setting, variable string) string {
-		return cmp.Or(in.Text(setting, ""), deps.Getenv(variable))
-	}
-	region, id := text("region", "AWS_REGION"), text("access_key_id", "AWS_ACCESS_KEY_ID")
-	secret, token := text("secret_access_key", "AWS_SECRET_ACCESS_KEY"), text("session_token", "AWS_SESSION_TOKEN")
-	endpoint := in.Any("endpoint")
-	in.Others("proxy") // httpcall.ConfigOf reads it
-	switch {
-	case region == "":
+func Read(in *provider.Settings) *Account {
+	region, id := in.TextOr("region", "AWS_REGION"), in.TextOr("access_key_id", "AWS_ACCESS_KEY_ID")
+	secret, token := in.TextOr("secret_access_key", "AWS_SECRET_ACCESS_KEY"), in.TextOr("session_token", "AWS_SESSION_TOKEN")
+	if region == "" {
 		in.Fail("region", "is missing, and the environment has no AWS_REGION: write such as eu-central-1")
-	case !regionForm.MatchString(region):
+	} else if !regionForm.MatchString(region) {
 		in.Fail("region", "is no region, such as eu-central-1")
-	case id == "":
+	}
+	if id == "" {
 		in.Fail("access_key_id", "is missing, and the environment has no AWS_ACCESS_KEY_ID")
-	case secret == "":
+	}
+	if secret == "" {
 		in.Fail("secret_access_key", "is missing, and the environment has no AWS_SECRET_ACCESS_KEY")
 	}
-	if err := in.Err(); err != nil {
-		return nil, err
-	}
-	a := &Account{Config: sdk.Config{
+	a := &Account{calls: httpcall.ConfigOf(in), Config: sdk.Config{
 		Region: region, Credentials: credentials.NewStaticCredentialsProvider(id, secret, token),
 		Retryer: func() sdk.Retryer { return sdk.NopRetryer{} }, Logger: logging.Nop{},
 	}}
-	if endpoint != nil {
-		u, err := httpcall.Address("endpoint", endpoint, deps.Getenv)
-		if err != nil {
-			return nil, err
-		}
-		a.Endpoint = new(u.String())
+	if in.Any("endpoint") != nil {
+		a.Endpoint = new(httpcall.Address(in, "endpoint", "").String())
 	}
-	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	a.http = httpcall.New(cfg)
-	return a, nil
+	return a
 }
+
+// Open makes it able to call. Close is called after the last call ended.
+func (a *Account) Open() { a.http = httpcall.New(a.calls) }
 
 // Close closes idle connections.
 func (a *Account) Close() error { return a.http.Close() }
@@ -139,7 +123,7 @@ func (c *Call) Outcome(ctx context.Context, codes *provider.Codes, err error) pr
 	switch {
 	case status == http.StatusTooManyRequests:
 		o.Kind = provider.Throttled
-	case status == http.StatusServiceUnavailable, status == http.StatusRequestTimeout:
+	case status == http.StatusServiceUnavailable, status == http.StatusRequestTimeout, httpcall.Unauthorized(status):
 		o.Kind = provider.Transient
 	case status >= 500, status < 400:
 		o.Kind, o.MayBeReceived = provider.Transient, true

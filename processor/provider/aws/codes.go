@@ -10,14 +10,14 @@ var Sources = []provider.Source{
 
 // Common are the codes that every service of Amazon's has.
 var Common = []provider.Code{
-	{Code: "AccessDeniedException", Kind: provider.Permanent, Means: "the account may not do this: its policy (IAM) says so"},
-	{Code: "ExpiredTokenException", Kind: provider.Permanent, Means: "the session token has expired"},
-	{Code: "IncompleteSignature", Kind: provider.Permanent, Means: "the signature is not whole"},
-	{Code: "InvalidClientTokenId", Kind: provider.Permanent, Means: "the access key is not known"},
-	{Code: "UnrecognizedClientException", Kind: provider.Permanent, Means: "the access key is not known"},
-	{Code: "MissingAuthenticationToken", Kind: provider.Permanent, Means: "the call has no access key"},
-	{Code: "NotAuthorized", Kind: provider.Permanent, Means: "the account may not do this"},
-	{Code: "OptInRequired", Kind: provider.Permanent, Means: "the account has not subscribed to the service"},
+	{Code: "AccessDeniedException", Kind: provider.Transient, Means: "the account may not do this: its policy (IAM) says so"},
+	{Code: "ExpiredTokenException", Kind: provider.Transient, Means: "the session token has expired"},
+	{Code: "IncompleteSignature", Kind: provider.Transient, Means: "the signature is not whole"},
+	{Code: "InvalidClientTokenId", Kind: provider.Transient, Means: "the access key is not known"},
+	{Code: "UnrecognizedClientException", Kind: provider.Transient, Means: "the access key is not known"},
+	{Code: "MissingAuthenticationToken", Kind: provider.Transient, Means: "the call has no access key"},
+	{Code: "NotAuthorized", Kind: provider.Transient, Means: "the account may not do this"},
+	{Code: "OptInRequired", Kind: provider.Transient, Means: "the account has not subscribed to the service"},
 	{Code: "RequestExpired", Kind: provider.Transient, Means: "the clock here differs from the service's by 15 minutes or more"},
 	{Code: "RequestTimeoutException", Kind: provider.Transient, Means: "the request did not arrive in time"},
 	{Code: "RequestAbortedException", Kind: provider.Transient, Means: "the request was broken off"},

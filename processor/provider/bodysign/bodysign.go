@@ -11,8 +11,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -22,7 +20,6 @@ import (
 
 	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
-	"github.com/weirhq/weir/schemas"
 )
 
 // Tolerance is how far a request's timestamp may be from the time that it came:
@@ -48,17 +45,12 @@ type Scheme struct {
 //	timestamp_header  X-Timestamp; with header and timestamp.body; seconds since 1970
 //	prefix            before the signature, such as sha256=; with header
 //	encoding          hex (default) or base64; with header
-func Of(p schemas.Provider, getenv func(string) string) (Scheme, error) {
-	v := p.Settings["sign"]
-	if v == nil {
-		return Scheme{}, nil
+func Of(in *provider.Settings) (s Scheme) {
+	of := in.Under("sign", `{secret: "${SIGNING_SECRET}"}`)
+	if of == nil {
+		return s
 	}
-	in, ok := v.(map[string]any)
-	if !ok {
-		return Scheme{}, errors.New("settings.sign must be a mapping, such as {secret: \"${SIGNING_SECRET}\"}")
-	}
-	of := provider.SettingsOf(schemas.Provider{Settings: in}, getenv)
-	s := Scheme{secret: of.Required("secret", "what both sides know, such as openssl rand -base64 32 makes"), header: of.Text("header", "")}
+	s = Scheme{secret: of.Required("secret", "what both sides know, such as openssl rand -base64 32 makes"), header: of.Text("header", "")}
 	of.OneOf("algorithm", "sha256")
 	if s.header != "" {
 		if of.OneOf("signs", "timestamp.body", "body") == "timestamp.body" {
@@ -67,23 +59,20 @@ func Of(p schemas.Provider, getenv func(string) string) (Scheme, error) {
 		s.prefix = of.Text("prefix", "")
 		s.base64 = of.OneOf("encoding", "hex", "base64") == "base64"
 	}
-	if err := of.Err(); err != nil {
-		return Scheme{}, errors.New(strings.ReplaceAll(err.Error(), "settings.", "settings.sign."))
-	}
-	for _, name := range []string{s.header, s.stamp} {
-		if name != "" && !httpguts.ValidHeaderFieldName(name) {
-			return Scheme{}, fmt.Errorf("settings.sign: %q cannot be a header's name", name)
+	for name, text := range map[string]string{"header": s.header, "timestamp_header": s.stamp} {
+		if text != "" && !httpguts.ValidHeaderFieldName(text) {
+			of.Fail(name, "cannot be a header's name")
 		}
 	}
 	if !httpguts.ValidHeaderFieldValue(s.prefix) {
-		return Scheme{}, errors.New("settings.sign.prefix holds what no header can")
+		of.Fail("prefix", "holds what no header can")
 	}
 	if s.header == "" {
 		if _, err := outbound.Sign(s.secret, "x", time.Unix(0, 0), nil); err != nil {
-			return Scheme{}, fmt.Errorf("settings.sign.secret: %w", err)
+			of.Fail("secret", "cannot sign: %w", err)
 		}
 	}
-	return s, nil
+	return s
 }
 
 // On reports whether it signs.

@@ -15,9 +15,14 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
+func read(sign any) (bodysign.Scheme, error) {
+	in := provider.SettingsOf(schemas.Provider{Settings: map[string]any{"sign": sign}}, func(string) string { return "" })
+	return bodysign.Of(in), in.Err()
+}
+
 func of(t *testing.T, sign map[string]any) bodysign.Scheme {
 	t.Helper()
-	s, err := bodysign.Of(schemas.Provider{Settings: map[string]any{"sign": sign}}, func(string) string { return "" })
+	s, err := read(sign)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,15 +137,15 @@ func TestSettings(t *testing.T) {
 		{"text", "x", "settings.sign must be a mapping"},
 		{"no secret", map[string]any{"header": "X"}, "settings.sign.secret is missing"},
 		{"secret that the environment lacks", map[string]any{"secret": "${NOPE}"}, "settings.sign.secret: the environment has no NOPE"},
-		{"secret that is no base64", map[string]any{"secret": "hunter2!"}, "settings.sign.secret: a webhook's secret is base64"},
+		{"secret that is no base64", map[string]any{"secret": "hunter2!"}, "settings.sign.secret cannot sign: a webhook's secret is base64"},
 		{"algorithm", map[string]any{"secret": "x", "header": "X", "algorithm": "md5"}, "settings.sign.algorithm must be one of sha256"},
-		{"header", map[string]any{"secret": "x", "header": "X Y"}, `settings.sign: "X Y" cannot be`},
+		{"header", map[string]any{"secret": "x", "header": "X Y"}, "settings.sign.header cannot be a header's name"},
 		{"prefix", map[string]any{"secret": "x", "header": "X", "prefix": "a\r\nb"}, "settings.sign.prefix holds"},
 		{"header's part without header", map[string]any{"secret": secret, "encoding": "hex"}, "settings.sign.encoding is not a setting"},
 		{"unknown", map[string]any{"secret": secret, "key": "x"}, "settings.sign.key is not a setting"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := bodysign.Of(schemas.Provider{Settings: map[string]any{"sign": tt.sign}}, func(string) string { return "" })
+			_, err := read(tt.sign)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, want %q", err, tt.want)
 			}

@@ -23,12 +23,12 @@ import (
 )
 
 // Type is that of external and none.
-var Type = provider.Type{Listen: func(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	if err := provider.Known(p.Settings, hooksecret.Setting, "sign"); err != nil {
-		return nil, err
-	}
-	return Listen(p, deps)
-}}
+var Type = provider.Type{
+	Listen: func(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
+		return Listen(provider.SettingsOf(p, deps.Getenv))
+	},
+	Check: Check,
+}
 
 // Most is how many receipts or messages one request may have.
 const Most = 10_000
@@ -39,31 +39,32 @@ type listener struct {
 	verify  func(*provider.Hook) error
 }
 
-// Listen opens what reads JSON. Who calls is known by settings.receipt_secret or,
-// without it, by the signature of settings.sign. Where there is neither the error is
-// provider.ErrNoListener: nobody could be believed.
-func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	l := &listener{name: p.Name}
-	if len(p.Channels) == 1 {
-		l.channel = p.Channels[0]
-	}
-	scheme, err := bodysign.Of(p, deps.Getenv)
-	if err != nil {
+// Listen opens what reads JSON; the type's other settings were asked for. Who calls is
+// known by settings.receipt_secret or, without it, by the signature of settings.sign.
+// Where there is neither the error is provider.ErrNoListener: nobody could be believed.
+func Listen(in *provider.Settings) (provider.Listener, error) {
+	scheme, secret := bodysign.Of(in), hooksecret.Given(in)
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
-	if p.Settings[hooksecret.Setting] == nil && scheme.On() {
-		l.verify = scheme.Verify
+	l := &listener{name: in.Provider.Name, verify: secret.Verify}
+	if len(in.Provider.Channels) == 1 {
+		l.channel = in.Provider.Channels[0]
+	}
+	if in.Any(hooksecret.Setting) != nil {
 		return l, nil
 	}
-	if p.Settings[hooksecret.Setting] == nil {
+	if !scheme.On() {
 		return nil, fmt.Errorf("settings.%s is missing, and settings.sign: %w", hooksecret.Setting, provider.ErrNoListener)
 	}
-	secret, err := hooksecret.Of(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	l.verify = secret.Verify
+	l.verify = scheme.Verify
 	return l, nil
+}
+
+// Check reads the settings that Listen reads.
+func Check(in *provider.Settings) {
+	bodysign.Of(in)
+	hooksecret.Given(in)
 }
 
 // receipt is one as it comes. The message is named by id, by reference or by

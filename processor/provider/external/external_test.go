@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -131,11 +132,7 @@ func TestWhoCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := bodysign.Of(p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Header = scheme.Sign("", came, h.Body)
+	h.Header = bodysign.Of(provider.SettingsOf(p, os.Getenv)).Sign("", came, h.Body)
 	if got, _, err := l.Receipts(h); err != nil || len(got) != 1 {
 		t.Error(err)
 	}

@@ -20,9 +20,10 @@ var codes = provider.Codes{
 		{Code: "QUOTA_EXCEEDED", Kind: provider.Throttled, Means: "429: too many messages, to all or to this device"},
 		{Code: "UNAVAILABLE", Kind: provider.Transient, Means: "503: FCM is overloaded"},
 		{Code: "INTERNAL", Kind: provider.Transient, MayBeReceived: true, Means: "500: a fault within FCM"},
-		{Code: "THIRD_PARTY_AUTH_ERROR", Kind: provider.Permanent, Means: "401: the APNs key or the web push key that Firebase has of you is missing or wrong"},
-		{Code: "UNAUTHENTICATED", Kind: provider.Permanent, Means: "401: the credentials are refused (settings.credentials)"},
-		{Code: "PERMISSION_DENIED", Kind: provider.Permanent, Means: "403: the service account may not send, or the API is not enabled in the project"},
+		// Of one platform's devices: the others are well.
+		{Code: "THIRD_PARTY_AUTH_ERROR", Kind: provider.Transient, OfRecipient: true, Means: "401: the APNs key or the web push key that Firebase has of you is missing or wrong"},
+		{Code: "UNAUTHENTICATED", Kind: provider.Transient, Means: "401: the credentials are refused (settings.credentials)"},
+		{Code: "PERMISSION_DENIED", Kind: provider.Transient, Means: "403: the service account may not send, or the API is not enabled in the project"},
 		{Code: "NOT_FOUND", Kind: provider.Permanent, Means: "404: there is no such project, or the token is gone: FCM does not say which"},
 		{Code: "RESOURCE_EXHAUSTED", Kind: provider.Throttled, Means: "429: a quota is used up"},
 		{Code: "DEADLINE_EXCEEDED", Kind: provider.Transient, MayBeReceived: true, Means: "504: FCM took too long"},

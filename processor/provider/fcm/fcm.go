@@ -28,10 +28,11 @@ import (
 )
 
 // Type is the provider's.
-var Type = provider.Type{Open: Open, Codes: &codes}
+var Type = provider.Type{Open: Open, Check: func(in *provider.Settings) { readSettings(in) }, Codes: &codes}
 
 const (
 	standard = "https://fcm.googleapis.com"
+	tokenURI = "https://oauth2.googleapis.com/token"
 	scope    = "https://www.googleapis.com/auth/firebase.messaging"
 	maxTTL   = 28 * 24 * time.Hour // of a message ("Set the lifespan of a message")
 )
@@ -57,54 +58,54 @@ type account struct {
 // Open is the factory. docs/provider-fcm.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
-	var acc account
-	if text := in.Required("credentials", "file: with the path of the service account's key in JSON"); text != "" {
-		if json.Unmarshal([]byte(text), &acc) != nil || acc.Type != "service_account" || acc.Email == "" || !privateKey(acc.PrivateKey) {
-			in.Fail("credentials", "is no key of a service account in JSON, with type, client_email and private_key")
-		}
+	a, calls := readSettings(in)
+	if err := in.Err(); err != nil {
+		return nil, err
 	}
-	endpoint := in.Text("endpoint", standard)
+	a.http = httpcall.New(calls)
+	a.tokens.http = a.http
+	a.tokens.ctx, a.tokens.cancel = context.WithCancel(context.Background())
+	return a, nil
+}
+
+func readSettings(in *provider.Settings) (*adapter, httpcall.Config) {
+	var acc account
+	text := in.Required("credentials", "file: with the path of the service account's key in JSON")
+	if json.Unmarshal([]byte(text), &acc) != nil || acc.Type != "service_account" || acc.Email == "" || !privateKey(acc.PrivateKey) {
+		in.Fail("credentials", "is no key of a service account in JSON, with type, client_email and private_key")
+	}
+	if in.Withheld("credentials") { // a key file has these
+		acc.Project, acc.TokenURI = "withheld", tokenURI
+	}
+	endpoint := httpcall.Address(in, "endpoint", standard)
 	project := in.Text("project_id", acc.Project)
 	if project == "" {
 		in.Fail("project_id", "is missing, and the credentials have none")
 	}
-	tokenURI := in.Text("token_uri", acc.TokenURI)
-	for name, address := range map[string]string{"endpoint": endpoint, "token_uri": tokenURI} {
-		if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-			in.Fail(name, "must be an address")
-		}
-	}
-	a := &adapter{url: strings.TrimSuffix(endpoint, "/") + "/v1/projects/" + url.PathEscape(project) + "/messages:send", now: time.Now}
-	for name, into := range map[string]*map[string]any{"android": &a.android, "apns": &a.apns} {
-		v := in.Any(name)
-		m, ok := v.(map[string]any)
-		if v != nil && !ok {
-			in.Fail(name, "must be a mapping, as FCM's message has it")
-		}
-		if _, err := json.Marshal(m); err != nil {
-			in.Fail(name, "cannot be written as JSON")
-		}
-		*into = m
-	}
-	in.Any("proxy")
-	if err := in.Err(); err != nil {
-		return nil, err
-	}
-	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	a.http = httpcall.New(cfg)
-	within := time.Duration(p.Timeout)
+	a := &adapter{url: strings.TrimSuffix(endpoint.String(), "/") + "/v1/projects/" + url.PathEscape(project) + "/messages:send", now: time.Now}
+	a.android, a.apns = object(in, "android"), object(in, "apns")
+	within := time.Duration(in.Provider.Timeout)
 	if within <= 0 {
 		within = schemas.DefaultTimeout
 	}
 	a.tokens = &tokens{
-		config: jwt.Config{Email: acc.Email, PrivateKey: []byte(acc.PrivateKey), PrivateKeyID: acc.KeyID, Scopes: []string{scope}, TokenURL: tokenURI},
-		http:   a.http, within: within, now: time.Now,
+		config: jwt.Config{Email: acc.Email, PrivateKey: []byte(acc.PrivateKey), PrivateKeyID: acc.KeyID, Scopes: []string{scope}, TokenURL: httpcall.Address(in, "token_uri", acc.TokenURI).String()},
+		within: within, now: time.Now,
 	}
-	a.tokens.ctx, a.tokens.cancel = context.WithCancel(context.Background())
-	return a, nil
+	return a, httpcall.ConfigOf(in)
+}
+
+// object is a setting that goes into the message as it is.
+func object(in *provider.Settings, name string) map[string]any {
+	v := in.Any(name)
+	m, ok := v.(map[string]any)
+	if v != nil && !ok {
+		in.Fail(name, "must be a mapping, as FCM's message has it")
+	}
+	if _, err := json.Marshal(m); err != nil {
+		in.Fail(name, "cannot be written as JSON")
+	}
+	return m
 }
 
 // privateKey reports an RSA key that the library will be able to read.

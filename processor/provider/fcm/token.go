@@ -125,7 +125,7 @@ func (t *tokens) request() (*oauth2.Token, provider.Outcome) {
 		return token, provider.Outcome{}
 	case answered && refused.Response != nil && (refused.Response.StatusCode == http.StatusBadRequest || refused.Response.StatusCode == http.StatusUnauthorized || refused.Response.StatusCode == http.StatusForbidden):
 		// The answer is not repeated: it names the account.
-		return nil, provider.Outcome{Kind: provider.Permanent, Code: "bad_credentials", Text: "Google gives no access token to this service account (settings.credentials; is this machine's clock right?)"}
+		return nil, provider.Outcome{Kind: provider.Transient, Code: "bad_credentials", Text: "Google gives no access token to this service account (settings.credentials; is this machine's clock right?)"}
 	case answered:
 		return nil, provider.Outcome{Kind: provider.Transient, Code: "no_token", Text: "Google gives no access token at the moment"}
 	}

@@ -1,7 +1,7 @@
 // Package hookjson reads what providers call with where that is JSON: an array of
 // receipts or messages, each read alone.
 //
-// It verifies nothing: hooksecret does, or the adapter. It knows no provider.
+// Each verifies nothing; Poster does, for providers that sign nothing. It knows no provider.
 package hookjson
 
 import (

@@ -9,54 +9,62 @@ package hooksecret
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/weirhq/weir/processor/provider"
-	"github.com/weirhq/weir/schemas"
 )
 
 // Setting is the setting that holds the secret.
 const Setting = "receipt_secret"
 
-// Least is how many bytes a secret has at least: openssl rand -hex 16 makes 32.
-const Least = 16
+// least is how many bytes a secret has at least: openssl rand -hex 16 makes 32.
+const least = 16
 
-// Most is how many secrets may be in use at once: the new one and the one before,
+// most is how many secrets may be in use at once: the new one and the one before,
 // while the address at the provider is being changed.
-const Most = 2
+const most = 2
 
 // Secret is what a provider's requests must show.
 type Secret struct{ sums [][sha256.Size]byte }
 
 // Of reads settings.receipt_secret: a text, or a list of at most two while one
-// takes the place of the other. Each may hold ${NAME} or be file:PATH. It is an
-// error when it is missing.
-func Of(p schemas.Provider, getenv func(string) string) (Secret, error) {
-	texts, ok := p.Settings[Setting].([]any)
-	if !ok {
-		texts = []any{p.Settings[Setting]}
+// takes the place of the other. Each may hold ${NAME} or be file:PATH. That it is
+// missing is a mistake.
+func Of(in *provider.Settings) (s Secret) {
+	v := in.Any(Setting)
+	texts, several := v.([]any)
+	if !several {
+		texts = []any{v}
 	}
-	if len(texts) == 0 || len(texts) > Most {
-		return Secret{}, fmt.Errorf("settings.%s takes one secret, or two while one takes the place of the other", Setting)
+	if len(texts) == 0 || len(texts) > most {
+		in.Fail(Setting, "takes one secret, or two while one takes the place of the other")
+		return s
 	}
-	var s Secret
-	for _, v := range texts {
+	for i, v := range texts {
+		name := Setting
+		if several {
+			name = fmt.Sprintf("%s[%d]", Setting, i)
+		}
 		text, ok := v.(string)
 		if !ok || text == "" {
-			return Secret{}, errors.New("settings." + Setting + " is missing: without it nobody can tell who sends receipts; write a secret such as openssl rand -hex 16 makes")
+			in.Fail(name, "is missing: without it nobody can tell who sends receipts; write a secret such as openssl rand -hex 16 makes")
+			continue
 		}
-		text, err := provider.Resolve(Setting, text, getenv)
-		if err != nil {
-			return Secret{}, err
-		}
-		if len(text) < Least {
-			return Secret{}, fmt.Errorf("settings.%s has %d characters: at least %d are needed, such as openssl rand -hex 16 makes", Setting, len(text), Least)
+		if text = in.Resolve(name, text); len(text) < least {
+			in.Fail(name, "has %d characters: at least %d are needed, such as openssl rand -hex 16 makes", len(text), least)
 		}
 		s.sums = append(s.sums, sha256.Sum256([]byte(text)))
 	}
-	return s, nil
+	return s
+}
+
+// Given is Of where there may be no secret.
+func Given(in *provider.Settings) (s Secret) {
+	if in.Any(Setting) == nil {
+		return s
+	}
+	return Of(in)
 }
 
 // Verify is provider.ErrForged unless the secret is the request's HTTP basic

@@ -17,11 +17,16 @@ const (
 	two = "another secret, with a space & more"
 )
 
-func of(t *testing.T, v any) hooksecret.Secret {
-	t.Helper()
-	s, err := hooksecret.Of(schemas.Provider{Settings: map[string]any{"receipt_secret": v}}, func(k string) string {
+func read(v any) (hooksecret.Secret, error) {
+	in := provider.SettingsOf(schemas.Provider{Settings: map[string]any{"receipt_secret": v}}, func(k string) string {
 		return map[string]string{"ONE": one, "SHORT": "hunter2"}[k]
 	})
+	return hooksecret.Of(in), in.Err()
+}
+
+func of(t *testing.T, v any) hooksecret.Secret {
+	t.Helper()
+	s, err := read(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +97,7 @@ func TestOf(t *testing.T) {
 		"one of two is a list": {[]any{one, []any{two}}, "is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := hooksecret.Of(schemas.Provider{Settings: map[string]any{"receipt_secret": tt.v}}, func(k string) string {
-				return map[string]string{"SHORT": "hunter2"}[k]
-			})
+			_, err := read(tt.v)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("%v", err)
 			}

@@ -35,6 +35,7 @@ func TestContract(t *testing.T) {
 		Optional:    []string{"headers", "sign", "receipt_secret"},
 		Start:       contractServer,
 		UnknownCode: "600",
+		Lacks:       []providertest.Lack{providertest.LacksAccount}, // an address of the operator's own says what its 401 is of: settings.map
 		Receipts:    "JSON, signed or with a secret",
 		Idempotency: "`Idempotency-Key`",
 	})
@@ -88,25 +89,35 @@ func contractServer(t providertest.T) providertest.Server {
 		Refuse: func(r *http.Request, body []byte, b providertest.Behaviour) providertest.Answer {
 			m, _ := parse(r, body)
 			why, _ := json.Marshal(map[string]string{"error": "no " + m.To + ": " + m.Body + " " + r.Header.Get("Authorization"), "code": m.To})
-			a := providertest.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: string(why)}
-			switch {
-			case b.Forbidden:
-				a.Status = http.StatusUnauthorized
-			case b.Throttle != 0:
-				a.Status = http.StatusTooManyRequests
-				if b.Throttle > 0 {
-					a.Header["Retry-After"] = strconv.Itoa(int(b.Throttle / time.Second))
-				}
-			default:
-				a.Status, _ = strconv.Atoi(b.Code)
-			}
+			a := refused(b, string(why))
+			a.Header["Content-Type"] = "application/json"
 			return a
 		},
-		Garbage: func(w http.ResponseWriter) {
-			if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
-				fmt.Fprint(c, "garbage and more of it\r\n\r\n")
-				c.Close()
-			}
-		},
+		Garbage: garbage,
 	}.Start(t)
+}
+
+// refused is an answer that refuses by its status.
+func refused(b providertest.Behaviour, body string) providertest.Answer {
+	a := providertest.Answer{Header: map[string]string{}, Body: body}
+	switch {
+	case b.Forbidden:
+		a.Status = http.StatusUnauthorized
+	case b.Throttle != 0:
+		a.Status = http.StatusTooManyRequests
+		if b.Throttle > 0 {
+			a.Header["Retry-After"] = strconv.Itoa(int(b.Throttle / time.Second))
+		}
+	default:
+		a.Status, _ = strconv.Atoi(b.Code)
+	}
+	return a
+}
+
+// garbage is no HTTP.
+func garbage(w http.ResponseWriter) {
+	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		fmt.Fprint(c, "garbage and more of it\r\n\r\n")
+		c.Close()
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ import (
 )
 
 // Type is the adapter.
-var Type = provider.Type{Open: Open, Listen: Listen, Codes: &codes}
+var Type = provider.Type{Open: Open, Listen: Listen, Check: check, Codes: &codes}
 
 type client struct {
 	url      string
@@ -54,49 +53,35 @@ type client struct {
 // and those of Listen. url, proxy and the values of headers may hold ${NAME} or be
 // file:PATH; they are read now.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	if err := known(p); err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	c, calls := readSettings(in)
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
-	c := &client{headers: make(http.Header), now: time.Now}
-	u, err := httpcall.Address("url", p.Settings["url"], deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	c.url = u.String()
-	if err := c.readHeaders(p.Settings["headers"], deps.Getenv); err != nil {
-		return nil, err
-	}
-	if c.statuses, err = readMap(p.Settings["map"]); err != nil {
-		return nil, err
-	}
-	if c.request, err = readRequest(p.Settings["request"], deps.Getenv); err != nil {
-		return nil, err
-	}
-	if c.answer, err = readAnswer(p.Settings["answer"]); err != nil {
-		return nil, err
-	}
-	if c.sign, err = bodysign.Of(p, deps.Getenv); err != nil {
-		return nil, err
-	}
-	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	c.http = httpcall.New(cfg)
+	c.http = httpcall.New(calls)
 	return c, nil
+}
+
+func readSettings(in *provider.Settings) (*client, httpcall.Config) {
+	c := &client{
+		url: httpcall.Address(in, "url", "").String(), headers: readHeaders(in), statuses: readMap(in),
+		request: readRequest(in), answer: readAnswer(in), sign: bodysign.Of(in), now: time.Now,
+	}
+	in.Others(hooksecret.Setting) // Listen reads it
+	return c, httpcall.ConfigOf(in)
+}
+
+func check(in *provider.Settings) {
+	readSettings(in)
+	external.Check(in)
 }
 
 // Listen opens what reads the receipts and incoming messages of the address:
 // package external.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	if err := known(p); err != nil {
-		return nil, err
-	}
-	return external.Listen(p, deps)
-}
-
-func known(p schemas.Provider) error {
-	return provider.Known(p.Settings, "url", "headers", "map", "proxy", "request", "answer", "sign", hooksecret.Setting)
+	in := provider.SettingsOf(p, deps.Getenv)
+	in.Others("url", "headers", "map", "proxy", "request", "answer")
+	return external.Listen(in)
 }
 
 // ofWeir reports whether Weir itself sets a header.
@@ -109,33 +94,25 @@ func ofWeir(name string) bool {
 	return false
 }
 
-func (c *client) readHeaders(v any, getenv func(string) string) error {
-	if v == nil {
-		return nil
+func readHeaders(in *provider.Settings) http.Header {
+	out := make(http.Header)
+	all := in.Under("headers", `{X-Api-Key: "${API_KEY}"}`)
+	if all == nil {
+		return out
 	}
-	in, ok := v.(map[string]any)
-	if !ok {
-		return errors.New("settings.headers must be a mapping from name to text")
+	for _, name := range all.Names() {
+		text := all.Text(name, "")
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			all.Fail(name, "cannot be a header's name")
+		case ofWeir(name):
+			all.Fail(name, "is set by Weir")
+		case !httpguts.ValidHeaderFieldValue(text):
+			all.Fail(name, "holds what no header can")
+		}
+		out.Set(name, text)
 	}
-	for name, v := range in {
-		setting := "headers." + name
-		text, ok := v.(string)
-		if !ok || !httpguts.ValidHeaderFieldName(name) {
-			return fmt.Errorf("settings.%s must be a header's name with text", setting)
-		}
-		text, err := provider.Resolve(setting, text, getenv)
-		if err != nil {
-			return err
-		}
-		if !httpguts.ValidHeaderFieldValue(text) {
-			return fmt.Errorf("settings.%s holds what no header can", setting)
-		}
-		if ofWeir(name) {
-			return fmt.Errorf("settings.%s is set by Weir", setting)
-		}
-		c.headers.Set(name, text)
-	}
-	return nil
+	return out
 }
 
 // Close closes idle connections.

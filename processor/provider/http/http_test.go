@@ -187,7 +187,7 @@ func TestBrokenServers(t *testing.T) {
 		{"connection refused", func(*testing.T) string { return refused }, 5 * time.Second, provider.Transient, false, "not_connected"},
 		{"hung TLS handshake", func(t *testing.T) string {
 			return "https" + strings.TrimPrefix(raw(t, func(net.Conn, int) {}), "http")
-		}, 200 * time.Millisecond, provider.Transient, false, "connect_timeout"},
+		}, time.Second, provider.Transient, false, "connect_timeout"},
 		{"not TLS", func(t *testing.T) string {
 			return "https" + strings.TrimPrefix(raw(t, func(c net.Conn, _ int) { fmt.Fprint(c, "hello\n"); c.Close() }), "http")
 		}, 5 * time.Second, provider.Transient, false, "not_connected"},
@@ -198,7 +198,7 @@ func TestBrokenServers(t *testing.T) {
 				c.Close()
 			})
 		}, 5 * time.Second, provider.Unknown, true, "connection_broken"},
-		{"never answers", func(t *testing.T) string { return raw(t, func(net.Conn, int) {}) }, 200 * time.Millisecond, provider.Unknown, true, "timeout"},
+		{"never answers", func(t *testing.T) string { return raw(t, func(net.Conn, int) {}) }, time.Second, provider.Unknown, true, "timeout"},
 		{"garbage for an answer", func(t *testing.T) string {
 			return raw(t, func(c net.Conn, _ int) {
 				_ = readRequest(bufio.NewReader(c))
@@ -218,13 +218,13 @@ func TestBrokenServers(t *testing.T) {
 					}
 				}
 			})
-		}, 200 * time.Millisecond, provider.Unknown, true, "timeout"},
+		}, time.Second, provider.Unknown, true, "timeout"},
 		{"a body that never ends", func(t *testing.T) string {
 			return raw(t, func(c net.Conn, _ int) {
 				_ = readRequest(bufio.NewReader(c))
 				fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"id\"")
 			})
-		}, 200 * time.Millisecond, provider.Accepted, false, ""},
+		}, time.Second, provider.Accepted, false, ""},
 		{"a body cut short", func(t *testing.T) string {
 			return raw(t, func(c net.Conn, _ int) {
 				_ = readRequest(bufio.NewReader(c))
@@ -242,7 +242,7 @@ func TestBrokenServers(t *testing.T) {
 			if strings.Contains(o.Text, "13800000000") {
 				t.Errorf("the answer's text is repeated: %s", o.Text)
 			}
-			if took := time.Since(started); took > tt.timeout+time.Second {
+			if took := time.Since(started); took > tt.timeout+10*time.Second {
 				t.Errorf("took %v with a deadline of %v", took, tt.timeout)
 			}
 		})

@@ -3,9 +3,6 @@ package http
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -95,98 +92,73 @@ func at(body []byte, path []string) (string, bool) {
 
 var statusForm = regexp.MustCompile(`^[1-5]([0-9][0-9]|xx)$`)
 
-func readMap(v any) (statusMap, error) {
-	if v == nil {
-		return nil, nil
-	}
-	in, ok := v.(map[string]any)
-	if !ok {
-		return nil, errors.New("settings.map must be a mapping from status to outcome, such as {409: accepted}")
+func readMap(in *provider.Settings) statusMap {
+	all := in.Under("map", "{409: accepted}")
+	if all == nil {
+		return nil
 	}
 	out := make(statusMap)
-	for _, k := range slices.Sorted(maps.Keys(in)) {
+	for _, k := range all.Names() {
+		if v, isMap := all.Any(k).(map[string]any); isMap && v["field"] != nil {
+			out[k] = readField(all.Under(k, ""))
+		} else {
+			out[k] = entry{result: readResult(all, k)}
+		}
 		if !statusForm.MatchString(k) {
-			return nil, fmt.Errorf("settings.map: %q is no status: write a number such as 409, or a class such as 5xx", k)
+			all.Fail(k, "is no status: write a number such as 409, or a class such as 5xx")
 		}
-		e, err := readEntry("settings.map."+k, in[k])
-		if err != nil {
-			return nil, err
-		}
-		out[k] = e
 	}
-	return out, nil
+	return out
 }
 
-func readEntry(at string, v any) (entry, error) {
-	in, ok := v.(map[string]any)
-	if !ok || in["field"] == nil {
-		r, err := readResult(at, v)
-		return entry{result: r}, err
-	}
-	if err := only(at, in, "field", "values", "else"); err != nil {
-		return entry{}, err
-	}
-	path, _ := in["field"].(string)
+func readField(in *provider.Settings) entry {
+	path, _ := in.Any("field").(string)
 	f := &byField{path: strings.Split(path, "."), values: make(map[string]result)}
 	if slices.Contains(f.path, "") {
-		return entry{}, fmt.Errorf("%s.field must be a name, or names with dots between, such as result.code", at)
+		in.Fail("field", "must be a name, or names with dots between, such as result.code")
 	}
-	values, ok := in["values"].(map[string]any)
-	if !ok || len(values) == 0 {
-		return entry{}, fmt.Errorf("%s.values must be a mapping from the field's values to outcomes, such as {OK: accepted}", at)
-	}
-	for _, k := range slices.Sorted(maps.Keys(values)) {
-		r, err := readResult(at+".values."+k, values[k])
-		if err != nil {
-			return entry{}, err
+	if values := in.Under("values", "{OK: accepted}"); values != nil {
+		for _, k := range values.Names() {
+			f.values[k] = readResult(values, k)
 		}
-		f.values[k] = r
 	}
-	if in["else"] != nil {
-		r, err := readResult(at+".else", in["else"])
-		if err != nil {
-			return entry{}, err
-		}
-		f.otherwise = &r
+	if len(f.values) == 0 {
+		in.Fail("values", "must be a mapping from the field's values to outcomes, such as {OK: accepted}")
 	}
-	return entry{field: f}, nil
+	if in.Any("else") != nil {
+		f.otherwise = new(readResult(in, "else"))
+	}
+	return entry{field: f}
 }
 
 // readResult reads an outcome's name, or {outcome, may_be_received,
 // of_recipient}.
-func readResult(at string, v any) (result, error) {
-	var r result
-	in, ok := v.(map[string]any)
-	if !ok {
-		in = map[string]any{"outcome": v}
+func readResult(in *provider.Settings, name string) (r result) {
+	at, text := in, in.Any(name)
+	field := func(string) string { return name }
+	if _, ok := text.(map[string]any); ok {
+		at, field = in.Under(name, ""), func(f string) string { return f }
+		text = at.Any("outcome")
 	}
-	if err := only(at, in, "outcome", "may_be_received", "of_recipient"); err != nil {
-		return r, err
+	kind, _ := text.(string)
+	if r.kind = provider.Kind(kind); !slices.Contains(provider.Kinds, r.kind) {
+		at.Fail(field("outcome"), "must be one of accepted, throttled, transient, permanent, unknown")
 	}
-	text, _ := in["outcome"].(string)
-	if r.kind = provider.Kind(text); !slices.Contains(provider.Kinds, r.kind) {
-		return r, fmt.Errorf("%s must be one of accepted, throttled, transient, permanent, unknown", at)
+	if at == in {
+		return r
 	}
-	if v := in["may_be_received"]; v != nil {
+	if v := at.Any("may_be_received"); v != nil {
 		maybe, ok := v.(bool)
 		if !ok || r.kind == provider.Accepted || r.kind == provider.Unknown && !maybe {
-			return r, fmt.Errorf("%s.may_be_received is true or false, for an outcome that leaves it open: throttled, transient, permanent", at)
+			at.Fail("may_be_received", "is true or false, for an outcome that leaves it open: throttled, transient, permanent")
 		}
 		r.maybe = &maybe
 	}
-	if v := in["of_recipient"]; v != nil {
+	if v := at.Any("of_recipient"); v != nil {
+		ok := false
 		if r.ofRecipient, ok = v.(bool); !ok || r.kind == provider.Accepted {
-			return r, fmt.Errorf("%s.of_recipient is true or false, for an outcome that is a failure", at)
+			at.Fail("of_recipient", "is true or false, for an outcome that is a failure")
 		}
 	}
-	return r, nil
-}
-
-func only(at string, in map[string]any, names ...string) error {
-	for _, k := range slices.Sorted(maps.Keys(in)) {
-		if !slices.Contains(names, k) {
-			return fmt.Errorf("%s.%s is unknown: it has %s", at, k, strings.Join(names, ", "))
-		}
-	}
-	return nil
+	return r
 }

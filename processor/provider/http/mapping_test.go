@@ -126,8 +126,8 @@ func TestMapsThatAreRefused(t *testing.T) {
 	}{
 		{"a list", []any{}, "settings.map must be a mapping"},
 		{"a number", map[string]any{"409": 1}, "settings.map.409 must be one of"},
-		{"no outcome", outcome(map[string]any{"of_recipient": true}), "settings.map.409 must be one of"},
-		{"an unknown word", outcome(map[string]any{"outcome": "permanent", "recieved": false}), "settings.map.409.recieved is unknown"},
+		{"no outcome", outcome(map[string]any{"of_recipient": true}), "settings.map.409.outcome must be one of"},
+		{"an unknown word", outcome(map[string]any{"outcome": "permanent", "recieved": false}), "settings.map.409.recieved is not a setting"},
 		{"accepted and not received", outcome(map[string]any{"outcome": "accepted", "may_be_received": false}), "settings.map.409.may_be_received"},
 		{"unknown and not received", outcome(map[string]any{"outcome": "unknown", "may_be_received": false}), "settings.map.409.may_be_received"},
 		{"received as text", outcome(map[string]any{"outcome": "permanent", "may_be_received": "no"}), "settings.map.409.may_be_received"},
@@ -137,7 +137,7 @@ func TestMapsThatAreRefused(t *testing.T) {
 		{"no values", field(map[string]any{"values": map[string]any{}}), "settings.map.2xx.values"},
 		{"a value to nothing", field(map[string]any{"values": map[string]any{"1": "fine"}}), "settings.map.2xx.values.1 must be one of"},
 		{"else to nothing", field(map[string]any{"else": "fine"}), "settings.map.2xx.else must be one of"},
-		{"a word that is not of a field", field(map[string]any{"default": "accepted"}), "settings.map.2xx.default is unknown"},
+		{"a word that is not of a field", field(map[string]any{"default": "accepted"}), "settings.map.2xx.default is not a setting"},
 		{"a proxy that is none", nil, "settings.proxy is not an http or https address"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

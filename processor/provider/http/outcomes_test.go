@@ -29,8 +29,8 @@ import (
 // The deadlines of calls: one that the server keeps within, and one that it
 // makes pass.
 const (
-	ample = 10 * time.Second
-	short = 500 * time.Millisecond
+	ample = time.Minute
+	short = 1500 * time.Millisecond
 )
 
 // row is a line of the first table of docs/outcomes.md.
@@ -121,7 +121,7 @@ func TestTheTableOfOutcomes(t *testing.T) {
 			if o.ProviderMessageID != tt.id {
 				t.Errorf("the provider's id is %q, want %q", o.ProviderMessageID, tt.id)
 			}
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > 30*time.Second { // half of ample
 				t.Errorf("took %s", took)
 			}
 			if leaks(o) {

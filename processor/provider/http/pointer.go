@@ -2,10 +2,10 @@ package http
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/weirhq/weir/processor/provider"
 )
 
 // pointer is a JSON pointer (RFC 6901): where something stands in an answer.
@@ -15,30 +15,27 @@ type pointer []string
 type answerAt struct{ id, code pointer }
 
 // readAnswer reads settings.answer.
-func readAnswer(v any) (answerAt, error) {
+func readAnswer(in *provider.Settings) answerAt {
 	at := answerAt{id: pointer{"id"}, code: pointer{"code"}}
+	all := in.Under("answer", "{id: /data/id}")
+	if all == nil {
+		return at
+	}
+	at.id, at.code = readPointer(all, "id", at.id), readPointer(all, "code", at.code)
+	return at
+}
+
+func readPointer(in *provider.Settings, name string, otherwise pointer) pointer {
+	v := in.Any(name)
 	if v == nil {
-		return at, nil
+		return otherwise
 	}
-	in, ok := v.(map[string]any)
+	text, _ := v.(string)
+	p, ok := parsePointer(text)
 	if !ok {
-		return at, errors.New("settings.answer must be a mapping of id and code to JSON pointers, such as {id: /data/id}")
+		in.Fail(name, "must be a JSON pointer, such as /data/id")
 	}
-	if err := only("settings.answer", in, "id", "code"); err != nil {
-		return at, err
-	}
-	for name, into := range map[string]*pointer{"id": &at.id, "code": &at.code} {
-		if in[name] == nil {
-			continue
-		}
-		text, _ := in[name].(string)
-		p, ok := parsePointer(text)
-		if !ok {
-			return at, fmt.Errorf("settings.answer.%s must be a JSON pointer, such as /data/id", name)
-		}
-		*into = p
-	}
-	return at, nil
+	return p
 }
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")

@@ -160,113 +160,85 @@ func encodeJSON(v any) ([]byte, error) {
 }
 
 // readRequest reads settings.request.
-func readRequest(v any, getenv func(string) string) (request, error) {
+func readRequest(in *provider.Settings) request {
 	r := request{method: http.MethodPost}
-	if v == nil {
-		return r, nil
+	all := in.Under("request", "{method: PUT, json: {text: \"{{body}}\"}}")
+	if all == nil {
+		return r
 	}
-	in, ok := v.(map[string]any)
-	if !ok {
-		return r, errors.New("settings.request must be a mapping of method, headers, and json or form")
+	r.method = all.OneOf("method", http.MethodPost, http.MethodPut)
+	if all.Any("json") != nil && all.Any("form") != nil {
+		all.Fail("form", "stands beside json: a body is one of them")
 	}
-	if err := only("settings.request", in, "method", "headers", "json", "form"); err != nil {
-		return r, err
+	if v := all.Any("json"); v != nil {
+		r.json = readTree(all, "json", v)
 	}
-	switch m := in["method"]; m {
-	case nil, http.MethodPost:
-	case http.MethodPut:
-		r.method = http.MethodPut
-	default:
-		return r, errors.New("settings.request.method must be POST or PUT")
-	}
-	if in["json"] != nil && in["form"] != nil {
-		return r, errors.New("settings.request has json and form: a body is one of them")
-	}
-	var err error
-	if r.json, err = readTree("settings.request.json", in["json"], getenv); err != nil {
-		return r, err
-	}
-	if r.form, err = readTemplates("settings.request.form", in["form"], getenv); err != nil {
-		return r, err
-	}
-	if r.headers, err = readTemplates("settings.request.headers", in["headers"], getenv); err != nil {
-		return r, err
-	}
+	r.form = readTemplates(all.Under("form", `{text: "{{body}}"}`))
+	headers := all.Under("headers", `{X-Message: "{{id}}"}`)
+	r.headers = readTemplates(headers)
 	for name := range r.headers {
 		if !httpguts.ValidHeaderFieldName(name) || ofWeir(name) {
-			return r, fmt.Errorf("settings.request.headers.%s is no header's name, or is set by Weir", name)
+			headers.Fail(name, "is no header's name, or is set by Weir")
 		}
 	}
-	return r, nil
+	return r
 }
 
-func readTemplates(at string, v any, getenv func(string) string) (map[string]template, error) {
-	if v == nil {
-		return nil, nil
+// readTemplates reads a template of each setting; nil of nil.
+func readTemplates(in *provider.Settings) map[string]template {
+	if in == nil {
+		return nil
 	}
-	in, ok := v.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s must be a mapping from name to text", at)
-	}
-	out := make(map[string]template, len(in))
-	for _, k := range slices.Sorted(maps.Keys(in)) {
-		text, ok := in[k].(string)
+	out := make(map[string]template)
+	for _, k := range in.Names() {
+		text, ok := in.Any(k).(string)
 		if !ok {
-			return nil, fmt.Errorf("%s.%s must be text", at, k)
+			in.Fail(k, "must be text")
 		}
-		var err error
-		if out[k], err = readTemplate(at+"."+k, text, false, getenv); err != nil {
-			return nil, err
-		}
+		out[k] = readTemplate(in, k, text, false)
 	}
-	return out, nil
+	return out
 }
 
-func readTree(at string, v any, getenv func(string) string) (any, error) {
-	var err error
+// readTree reads the templates of a tree of JSON, which stands at a name.
+func readTree(in *provider.Settings, at string, v any) any {
 	switch v := v.(type) {
 	case string:
-		return readTemplate(at, v, true, getenv)
+		return readTemplate(in, at, v, true)
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if out[k], err = readTree(at+"."+k, v[k], getenv); err != nil {
-				return nil, err
-			}
+			out[k] = readTree(in, at+"."+k, v[k])
 		}
-		return out, nil
+		return out
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			if out[i], err = readTree(fmt.Sprintf("%s[%d]", at, i), v[i], getenv); err != nil {
-				return nil, err
-			}
+			out[i] = readTree(in, fmt.Sprintf("%s[%d]", at, i), v[i])
 		}
-		return out, nil
+		return out
 	}
-	return v, nil
+	return v
 }
 
 // readTemplate reads text with variables. Its fixed parts may hold ${NAME}; without
 // variables it may be file:PATH. tree is for JSON, where a text that is only {{vars}}
 // or {{data}} is an object.
-func readTemplate(at, text string, tree bool, getenv func(string) string) (template, error) {
+func readTemplate(in *provider.Settings, at, text string, tree bool) template {
 	parts, err := schemas.TemplateParts(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", at, err)
+		in.Fail(at, "is no template: %w", err)
 	}
 	for i, p := range parts {
 		switch {
 		case p.Var != "":
 			inside := strings.HasPrefix(p.Var, "vars.") || strings.HasPrefix(p.Var, "data.")
 			if alone := tree && len(parts) == 1 && whole[p.Var] != nil; single[p.Var] == nil && !inside && !alone {
-				return nil, fmt.Errorf("%s: {{%s}} is none of %s, vars.NAME and data.NAME; in JSON a text that is only {{vars}} or {{data}} becomes an object", at, p.Var, strings.Join(slices.Sorted(maps.Keys(single)), ", "))
+				in.Fail(at, "asks for {{%s}}, which is none of %s, vars.NAME and data.NAME; in JSON a text that is only {{vars}} or {{data}} becomes an object", p.Var, strings.Join(slices.Sorted(maps.Keys(single)), ", "))
 			}
 		case len(parts) == 1 || strings.Contains(p.Text, "${"):
-			if parts[i].Text, err = provider.Resolve(strings.TrimPrefix(at, "settings."), p.Text, getenv); err != nil {
-				return nil, err
-			}
+			parts[i].Text = in.Resolve(at, p.Text)
 		}
 	}
-	return parts, nil
+	return parts
 }

@@ -7,11 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -41,7 +39,7 @@ func TestContractOfAForm(t *testing.T) {
 				"sign":   map[string]any{"secret": "${FORM_KEY}", "header": "X-Sig", "signs": "body", "prefix": "sha256="}, "receipt_secret": "${FORM_KEY}",
 			}
 		},
-		Env: map[string]string{"FORM_KEY": secret}, Optional: []string{"request", "answer", "sign", "receipt_secret"}, UnknownCode: "600", Receipts: "-", Idempotency: "-",
+		Env: map[string]string{"FORM_KEY": secret}, Optional: []string{"request", "answer", "sign", "receipt_secret"}, UnknownCode: "600", Lacks: []providertest.Lack{providertest.LacksAccount}, Receipts: "-", Idempotency: "-",
 		Start: func(t providertest.T) providertest.Server {
 			return providertest.HTTP{
 				Take: func(r *http.Request, body []byte) (providertest.Message, providertest.Answer, error) {
@@ -52,27 +50,10 @@ func TestContractOfAForm(t *testing.T) {
 					return providertest.Message{To: form.Get("mobile"), From: form.Get("sender"), Body: form.Get("text"), Key: r.Header.Get("Idempotency-Key"), Reference: form.Get("ext")},
 						providertest.Answer{Body: fmt.Sprintf(`{"result": [{"sms/id": %d}]}`, ids.Add(1))}, nil
 				},
-				Refuse: func(r *http.Request, body []byte, b providertest.Behaviour) providertest.Answer {
-					a := providertest.Answer{Header: map[string]string{}, Body: `{"code": "` + secret + `", "error": "no +8613800000000"}`}
-					switch {
-					case b.Forbidden:
-						a.Status = 401
-					case b.Throttle != 0:
-						a.Status = 429
-						if b.Throttle > 0 {
-							a.Header["Retry-After"] = strconv.Itoa(int(b.Throttle / time.Second))
-						}
-					default:
-						a.Status, _ = strconv.Atoi(b.Code)
-					}
-					return a
+				Refuse: func(_ *http.Request, _ []byte, b providertest.Behaviour) providertest.Answer {
+					return refused(b, `{"code": "`+secret+`", "error": "no +8613800000000"}`)
 				},
-				Garbage: func(w http.ResponseWriter) {
-					if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
-						fmt.Fprint(c, "garbage\r\n\r\n")
-						c.Close()
-					}
-				},
+				Garbage: garbage,
 			}.Start(t)
 		},
 	})
@@ -196,13 +177,13 @@ func TestRequestSettings(t *testing.T) {
 		want    string
 	}{
 		"text":                       {"request", "x", "settings.request must be a mapping"},
-		"unknown":                    {"request", map[string]any{"body": "x"}, "settings.request.body is unknown"},
-		"method":                     {"request", map[string]any{"method": "GET"}, "settings.request.method must be POST or PUT"},
+		"unknown":                    {"request", map[string]any{"body": "x"}, "settings.request.body is not a setting"},
+		"method":                     {"request", map[string]any{"method": "GET"}, "settings.request.method must be one of POST, PUT"},
 		"two bodies":                 {"request", map[string]any{"json": map[string]any{}, "form": map[string]any{}}, "a body is one of them"},
-		"unknown variable":           {"request", map[string]any{"json": map[string]any{"a": []any{"{{too}}"}}}, "settings.request.json.a[0]: {{too}} is none of"},
-		"object within text":         {"request", map[string]any{"json": "x {{vars}}"}, "settings.request.json: {{vars}} is none of"},
-		"object in a form":           {"request", map[string]any{"form": map[string]any{"a": "{{data}}"}}, "settings.request.form.a: {{data}} is none of"},
-		"braces":                     {"request", map[string]any{"form": map[string]any{"a": "{{to"}}, "settings.request.form.a: a {{ is never closed"},
+		"unknown variable":           {"request", map[string]any{"json": map[string]any{"a": []any{"{{too}}"}}}, "settings.request.json.a[0] asks for {{too}}, which is none of"},
+		"object within text":         {"request", map[string]any{"json": "x {{vars}}"}, "settings.request.json asks for {{vars}}, which is none of"},
+		"object in a form":           {"request", map[string]any{"form": map[string]any{"a": "{{data}}"}}, "settings.request.form.a asks for {{data}}, which is none of"},
+		"braces":                     {"request", map[string]any{"form": map[string]any{"a": "{{to"}}, "settings.request.form.a is no template: a {{ is never closed"},
 		"number in a form":           {"request", map[string]any{"form": map[string]any{"a": 5}}, "settings.request.form.a must be text"},
 		"secret that is not there":   {"request", map[string]any{"json": map[string]any{"k": "hunter2 ${NOPE} {{to}}"}}, "settings.request.json.k: the environment has no NOPE"},
 		"header of Weir":             {"request", map[string]any{"headers": map[string]any{"content-type": "x"}}, "settings.request.headers.content-type is no header's name, or is set by Weir"},
@@ -211,8 +192,8 @@ func TestRequestSettings(t *testing.T) {
 		"pointer without a slash":    {"answer", map[string]any{"id": "data.id"}, "settings.answer.id must be a JSON pointer"},
 		"pointer with another tilde": {"answer", map[string]any{"code": "/a~2"}, "settings.answer.code must be a JSON pointer"},
 		"pointer that ends in tilde": {"answer", map[string]any{"code": "/a~"}, "settings.answer.code must be a JSON pointer"},
-		"answer of more":             {"answer", map[string]any{"status": "/a"}, "settings.answer.status is unknown"},
-		"sign":                       {"sign", map[string]any{"secret": "hunter2"}, "settings.sign.secret: a webhook's secret"},
+		"answer of more":             {"answer", map[string]any{"status": "/a"}, "settings.answer.status is not a setting"},
+		"sign":                       {"sign", map[string]any{"secret": "hunter2"}, "settings.sign.secret cannot sign: a webhook's secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := provider.Types{"http": httpprovider.Type}.Open(schemas.Provider{Name: "p", Type: "http", Settings: map[string]any{"url": "http://x", tt.setting: tt.v}}, provider.Deps{})

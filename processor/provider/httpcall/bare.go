@@ -29,15 +29,30 @@ func (a *Answer) Bare(now time.Time) provider.Outcome {
 	return o
 }
 
+// Coded judges an answer with a code of the provider's. Of one that is not known under
+// a status of 5xx nothing is known but that the provider failed.
+func (a *Answer) Coded(codes *provider.Codes, code string, now time.Time) provider.Outcome {
+	o := codes.Outcome(code)
+	if _, known := codes.Of(code); !known && a.Status >= http.StatusInternalServerError {
+		bare := a.Bare(now)
+		bare.Code = o.Code
+		return bare
+	}
+	if o.Kind == provider.Throttled {
+		o.RetryAfter = a.RetryAfter(now)
+	}
+	return o
+}
+
 // Uncoded judges by its status an answer of who's own, without a code that is known:
-// here, unlike in Bare, a 4xx is a refusal of the message.
+// here, unlike in Bare, a 4xx is a refusal of the message, but for one of who calls.
 func (a *Answer) Uncoded(who string) provider.Outcome {
 	status := strconv.Itoa(a.Status)
 	o := provider.Outcome{Code: "http_" + status, Text: who + " answered " + status + " without a code that is known"}
 	switch {
 	case a.Status == http.StatusTooManyRequests:
 		o.Kind = provider.Throttled
-	case a.Status == http.StatusServiceUnavailable:
+	case a.Status == http.StatusServiceUnavailable, Unauthorized(a.Status):
 		o.Kind = provider.Transient
 	case a.Status >= 400 && a.Status <= 499:
 		o.Kind = provider.Permanent
@@ -47,6 +62,12 @@ func (a *Answer) Uncoded(who string) provider.Outcome {
 		o.Kind, o.MayBeReceived = provider.Unknown, true
 	}
 	return o
+}
+
+// Unauthorized reports whether a status refuses who calls, and not what he asks for: the
+// account, or a proxy's. 403 says either.
+func Unauthorized(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired
 }
 
 // RetryAfter is how long the answer's Retry-After asks to wait; 0 without one.

@@ -1,6 +1,7 @@
 package httpcall_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,6 +54,18 @@ func TestID(t *testing.T) {
 	} {
 		if got := httpcall.ID(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestUncoded: a refusal without a code is of the message, but for one of who calls.
+func TestUncoded(t *testing.T) {
+	for status, want := range map[int]provider.Outcome{
+		400: {Kind: provider.Permanent}, 401: {Kind: provider.Transient}, 403: {Kind: provider.Permanent}, 407: {Kind: provider.Transient},
+		429: {Kind: provider.Throttled}, 500: {Kind: provider.Transient, MayBeReceived: true}, 503: {Kind: provider.Transient}, 302: {Kind: provider.Unknown, MayBeReceived: true},
+	} {
+		if o := (&httpcall.Answer{Status: status}).Uncoded("Theirs"); o.Kind != want.Kind || o.MayBeReceived != want.MayBeReceived || o.Code != fmt.Sprintf("http_%d", status) {
+			t.Errorf("%d: %+v", status, o)
 		}
 	}
 }

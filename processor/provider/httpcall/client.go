@@ -13,7 +13,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -60,34 +59,37 @@ type Config struct {
 
 // ConfigOf is the configuration for a provider of the policy, with the proxy of
 // its settings.
-func ConfigOf(p schemas.Provider, getenv func(string) string) (Config, error) {
-	cfg := Config{Connections: p.Concurrency, Timeout: time.Duration(p.Timeout)}
-	if v := p.Settings["proxy"]; v != nil {
-		u, err := Address("proxy", v, getenv)
-		if err != nil {
-			return Config{}, err
-		}
-		cfg.Proxy = u
+func ConfigOf(in *provider.Settings) Config {
+	cfg := Config{Connections: in.Provider.Concurrency, Timeout: time.Duration(in.Provider.Timeout)}
+	if in.Any("proxy") != nil {
+		cfg.Proxy = Address(in, "proxy", "")
 	}
-	return cfg, nil
+	return cfg
 }
 
-// Address reads a setting that is an http or https address; it may hold ${NAME} or
-// be file:PATH. The error never has the address: it may hold a secret.
-func Address(setting string, v any, getenv func(string) string) (*url.URL, error) {
-	text, ok := v.(string)
-	if !ok || text == "" {
-		return nil, fmt.Errorf("settings.%s is missing: write an http or https address", setting)
-	}
-	text, err := provider.Resolve(setting, text, getenv)
-	if err != nil {
-		return nil, err
+// Address reads a setting that is an http or https address; otherwise when absent,
+// and required without it. Of what is none, which in then says, it is empty. What in
+// says never has the address: it may hold a secret.
+func Address(in *provider.Settings, setting, otherwise string) *url.URL {
+	text := in.Text(setting, otherwise)
+	if text == "" {
+		in.Fail(setting, "is missing: write an http or https address")
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("settings.%s is not an http or https address", setting)
+		in.Fail(setting, "is not an http or https address")
+		return new(url.URL)
 	}
-	return u, nil
+	return u
+}
+
+// Host is Address of an API that has one path only, the root.
+func Host(in *provider.Settings, setting, otherwise string) *url.URL {
+	u := Address(in, setting, otherwise)
+	if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		in.Fail(setting, "is not of a scheme and a host only, such as %s", otherwise)
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
 }
 
 // Client makes requests. Its methods may be called from any goroutine.

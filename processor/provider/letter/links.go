@@ -24,9 +24,9 @@ type Links struct {
 	key  []byte
 }
 
-// ReadLinks reads unsubscribe_secret of the provider of that name; nil when there is
-// none, or something is wrong with it, which in says then.
-func ReadLinks(in *provider.Settings, name, publicURL string) *Links {
+// ReadLinks reads unsubscribe_secret; nil when there is none, or something is wrong
+// with it, which in says then.
+func ReadLinks(in *provider.Settings, publicURL string) *Links {
 	key := in.Text("unsubscribe_secret", "")
 	switch {
 	case key == "":
@@ -34,10 +34,11 @@ func ReadLinks(in *provider.Settings, name, publicURL string) *Links {
 	case len(key) < 16:
 		in.Fail("unsubscribe_secret", "is too short: make one with openssl rand -base64 32")
 		return nil
-	case !strings.HasPrefix(publicURL, "https://"):
+	case !in.Stated() && !strings.HasPrefix(publicURL, "https://"):
 		in.Fail("unsubscribe_secret", "needs http.public_url in the settings of the process, an https address: mail programs call nothing else")
 		return nil
 	}
+	name := in.Provider.Name
 	return &Links{base: publicURL + "/v1/inbound/" + name, key: []byte(name + "\x00" + key)}
 }
 
@@ -55,10 +56,14 @@ func (l *Links) Of(r provider.Reference) string {
 
 // Inbound reads what came to such an address. A POST of List-Unsubscribe=One-Click
 // is a STOP. Anything else of a true address shows a button and does nothing, since
-// mail programs look at every address in a letter.
+// mail programs look at every address in a letter. Where there are no links it is
+// provider.ErrNoHook.
 func (l *Links) Inbound(h *provider.Hook) ([]provider.Inbound, provider.Reply, error) {
+	if l == nil {
+		return nil, provider.Reply{}, provider.ErrNoHook
+	}
 	ref, tag, _ := strings.Cut(h.URL.Query().Get("u"), ".")
-	if l == nil || ref == "" || !hmac.Equal([]byte(tag), []byte(l.tag(ref))) {
+	if ref == "" || !hmac.Equal([]byte(tag), []byte(l.tag(ref))) {
 		return nil, provider.Reply{}, provider.ErrForged
 	}
 	r, err := provider.ParseReference(ref)

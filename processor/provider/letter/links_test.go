@@ -16,8 +16,8 @@ import (
 
 func links(t *testing.T, name, secret string) *Links {
 	t.Helper()
-	in := provider.SettingsOf(schemas.Provider{Settings: map[string]any{"unsubscribe_secret": secret}}, nil)
-	l, err := ReadLinks(in, name, "https://weir.example"), in.Err()
+	in := provider.SettingsOf(schemas.Provider{Name: name, Settings: map[string]any{"unsubscribe_secret": secret}}, nil)
+	l, err := ReadLinks(in, "https://weir.example"), in.Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +79,12 @@ func TestReadLinks(t *testing.T) {
 			p.Settings["unsubscribe_secret"] = tt.secret
 		}
 		in := provider.SettingsOf(p, nil)
-		l, err := ReadLinks(in, p.Name, tt.public), in.Err()
+		l, err := ReadLinks(in, tt.public), in.Err()
 		if l != nil || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, %v", tt.name, l, err)
+		}
+		if in, _, err := l.Inbound(&provider.Hook{Method: "POST", URL: &url.URL{RawQuery: "u=a.b"}}); in != nil || !errors.Is(err, provider.ErrNoHook) {
+			t.Errorf("%s: without links %v, %v", tt.name, in, err)
 		}
 	}
 }

@@ -26,15 +26,15 @@ type Style struct {
 	Links *Links
 }
 
-// Read reads the settings of the provider of that name; what is wrong with them, in
-// says. publicURL is provider.Deps.PublicURL.
+// Read reads the settings of a provider; what is wrong with them, in says. publicURL is
+// provider.Deps.PublicURL.
 //
 //	from                an address; required
 //	from_name           the name beside it
 //	return_path         where bounces go
 //	list_unsubscribe    an https address, a mailto address, or a list of them
 //	unsubscribe_secret  lets Weir itself take one-click unsubscriptions: Links
-func Read(in *provider.Settings, name, publicURL string) *Style {
+func Read(in *provider.Settings, publicURL string) *Style {
 	s := new(Style)
 	if from := in.Required("from", "an address, such as noreply@example.com"); from != "" {
 		if a, err := netmail.ParseAddress(from); err != nil {
@@ -54,7 +54,7 @@ func Read(in *provider.Settings, name, publicURL string) *Style {
 		}
 	}
 	s.Unsubscribe = readUnsubscribe(in)
-	s.Links = ReadLinks(in, name, publicURL)
+	s.Links = ReadLinks(in, publicURL)
 	return s
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -76,7 +75,7 @@ func (r *recorder) Run(name string, fn func(tb)) bool {
 // fault is what is wrong with an adapter.
 type fault string
 
-const none fault = ""
+var none fault // no constant: the switches would have to name it
 
 // faults are an adapter's, each with the case that must notice it.
 var faults = []struct {
@@ -110,7 +109,8 @@ var faults = []struct {
 	{"loses what follows a line's end", "email: CR LF in subject adds no header"},
 	{"says a closed port may have it", "a closed port"},
 	{"gives up for good where the port is closed", "a closed port"},
-	{"wrong credentials are transient", "wrong credentials"},
+	{"wrong credentials are permanent", "wrong credentials"},
+	{"wrong credentials are the recipient's", "wrong credentials"},
 	{"mixes calls up", "50 calls at once"},
 	{"goes on after Close", "Close leaves nothing running"},
 	{"knows every setting", "an unknown setting is refused"},
@@ -120,6 +120,12 @@ var faults = []struct {
 	{"believes everybody", "requests that are not the provider's are forged"},
 	{"loses html", "success on email"},
 	{"a new line in the code", "code 21"},
+	{"Check passes what Open refuses", "Check refuses what Open refuses, and nothing else"},
+	{"Check does not know that Listen refuses", "Check refuses what Open refuses, and nothing else"},
+	{"Check judges what a variable holds", "Check refuses what Open refuses, and nothing else"},
+	{"Check does without a setting", "Check refuses what Open refuses, and nothing else"},
+	{"Check knows every setting", "an unknown setting is refused"},
+	{"Check opens", "Check opens nothing"},
 }
 
 // TestFaultsAreFound: an adapter without a fault passes; with any, the case that is
@@ -127,7 +133,7 @@ var faults = []struct {
 func TestFaultsAreFound(t *testing.T) {
 	good := &recorder{ctx: t.Context()}
 	n := contract(good, adapter(none))
-	if good.failed || n.passed < 37 || n.passed != good.ran {
+	if good.failed || n.passed < 39 || n.passed != good.ran {
 		t.Fatalf("an adapter without a fault: %+v of %d, %s", n, good.ran, strings.Join(good.said, "\n"))
 	}
 	for _, tt := range faults {
@@ -159,6 +165,7 @@ func TestNotApplicableIsNotPassed(t *testing.T) {
 // TestAnAdapterMustBeDescribed: what would make cases pass for nothing is refused.
 func TestAnAdapterMustBeDescribed(t *testing.T) {
 	for name, spoil := range map[string]func(*Adapter){
+		"no Check":              func(a *Adapter) { a.Type.Check = nil },
 		"no recipient":          func(a *Adapter) { a.To = nil },
 		"no source":             func(a *Adapter) { a.Type.Codes = &provider.Codes{Send: fakeCodes.Send} },
 		"an unknown code known": func(a *Adapter) { a.UnknownCode = "21" },
@@ -201,11 +208,15 @@ func adapter(f fault) Adapter {
 	return Adapter{
 		Name: "fake", Type: provider.Type{Open: func(p schemas.Provider, deps provider.Deps) (provider.Provider, error) { return openFake(f, p, deps) }, Codes: &fakeCodes,
 			Listen: func(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-				if err := fakeSettings(f, p, deps); err != nil {
+				in := provider.SettingsOf(p, deps.Getenv)
+				fakeSettings(f, in)
+				fakeReceipts(in)
+				if err := fakeErr(f, in); err != nil {
 					return nil, err
 				}
 				return fakeListener(f), nil
-			}},
+			},
+			Check: func(in *provider.Settings) { fakeCheck(f, in) }},
 		Channels: []schemas.Channel{schemas.ChannelEmail}, To: map[schemas.Channel]string{schemas.ChannelEmail: "zoe@customer.example"},
 		Settings: func(endpoint string) map[string]any {
 			return map[string]any{"endpoint": endpoint, "key": "${FAKE_KEY}"}
@@ -262,31 +273,69 @@ func fakeServer(t T) Server {
 	}.Start(t)
 }
 
-func fakeSettings(f fault, p schemas.Provider, deps provider.Deps) error {
-	if f != "knows every setting" {
-		if err := provider.Known(p.Settings, "endpoint", "key"); err != nil {
-			if f == "tells a secret at Open" {
-				key, _ := provider.Resolve("key", p.Settings["key"].(string), deps.Getenv)
-				return fmt.Errorf("%w (the key is %s)", err, key)
-			}
-			return err
+func fakeSettings(f fault, in *provider.Settings) (at string) {
+	if f == "knows every setting" {
+		in.Others(in.Names()...)
+	}
+	switch f {
+	case "does without a setting":
+		in.Text("key", "")
+	case "does without a secret":
+		if in.Any("key") == nil {
+			in.Fail("key", "is missing")
+		}
+	default:
+		in.Required("key", "a key")
+	}
+	in.Others("receipts")
+	return httpcall.Address(in, "endpoint", "").String()
+}
+
+// fakeReceipts is what Listen alone reads.
+func fakeReceipts(in *provider.Settings) { in.Flag("receipts", true) }
+
+func fakeErr(f fault, in *provider.Settings) error {
+	err := in.Err()
+	if err != nil && f == "tells a secret at Open" {
+		err = fmt.Errorf("%w (the key is %s)", err, in.Text("key", ""))
+	}
+	return err
+}
+
+func fakeCheck(f fault, in *provider.Settings) {
+	switch f {
+	case "Check passes what Open refuses":
+		in.Required("key", "a key")
+		in.Others("endpoint")
+		fakeReceipts(in)
+		return
+	case "Check does without a setting":
+		in.Text("key", "")
+		httpcall.Address(in, "endpoint", "")
+		fakeReceipts(in)
+		return
+	case "Check knows every setting":
+		in.Others(in.Names()...)
+	case "Check opens":
+		go func() { <-make(chan struct{}) }()
+	case "Check judges what a variable holds":
+		if key, _ := in.Any("key").(string); key != fakeSecret {
+			in.Fail("receipts", "cannot be verified with this key")
 		}
 	}
-	if p.Settings["key"] == nil && f != "does without a setting" {
-		return errors.New("settings.key is missing")
+	fakeSettings(f, in)
+	if f != "Check does not know that Listen refuses" {
+		fakeReceipts(in)
 	}
-	key, _ := p.Settings["key"].(string)
-	if _, err := provider.Resolve("key", key, deps.Getenv); err != nil && f != "does without a secret" {
-		return err
-	}
-	return nil
 }
 
 func openFake(f fault, p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	if err := fakeSettings(f, p, deps); err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	at := fakeSettings(f, in)
+	if err := fakeErr(f, in); err != nil {
 		return nil, err
 	}
-	s := &fakeProvider{fault: f, at: p.Settings["endpoint"].(string), deps: deps, http: httpcall.New(httpcall.Config{}), stop: make(chan struct{})}
+	s := &fakeProvider{fault: f, at: at, deps: deps, http: httpcall.New(httpcall.Config{}), stop: make(chan struct{})}
 	if f == "goes on after Close" {
 		go func() { <-make(chan struct{}) }()
 	}
@@ -320,7 +369,7 @@ func (s *fakeProvider) once(ctx context.Context, c *provider.Call) provider.Outc
 	switch s.fault {
 	case "ignores the deadline":
 		var cancel func()
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 6*time.Second)
 		defer cancel()
 	case "calls although the context is over":
 		ctx = context.WithoutCancel(ctx)
@@ -404,10 +453,14 @@ func (s *fakeProvider) once(ctx context.Context, c *provider.Call) provider.Outc
 		if s.fault == "logs with the log package" {
 			log.Print("refused: " + fakeSecret)
 		}
-		if s.fault == "wrong credentials are transient" {
-			return provider.Outcome{Kind: provider.Transient, Code: "key", Text: "the key is refused"}
+		o := provider.Outcome{Kind: provider.Transient, Code: "key", Text: "the key is refused"}
+		switch s.fault {
+		case "wrong credentials are permanent":
+			o.Kind = provider.Permanent
+		case "wrong credentials are the recipient's":
+			o.OfRecipient = true
 		}
-		return provider.Outcome{Kind: provider.Permanent, Code: "key", Text: "the key is refused"}
+		return o
 	}
 	o := fakeCodes.Outcome(said.Code)
 	switch s.fault {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -132,7 +131,14 @@ func (a *Adapter) checks() []check {
 	})
 	add("wrong credentials", "", func(e *env) {
 		e.server.Do(Behaviour{Forbidden: true})
-		e.is(e.send(e.call(first, plain), ample), provider.Permanent, false)
+		o, want := e.send(e.call(first, plain), ample), provider.Transient // and so the breaker acts, and nothing is lost
+		if a.lacks(LacksAccount) {
+			want = provider.Permanent
+		}
+		e.is(o, want, false)
+		if o.OfRecipient {
+			e.Errorf("nobody's credentials are the recipient's: %+v", o)
+		}
 		if n := len(e.server.Received()); n != 0 {
 			e.Errorf("%d messages were taken", n)
 		}
@@ -154,13 +160,13 @@ func (a *Adapter) checks() []check {
 		var at time.Time
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			for end := time.Now().Add(5 * time.Second); e.server.Calls() < 2 && time.Now().Before(end); {
+			for end := time.Now().Add(10 * time.Second); e.server.Calls() < 2 && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
 			at = time.Now()
 			cancel()
 		})
-		e.is(e.sendIn(ctx, e.call(first, plain), 5*time.Second), provider.Unknown, true)
+		e.is(e.sendIn(ctx, e.call(first, plain), 10*time.Second), provider.Unknown, true)
 		over := time.Now()
 		wg.Wait()
 		if took := over.Sub(at); took > late {
@@ -184,6 +190,16 @@ func (a *Adapter) checks() []check {
 	add("Close leaves nothing running", "", (*env).closed)
 	add("an unknown setting is refused", "", (*env).unknownSetting)
 	add("a missing setting is refused by name", "", (*env).missingSettings)
+	add("Check refuses what Open refuses, and nothing else", "", (*env).checked)
+	add("Check opens nothing", "", func(e *env) {
+		before := settled()
+		if err := e.check(e.settings()); err != nil {
+			e.Errorf("%v", err)
+		}
+		if runtime.NumGoroutine() > before {
+			e.Errorf("it left goroutines running")
+		}
+	})
 	add("a secret that the environment lacks is refused by name", "", (*env).missingSecret)
 	if a.Type.Listen != nil {
 		add("requests that are not the provider's are forged", "", (*env).forged)
@@ -358,93 +374,4 @@ func settled() int {
 		}
 	}
 	return n
-}
-
-// settings are the adapter's own, without some.
-func (e *env) settings(without ...string) map[string]any {
-	s := e.a.Settings(e.server.Endpoint())
-	for _, k := range without {
-		delete(s, k)
-	}
-	return s
-}
-
-// openings are what reads the settings.
-func (e *env) openings() map[string]func(map[string]any, provider.Deps) error {
-	out := map[string]func(map[string]any, provider.Deps) error{"Open": func(s map[string]any, deps provider.Deps) error {
-		p, err := e.open(s, deps)
-		if err == nil {
-			_ = p.Close()
-		}
-		return err
-	}}
-	if e.a.Type.Listen != nil {
-		out["Listen"] = func(s map[string]any, deps provider.Deps) error {
-			_, err := provider.Types{e.a.Name: e.a.Type}.Listen(e.policy(s), deps)
-			if err != nil {
-				if what := e.watch.inText(err.Error()); what != "" {
-					e.Errorf("the error of Listen tells %s: %v", what, err)
-				}
-			}
-			return err
-		}
-	}
-	return out
-}
-
-func (e *env) unknownSetting() {
-	for name, open := range e.openings() {
-		s := e.settings()
-		s["no_such_setting"] = "x"
-		if err := open(s, e.deps); err == nil || !strings.Contains(err.Error(), "no_such_setting") {
-			e.Errorf("%s: %v, want an error that names the setting", name, err)
-		}
-		if err := open(e.settings(), e.deps); err != nil {
-			e.Errorf("%s without it: %v", name, err)
-		}
-	}
-}
-
-func (e *env) missingSettings() {
-	tried := 0
-	for k := range e.settings() {
-		if k == "endpoint" {
-			continue
-		}
-		err := e.openings()["Open"](e.settings(k), e.deps)
-		switch optional := slices.Contains(e.a.Optional, k); {
-		case optional && err != nil:
-			e.Errorf("without the optional %s: %v", k, err)
-		case !optional && (err == nil || !strings.Contains(err.Error(), "settings."+k)):
-			e.Errorf("without %s: %v, want an error that names settings.%s", k, err, k)
-		}
-		tried++
-	}
-	if tried == 0 && len(e.a.Env) > 0 {
-		e.Errorf("no setting but the endpoint")
-	}
-}
-
-func (e *env) missingSecret() {
-	if len(e.a.Env) == 0 {
-		e.Errorf("Env has no secret: every provider has one")
-	}
-	deps := e.deps
-	for k := range e.a.Env {
-		deps.Getenv = func(name string) string {
-			if name == k {
-				return ""
-			}
-			return e.a.Env[name]
-		}
-		var said []string
-		for _, open := range e.openings() {
-			if err := open(e.settings(), deps); err != nil {
-				said = append(said, err.Error())
-			}
-		}
-		if len(said) == 0 || !strings.Contains(strings.Join(said, "\n"), k) {
-			e.Errorf("without %s in the environment: %q, want an error that names it", k, said)
-		}
-	}
 }

@@ -68,6 +68,7 @@ const (
 	LacksRetryAfter  Lack = "retry-after" // throttling does not say for how long
 	LacksMessageID   Lack = "message-id"  // an accepted call has no id of the provider's
 	LacksCodes       Lack = "codes"       // no codes but the protocol's (HTTP status, SMTP reply), and none unknown
+	LacksAccount     Lack = "account"     // a refusal of the credentials cannot be told from one of the message
 	LacksFrom        Lack = "from"        // the sender is not the call's to choose
 	LacksReplyTo     Lack = "reply-to"    // e-mail without it
 	LacksHTML        Lack = "html"        // e-mail without it

@@ -79,8 +79,8 @@ func contract(t tb, a Adapter) count {
 
 func (a *Adapter) unusable() string {
 	switch {
-	case a.Name == "" || len(a.Channels) == 0 || a.Settings == nil || a.Start == nil || a.Type.Open == nil:
-		return "Name, Channels, Settings, Start and Type.Open are needed"
+	case a.Name == "" || len(a.Channels) == 0 || a.Settings == nil || a.Start == nil || a.Type.Open == nil || a.Type.Check == nil:
+		return "Name, Channels, Settings, Start, Type.Open and Type.Check are needed"
 	case a.Receipts == "" || a.Idempotency == "":
 		return "say in Receipts and Idempotency how the provider does them"
 	case a.lacks(LacksCodes) != (a.Type.Codes == nil || a.UnknownCode == ""):
@@ -189,11 +189,11 @@ func (e *env) policy(settings map[string]any) schemas.Provider {
 }
 
 const (
-	ample = 10 * time.Second       // the deadline of calls that are answered
-	short = 400 * time.Millisecond // of calls that are not
+	ample = 10 * time.Second // the deadline of calls that are answered
+	short = time.Second      // of calls that are not
 	// late is how much later than its deadline a call may return: what a loaded
 	// machine needs, and less than any second try would take.
-	late = 1500 * time.Millisecond
+	late = 3 * time.Second
 )
 
 // marker stands in everything that is not to be logged.
@@ -380,7 +380,7 @@ func (e *env) is(o provider.Outcome, kind provider.Kind, received bool) {
 // eventually waits for what another goroutine does.
 func (e *env) eventually(what string, ok func() bool) {
 	e.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			e.Fatalf("%s", what)
 		}

@@ -16,7 +16,7 @@ var codes = provider.Codes{
 		{Title: "Amazon SES: SNS notification contents", URL: "https://docs.aws.amazon.com/ses/latest/dg/notification-contents.html"},
 	}, aws.Sources),
 	Send: slices.Concat([]provider.Code{
-		{Code: "AccountSuspendedException", Kind: provider.Permanent, Means: "the account may send no more, for good"},
+		{Code: "AccountSuspendedException", Kind: provider.Transient, Means: "the account may send no more, for good"},
 		{Code: "SendingPausedException", Kind: provider.Transient, Means: "the account's sending is paused"},
 		{Code: "BadRequestException", Kind: provider.Permanent, Means: "the service did not understand the request"},
 		{Code: "LimitExceededException", Kind: provider.Throttled, Means: "a limit of the account is reached"},

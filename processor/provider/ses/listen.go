@@ -2,7 +2,6 @@ package ses
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,21 +15,27 @@ import (
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
 	in.Others(settings...)
-	arn, links := in.Text("topic_arn", ""), letter.ReadLinks(in, p.Name, deps.PublicURL)
-	err := in.Err()
-	if err != nil {
+	arn, links := topicOf(in), letter.ReadLinks(in, deps.PublicURL)
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
 	l := &listener{name: p.Name, links: links}
 	switch {
 	case arn != "":
-		if l.sns, err = newTopic(arn, deps.Logger); err != nil {
-			return nil, err
-		}
+		l.sns = newTopic(arn, deps.Logger)
 	case links == nil:
 		return nil, fmt.Errorf("%w (settings.topic_arn names the SNS topic that SES publishes to)", provider.ErrNoListener)
 	}
 	return l, nil
+}
+
+// topicOf is the ARN of the topic that SES publishes to; empty for none.
+func topicOf(in *provider.Settings) string {
+	arn := in.Text("topic_arn", "")
+	if arn != "" && !arnForm.MatchString(arn) {
+		in.Fail("topic_arn", "must be the ARN of an SNS topic, such as arn:aws:sns:eu-central-1:123456789012:ses-events")
+	}
+	return arn
 }
 
 type listener struct {
@@ -41,9 +46,6 @@ type listener struct {
 
 // Inbound reads clicks on "unsubscribe".
 func (l *listener) Inbound(h *provider.Hook) ([]provider.Inbound, provider.Reply, error) {
-	if l.links == nil {
-		return nil, provider.Reply{}, provider.ErrNoHook
-	}
 	return l.links.Inbound(h)
 }
 
@@ -163,5 +165,3 @@ func ascii(s string) bool {
 	}
 	return true
 }
-
-var errTopic = errors.New("settings.topic_arn must be the ARN of an SNS topic, such as arn:aws:sns:eu-central-1:123456789012:ses-events")

@@ -21,7 +21,7 @@ import (
 )
 
 // Type is the adapter.
-var Type = provider.Type{Open: Open, Listen: Listen, Codes: &codes}
+var Type = provider.Type{Open: Open, Listen: Listen, Check: check, Codes: &codes}
 
 // settings are all of them: Listen, which reads some, takes the others.
 var settings = slices.Concat(aws.Settings, letter.Settings, []string{"configuration_set", "topic_arn"})
@@ -44,17 +44,27 @@ type client struct {
 // Open is the factory. docs/provider-ses.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
-	c := &client{now: time.Now, style: letter.Read(in, p.Name, deps.PublicURL)}
+	c := readSettings(in, deps.PublicURL)
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	c.account.Open()
+	c.api = sesv2.NewFromConfig(c.account.Config, func(o *sesv2.Options) { o.BaseEndpoint = c.account.Endpoint })
+	return c, nil
+}
+
+func readSettings(in *provider.Settings, publicURL string) *client {
+	c := &client{now: time.Now, style: letter.Read(in, publicURL), account: aws.Read(in)}
 	if set := in.Text("configuration_set", ""); set != "" {
 		c.set = &set
 	}
 	in.Others("topic_arn") // Listen reads it
-	var err error
-	if c.account, err = aws.Open(in, p, deps); err != nil {
-		return nil, err
-	}
-	c.api = sesv2.NewFromConfig(c.account.Config, func(o *sesv2.Options) { o.BaseEndpoint = c.account.Endpoint })
-	return c, nil
+	return c
+}
+
+func check(in *provider.Settings) {
+	readSettings(in, "")
+	topicOf(in)
 }
 
 // Close closes idle connections.

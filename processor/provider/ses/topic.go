@@ -63,11 +63,9 @@ const (
 
 var arnForm = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{3,30}):[0-9]{12}:[A-Za-z0-9_.-]{1,256}$`)
 
-func newTopic(arn string, logger *slog.Logger) (*topic, error) {
+// newTopic is of an ARN of arnForm.
+func newTopic(arn string, logger *slog.Logger) *topic {
 	m := arnForm.FindStringSubmatch(arn)
-	if m == nil {
-		return nil, errTopic
-	}
 	region, suffix := m[2], "amazonaws.com"
 	if m[1] == "aws-cn" {
 		suffix += ".cn"
@@ -79,7 +77,7 @@ func newTopic(arn string, logger *slog.Logger) (*topic, error) {
 		// switched on, and of China and GovCloud.
 		names: []string{"sns." + suffix, "sns." + region + "." + suffix, "sns-signing." + region + "." + suffix, "sns-" + region + "." + suffix, "sns-us-gov-west-1." + suffix},
 		keys:  make(map[string]signer), failed: make(map[string]failure),
-	}, nil
+	}
 }
 
 // post is the envelope of SNS.

@@ -153,10 +153,7 @@ func request(t *testing.T, p post) *provider.Hook {
 
 func (s *sns) listener(t *testing.T) *listener {
 	t.Helper()
-	top, err := newTopic(arn, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := newTopic(arn, slog.New(slog.DiscardHandler))
 	top.get, top.now = s.get, func() time.Time { return came }
 	return &listener{name: "mail", sns: top}
 }
@@ -371,19 +368,22 @@ func TestTopicARN(t *testing.T) {
 		"arn:aws:sns:evil.example/x:123456789012:ses-events":    "",
 		"arn:aws:sns:eu-central-1:123456789012:ses-events:more": "",
 	} {
-		top, err := newTopic(arn, slog.New(slog.DiscardHandler))
-		if (err == nil) != (want != "") || err == nil && top.host != want {
+		in := provider.SettingsOf(schemas.Provider{Settings: map[string]any{"topic_arn": arn}}, nil)
+		topicOf(in)
+		if err := in.Err(); (err == nil) != (want != "") {
 			t.Errorf("%s: %v", arn, err)
+		}
+		if want != "" {
+			if host := newTopic(arn, slog.New(slog.DiscardHandler)).host; host != want {
+				t.Errorf("%s: %s, want %s", arn, host, want)
+			}
 		}
 	}
 }
 
 // TestFetching is by outbound's client: addresses that are not public are refused.
 func TestFetching(t *testing.T) {
-	top, err := newTopic(arn, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := newTopic(arn, slog.New(slog.DiscardHandler))
 	if _, err := top.get(t.Context(), "https://127.0.0.1/a.pem"); !errors.Is(err, outbound.ErrRefused) {
 		t.Error(err)
 	}

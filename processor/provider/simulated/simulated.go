@@ -59,35 +59,33 @@ type simulated struct {
 	wg     sync.WaitGroup
 }
 
+// Type is the adapter.
+var Type = provider.Type{Open: Open, Check: func(in *provider.Settings) { readSettings(in) }}
+
 // Open is the factory. Its one setting is latency: a duration, or two with a
 // hyphen between; 20ms-80ms when absent.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	if err := provider.Known(p.Settings, "latency"); err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	s := &simulated{name: p.Name, deps: deps}
+	s.from, s.to = readSettings(in)
+	if err := in.Err(); err != nil {
 		return nil, err
-	}
-	s := &simulated{name: p.Name, from: 20 * time.Millisecond, to: 80 * time.Millisecond, deps: deps}
-	if v, ok := p.Settings["latency"]; ok {
-		var err error
-		if s.from, s.to, err = latency(v); err != nil {
-			return nil, err
-		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
 
-func latency(v any) (from, to time.Duration, err error) {
-	text, ok := v.(string)
-	low, high, two := strings.Cut(text, "-")
+func readSettings(in *provider.Settings) (from, to time.Duration) {
+	low, high, two := strings.Cut(in.Text("latency", "20ms-80ms"), "-")
 	if !two {
 		high = low
 	}
 	from, err1 := time.ParseDuration(low)
 	to, err2 := time.ParseDuration(high)
-	if !ok || err1 != nil || err2 != nil || from < 0 || to < from || to > schemas.MaxTimeout {
-		return 0, 0, fmt.Errorf("settings.latency must be a duration or two, such as 50ms or 20ms-80ms")
+	if err1 != nil || err2 != nil || from < 0 || to < from || to > schemas.MaxTimeout {
+		in.Fail("latency", "must be a duration or two, such as 50ms or 20ms-80ms")
 	}
-	return from, to, nil
+	return from, to
 }
 
 // Close drops receipts that are still due.

@@ -96,12 +96,6 @@ func (b bind) encode() []byte {
 	return appendText(out, b.addressRange)
 }
 
-func decodeBind(body []byte) (b bind, err error) {
-	r := reader{rest: body}
-	b = bind{r.text(), r.text(), r.text(), r.octet(), r.octet(), r.octet(), r.text()}
-	return b, r.end()
-}
-
 // named is the body of the responses that begin with a text and may go on with
 // optional parameters: the message's id in those of submit_sm and deliver_sm, the
 // system's in that of a bind. One that refuses may have no body (4.4.2).

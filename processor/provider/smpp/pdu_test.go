@@ -145,3 +145,10 @@ func FuzzPDU(f *testing.F) {
 		}
 	})
 }
+
+// decodeBind reads what only this side writes.
+func decodeBind(body []byte) (b bind, err error) {
+	r := reader{rest: body}
+	b = bind{r.text(), r.text(), r.text(), r.octet(), r.octet(), r.octet(), r.text()}
+	return b, r.end()
+}

@@ -47,8 +47,9 @@ func inBubble(t *testing.T, settings map[string]any, begin func(*rig), test func
 			},
 		}
 		p, err := provider.Types{"smpp": {Open: func(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-			a, err := read(p, deps)
-			if err != nil {
+			in := provider.SettingsOf(p, deps.Getenv)
+			a := adapterOf(p.Name, readSettings(in), deps)
+			if err := in.Err(); err != nil {
 				return nil, err
 			}
 			r.adapter = a
@@ -249,8 +250,8 @@ func TestBeforeTheBind(t *testing.T) {
 		set  map[string]any
 		want outcome
 	}{
-		{"a wrong password", map[string]any{"password": "wrong"}, outcome{provider.Permanent, false, "ESME_RINVPASWD"}},
-		{"a wrong name", map[string]any{"system_id": "wrong"}, outcome{provider.Permanent, false, "ESME_RINVSYSID"}},
+		{"a wrong password", map[string]any{"password": "wrong"}, outcome{provider.Transient, false, "ESME_RINVPASWD"}},
+		{"a wrong name", map[string]any{"system_id": "wrong"}, outcome{provider.Transient, false, "ESME_RINVSYSID"}},
 		{"mapped", map[string]any{"password": "wrong", "map": map[string]any{"ESME_RINVPASWD": "transient"}}, outcome{provider.Transient, false, "ESME_RINVPASWD"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

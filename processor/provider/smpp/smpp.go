@@ -27,7 +27,7 @@ import (
 )
 
 // Type is the provider's.
-var Type = provider.Type{Open: Open, Codes: &codes}
+var Type = provider.Type{Open: Open, Check: func(in *provider.Settings) { readSettings(in) }, Codes: &codes}
 
 type adapter struct {
 	name     string
@@ -50,6 +50,9 @@ type settings struct {
 	meanings             map[uint32]provider.Kind
 	endpoint, serverName string
 	tls                  *tls.Config
+	bind                 bind
+	window               int // submit_sm without an answer at most
+	enquire, within      time.Duration
 }
 
 // numbering is a type of number and a numbering plan; -1 is chosen by the address.
@@ -58,24 +61,33 @@ type numbering struct{ ton, npi int }
 // Open is the factory. It does not wait for the session. docs/provider-smpp.md has
 // the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	a, err := read(p, deps)
-	if err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	s := readSettings(in)
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
+	a := adapterOf(p.Name, s, deps)
 	a.session.start()
 	return a, nil
 }
 
-// read reads the settings.
-func read(p schemas.Provider, deps provider.Deps) (*adapter, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
-	a := &adapter{name: p.Name, deps: deps, memory: newMemory()}
-	b := bind{version: 0x34}
-	a.settings.endpoint = in.Required("endpoint", "the centre's host:port")
-	if host, port, err := net.SplitHostPort(a.settings.endpoint); err != nil || host == "" || port == "" {
+// adapterOf is an adapter whose session is not begun.
+func adapterOf(name string, s settings, deps provider.Deps) *adapter {
+	a := &adapter{name: name, deps: deps, memory: newMemory(), settings: s}
+	a.session = &session{
+		dial: a.dial, bind: s.bind, within: s.within, window: s.window, enquire: s.enquire,
+		deliver: a.deliver, refused: a.settings.refused, logger: deps.Logger.With("provider", name),
+	}
+	return a
+}
+
+func readSettings(in *provider.Settings) settings {
+	s := settings{bind: bind{version: 0x34}}
+	s.endpoint = in.Required("endpoint", "the centre's host:port")
+	if host, port, err := net.SplitHostPort(s.endpoint); err != nil || host == "" || port == "" {
 		in.Fail("endpoint", "must be host:port")
 	} else {
-		a.settings.serverName = host
+		s.serverName = host
 	}
 	secure := in.Flag("tls", false)
 	ca := in.Text("ca", "")
@@ -83,61 +95,53 @@ func read(p schemas.Provider, deps provider.Deps) (*adapter, error) {
 		name string
 		into *string
 		most int // octets, without the NUL (5.2.1 to 5.2.3)
-	}{{"system_id", &b.systemID, 15}, {"password", &b.password, 8}, {"system_type", &b.systemType, 12}, {"source_addr", &a.settings.sourceAddr, 20}} {
+	}{{"system_id", &s.bind.systemID, 15}, {"password", &s.bind.password, 8}, {"system_type", &s.bind.systemType, 12}, {"source_addr", &s.sourceAddr, 20}} {
 		*f.into = in.Text(f.name, "")
 		if len(*f.into) > f.most || strings.ContainsRune(*f.into, 0) {
 			in.Fail(f.name, "may have %d octets in SMPP v3.4", f.most)
 		}
 	}
-	if b.systemID == "" {
+	if s.bind.systemID == "" {
 		in.Fail("system_id", "is missing: write the name that the centre knows you by")
 	}
-	a.settings.source = numbering{in.Int("source_ton", -1, 0, 6), in.Int("source_npi", -1, 0, 18)}
-	a.settings.dest = numbering{in.Int("dest_ton", 1, 0, 6), in.Int("dest_npi", 1, 0, 18)}
-	a.settings.alphabet = alphabet(in.OneOf("alphabet", string(alphabetGSM), string(alphabetLatin1)))
-	a.settings.header = header8
+	s.source = numbering{in.Int("source_ton", -1, 0, 6), in.Int("source_npi", -1, 0, 18)}
+	s.dest = numbering{in.Int("dest_ton", 1, 0, 6), in.Int("dest_npi", 1, 0, 18)}
+	s.alphabet = alphabet(in.OneOf("alphabet", string(alphabetGSM), string(alphabetLatin1)))
+	s.header = header8
 	if in.Flag("reference_16bit", false) {
-		a.settings.header = header16
+		s.header = header16
 	}
-	a.settings.parts = in.Int("max_parts", 16, 1, 255)
-	a.settings.registered = byte(in.Int("registered_delivery", 1, 0, 2))
+	s.parts = in.Int("max_parts", 16, 1, 255)
+	s.registered = byte(in.Int("registered_delivery", 1, 0, 2))
 	if d := in.Duration("validity_period", 0, time.Minute, 99*24*time.Hour); d > 0 {
-		a.settings.validity = relative(d)
+		s.validity = relative(d)
 	}
-	a.settings.ids = idForm(in.OneOf("receipt_ids", string(idsSame), string(idsDecimal), string(idsHex)))
+	s.ids = idForm(in.OneOf("receipt_ids", string(idsSame), string(idsDecimal), string(idsHex)))
 	if name := in.Text("receipt_timezone", ""); name != "" {
 		zone, err := time.LoadLocation(name)
 		if err != nil {
 			in.Fail("receipt_timezone", "is no time zone, such as Asia/Shanghai")
 		}
-		a.settings.zone = zone
+		s.zone = zone
 	}
-	a.settings.meanings = meanings(in)
-	window := in.Int("window", 10, 1, 1000)
-	enquire := in.Duration("enquire_link", 30*time.Second, time.Second, 10*time.Minute)
+	s.meanings = meanings(in)
+	s.window = in.Int("window", 10, 1, 1000)
+	s.enquire = in.Duration("enquire_link", 30*time.Second, time.Second, 10*time.Minute)
 	if secure {
-		a.settings.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.settings.serverName}
+		s.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.serverName}
 		if ca != "" {
-			a.settings.tls.RootCAs = x509.NewCertPool()
-			if !a.settings.tls.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+			s.tls.RootCAs = x509.NewCertPool()
+			if !s.tls.RootCAs.AppendCertsFromPEM([]byte(ca)) {
 				in.Fail("ca", "holds no certificate in PEM")
 			}
 		}
 	} else if ca != "" {
 		in.Fail("ca", "is for tls: true")
 	}
-	if err := in.Err(); err != nil {
-		return nil, err
+	if s.within = time.Duration(in.Provider.Timeout); s.within <= 0 {
+		s.within = schemas.DefaultTimeout
 	}
-	within := time.Duration(p.Timeout)
-	if within <= 0 {
-		within = schemas.DefaultTimeout
-	}
-	a.session = &session{
-		dial: a.dial, bind: b, within: within, window: window, enquire: enquire,
-		deliver: a.deliver, refused: a.settings.refused, logger: deps.Logger.With("provider", p.Name),
-	}
-	return a, nil
+	return s
 }
 
 // meanings reads map: from a status to what it means here.

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -22,8 +21,6 @@ import (
 	"github.com/weirhq/weir/processor/provider/smpp/smpptest"
 	"github.com/weirhq/weir/schemas"
 )
-
-var discard = slog.New(slog.DiscardHandler)
 
 func TestSettings(t *testing.T) {
 	for _, tt := range []struct {
@@ -52,8 +49,9 @@ func TestSettings(t *testing.T) {
 					delete(all, k)
 				}
 			}
-			_, err := read(schemas.Provider{Name: "p", Settings: all}, provider.Deps{})
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
+			in := provider.SettingsOf(schemas.Provider{Name: "p", Settings: all}, nil)
+			readSettings(in)
+			if err := in.Err(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
@@ -87,8 +85,9 @@ func TestCompose(t *testing.T) {
 			for k, v := range tt.set {
 				all[k] = v
 			}
-			a, err := read(schemas.Provider{Settings: all}, provider.Deps{Logger: discard})
-			if err != nil {
+			in := provider.SettingsOf(schemas.Provider{Settings: all}, nil)
+			settings := readSettings(in)
+			if err := in.Err(); err != nil {
 				t.Fatal(err)
 			}
 			if tt.call.To == "" {
@@ -97,7 +96,7 @@ func TestCompose(t *testing.T) {
 			if tt.call.Content.Body == "" {
 				tt.call.Content.Body = "x"
 			}
-			bodies, o := a.settings.compose(&tt.call)
+			bodies, o := settings.compose(&tt.call)
 			if o.Code != tt.code {
 				t.Fatalf("%+v, want code %q", o, tt.code)
 			}

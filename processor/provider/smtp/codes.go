@@ -45,7 +45,7 @@ var codes = provider.Codes{
 		{Code: "5.5.*", Kind: provider.Permanent, Means: "the relay did not understand it"},
 		{Code: "5.6.*", Kind: provider.Permanent, Means: "the message's content cannot be carried"},
 		{Code: "5.7.1", Kind: provider.Permanent, Means: "refused by policy: sender, content or relaying is not allowed"},
-		{Code: "5.7.8", Kind: provider.Permanent, Means: "the user name or password is wrong"},
+		{Code: "5.7.8", Kind: provider.Transient, Means: "the user name or password is wrong"},
 		{Code: "5.7.*", Kind: provider.Permanent, Means: "refused by policy or for security"},
 		{Code: "5.0.*", Kind: provider.Permanent, Means: "refused"},
 
@@ -69,10 +69,10 @@ var codes = provider.Codes{
 		{Code: "454", Kind: provider.Throttled, Means: "temporarily: a quota (Amazon SES), or logging in fails just now"},
 		{Code: "4*", Kind: provider.Transient, Means: "not now"},
 
-		{Code: "530", Kind: provider.Permanent, Means: "the relay wants a login, or TLS first"},
-		{Code: "534", Kind: provider.Permanent, Means: "this way to log in is too weak for the relay"},
-		{Code: "535", Kind: provider.Permanent, Means: "the user name or password is wrong"},
-		{Code: "538", Kind: provider.Permanent, Means: "logging in needs TLS"},
+		{Code: "530", Kind: provider.Transient, Means: "the relay wants a login, or TLS first"},
+		{Code: "534", Kind: provider.Transient, Means: "this way to log in is too weak for the relay"},
+		{Code: "535", Kind: provider.Transient, Means: "the user name or password is wrong"},
+		{Code: "538", Kind: provider.Transient, Means: "logging in needs TLS"},
 		// The recipient's mailbox, or "relaying denied" to everybody: RFC 5321 has one
 		// code for both, so nobody is suppressed for it.
 		{Code: "550", Kind: provider.Permanent, OfRecipient: true, Means: "the mailbox is not available: not found, no access, or policy"},
@@ -142,8 +142,8 @@ func unsent(ctx context.Context, at stage, err error) provider.Outcome {
 			// What is refused before the recipient is named is not the recipient's.
 			o.OfRecipient, o.Suppress = false, ""
 		}
-		if _, login := errors.AsType[*loginError](err); at == stageConnect && !login && o.Kind == provider.Permanent {
-			o.Kind = provider.Transient // the relay takes nobody: that says nothing of the message
+		if at == stageConnect && o.Kind == provider.Permanent {
+			o.Kind = provider.Transient // the relay takes nobody, or not this login: that says nothing of the message
 		}
 		return o
 	}

@@ -26,15 +26,9 @@ import (
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
 	in.Others(settings...)
-	l := &listener{name: p.Name, links: letter.ReadLinks(in, p.Name, deps.PublicURL)}
-	err := in.Err()
-	if err != nil {
+	l := &listener{name: p.Name, secret: hooksecret.Given(in), links: letter.ReadLinks(in, deps.PublicURL)}
+	if err := in.Err(); err != nil {
 		return nil, err
-	}
-	if p.Settings[hooksecret.Setting] != nil {
-		if l.secret, err = hooksecret.Of(p, deps.Getenv); err != nil {
-			return nil, err
-		}
 	}
 	if p.Settings[hooksecret.Setting] == nil && l.links == nil {
 		return nil, fmt.Errorf("%w (settings.receipt_secret lets a mail server post bounces)", provider.ErrNoListener)
@@ -50,9 +44,6 @@ type listener struct {
 
 // Inbound reads clicks on "unsubscribe".
 func (l *listener) Inbound(h *provider.Hook) ([]provider.Inbound, provider.Reply, error) {
-	if l.links == nil {
-		return nil, provider.Reply{}, provider.ErrNoHook
-	}
 	return l.links.Inbound(h)
 }
 

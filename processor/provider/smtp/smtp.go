@@ -31,7 +31,7 @@ import (
 )
 
 // Type is the adapter.
-var Type = provider.Type{Open: Open, Listen: Listen, Codes: &codes}
+var Type = provider.Type{Open: Open, Listen: Listen, Check: check, Codes: &codes}
 
 // How the connection is secured.
 const (
@@ -68,14 +68,27 @@ var settings = append([]string{"host", "port", "username", "password", "tls", "i
 // Open is the factory. docs/provider-smtp.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
+	r := readSettings(in, deps.PublicURL)
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func check(in *provider.Settings) {
+	readSettings(in, "")
+	hooksecret.Given(in)
+}
+
+func readSettings(in *provider.Settings, publicURL string) *relay {
 	r := &relay{
-		name: p.Name, now: time.Now,
+		name: in.Provider.Name, now: time.Now,
 		host: in.Required("host", "the relay's name, such as smtp.example.com"), port: in.Written("port", ""),
 		username: in.Written("username", ""), pass: in.Written("password", ""),
 		security: in.OneOf("tls", tlsStart, tlsImplicit, tlsNone), helo: in.Text("helo", ""), dsn: readDSN(in),
-		style: letter.Read(in, p.Name, deps.PublicURL),
+		style: letter.Read(in, publicURL),
 	}
-	if insecure := in.Flag("insecure", false); r.security == tlsNone && !insecure && !loopback(r.host) {
+	if insecure := in.Flag("insecure", false); r.security == tlsNone && !insecure && !loopback(r.host) && !in.Withheld("host") {
 		in.Fail("tls", "none lets everybody on the way read mail and password: it is for a relay on this machine, or say insecure: on")
 	}
 	if r.port == "" {
@@ -107,14 +120,11 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 		}
 	}
 	in.Others(hooksecret.Setting) // Listen reads it
-	if err := in.Err(); err != nil {
-		return nil, err
-	}
-	r.pool.most = p.Concurrency
+	r.pool.most = in.Provider.Concurrency
 	if r.pool.most <= 0 {
 		r.pool.most = schemas.DefaultConcurrency
 	}
-	return r, nil
+	return r
 }
 
 func readDSN(in *provider.Settings) string {

@@ -109,23 +109,16 @@ func (s *session) login(r *relay) error {
 		{"CRAM-MD5", func() smtp.Auth { return smtp.CRAMMD5Auth(r.username, r.pass) }},
 	} {
 		if slices.Contains(mechanisms, m.name) {
-			if err := s.c.Auth(m.auth()); err != nil {
-				return &loginError{err}
-			}
-			return nil
+			return s.c.Auth(m.auth())
 		}
 	}
 	return errNoAuth
 }
 
-// dialError is a failure to connect, loginError one to log in.
-type (
-	dialError  struct{ error }
-	loginError struct{ error }
-)
+// dialError is a failure to connect.
+type dialError struct{ error }
 
-func (e *dialError) Unwrap() error  { return e.error }
-func (e *loginError) Unwrap() error { return e.error }
+func (e *dialError) Unwrap() error { return e.error }
 
 // until holds the session to the deadline of ctx, and ends what waits when ctx
 // does. release undoes it, and reports whether ctx had not ended.

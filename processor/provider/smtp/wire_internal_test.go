@@ -49,7 +49,7 @@ func TestTheDotThatWasNotWritten(t *testing.T) {
 			if s.c, err = gosmtp.NewClient(s.wire, "x"); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			keep := false
 			got := s.send(ctx, &relay{}, &provider.Call{ID: "a"}, &letter.Letter{From: "a@b.example", To: "c@d.example", Bytes: []byte(strings.Repeat("x\r\n", 500))}, &keep)

@@ -14,7 +14,7 @@ var codes = provider.Codes{
 		{Title: "AWS SDK for Go v2, service/sns/types/errors.go", URL: "https://github.com/aws/aws-sdk-go-v2/blob/main/service/sns/types/errors.go"},
 	}, aws.Sources),
 	Send: slices.Concat([]provider.Code{
-		{Code: "AuthorizationError", Kind: provider.Permanent, Means: "the account may not do this"},
+		{Code: "AuthorizationError", Kind: provider.Transient, Means: "the account may not do this"},
 		{Code: "EndpointDisabled", Kind: provider.Permanent, OfRecipient: true, Suppress: schemas.SuppressInvalid, Means: "the device's token is no longer valid"},
 		{Code: "NotFound", Kind: provider.Permanent, OfRecipient: true, Suppress: schemas.SuppressInvalid, Means: "there is no such endpoint"},
 		{Code: "OptedOut", Kind: provider.Permanent, OfRecipient: true, Suppress: schemas.SuppressOptedOut, Means: "the number has opted out"},
@@ -24,7 +24,7 @@ var codes = provider.Codes{
 		{Code: "ParameterValueInvalid", Kind: provider.Permanent, Means: "something in the call is not valid, such as the number"},
 		{Code: "ValidationException", Kind: provider.Permanent, Means: "something in the call is not valid, such as the number"},
 		{Code: "UserError", Kind: provider.Permanent, Means: "something in the call is not valid"},
-		{Code: "InvalidSecurity", Kind: provider.Permanent, Means: "the signature is wrong, or the call was not encrypted"},
+		{Code: "InvalidSecurity", Kind: provider.Transient, Means: "the signature is wrong, or the call was not encrypted"},
 		{Code: "PlatformApplicationDisabled", Kind: provider.Transient, Means: "the app's credentials at its push service are no longer valid"},
 		{Code: "KMSThrottling", Kind: provider.Throttled, Means: "too many calls of the key service"},
 		{Code: "KMSAccessDenied", Kind: provider.Permanent, Means: "the encryption key may not be used"},

@@ -21,7 +21,7 @@ import (
 )
 
 // Type is the adapter.
-var Type = provider.Type{Open: Open, Codes: &codes}
+var Type = provider.Type{Open: Open, Check: func(in *provider.Settings) { readSettings(in) }, Codes: &codes}
 
 type client struct {
 	account  *aws.Account
@@ -36,7 +36,17 @@ var priceForm = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,5})?$`)
 // Open is the factory. docs/provider-sns.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	in := provider.SettingsOf(p, deps.Getenv)
-	c := &client{from: in.Written("sender_id", ""), kind: "Transactional", maxPrice: in.Written("max_price", "")}
+	c := readSettings(in)
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	c.account.Open()
+	c.api = sns.NewFromConfig(c.account.Config, func(o *sns.Options) { o.BaseEndpoint = c.account.Endpoint })
+	return c, nil
+}
+
+func readSettings(in *provider.Settings) *client {
+	c := &client{account: aws.Read(in), from: in.Written("sender_id", ""), kind: "Transactional", maxPrice: in.Written("max_price", "")}
 	if in.OneOf("sms_type", "transactional", "promotional") == "promotional" {
 		c.kind = "Promotional"
 	}
@@ -46,12 +56,7 @@ func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
 	if c.maxPrice != "" && !priceForm.MatchString(c.maxPrice) {
 		in.Fail("max_price", "must be US dollars, such as 0.5")
 	}
-	var err error
-	if c.account, err = aws.Open(in, p, deps); err != nil {
-		return nil, err
-	}
-	c.api = sns.NewFromConfig(c.account.Config, func(o *sns.Options) { o.BaseEndpoint = c.account.Endpoint })
-	return c, nil
+	return c
 }
 
 // Close closes idle connections.

@@ -2,7 +2,6 @@ package tencent
 
 import (
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/weirhq/weir/processor/provider"
@@ -37,22 +36,15 @@ func decide(a *httpcall.Answer, now time.Time) provider.Outcome {
 	case len(r.SendStatusSet) > 0:
 		code, serial = r.SendStatusSet[0].Code, r.SendStatusSet[0].SerialNo
 	}
-	switch _, known := codes.Of(code); {
-	case code == "":
+	switch code {
+	case "":
 		return a.Bare(now)
-	case code == codeOK:
+	case codeOK:
 		return provider.Outcome{Kind: provider.Accepted, ProviderMessageID: httpcall.ID(serial)}
-	case !known && a.Status >= http.StatusInternalServerError:
-		o := a.Bare(now)
-		o.Code = codes.Outcome(code).Code
-		return o
 	}
-	o := codes.Outcome(code)
-	switch wait, ok := waits[code]; {
-	case ok:
+	o := a.Coded(&codes, code, now)
+	if wait, ok := waits[code]; ok {
 		o.RetryAfter = wait(now)
-	case o.Kind == provider.Throttled:
-		o.RetryAfter = a.RetryAfter(now)
 	}
 	return o
 }

@@ -7,13 +7,9 @@ import (
 
 // codes are Tencent's. How a row was chosen:
 //
-//   - What happens to a whole account that was well (no messages left, money owed, a
-//     quota of the account used up, an application stopped, a wrong clock) is
-//     transient: the operator mends it, and until then it counts against the
-//     provider's health, so that the lane stops calling, routes go elsewhere and
-//     messages wait. Permanent would fail every message until somebody looks.
-//   - Wrong keys and missing permissions are permanent, as with every provider
-//     (providertest): a configuration that never worked is to be seen at once.
+//   - What is so for every message of the account (no messages left, money owed, a
+//     quota of the account used up, an application stopped, a wrong key, a permission
+//     that is missing, a wrong clock) is transient: provider.Codes says why.
 //   - What holds for one number, one country or advertisements only is of the
 //     recipient: throttled would silence the lane, and a plain failure open its
 //     breaker, for everybody.
@@ -54,16 +50,16 @@ var codes = provider.Codes{
 		{Code: "AuthFailure.SignatureExpire", Kind: provider.Transient, Means: "this machine's clock is over 5 minutes off"},
 
 		// Of the keys and what they may do.
-		{Code: "AuthFailure*", Kind: provider.Permanent, Means: "the key is wrong, disabled, or may not send"},
-		{Code: "UnauthorizedOperation.SmsSdkAppIdVerifyFail", Kind: provider.Permanent, Means: "the application is not of the key's account"},
-		{Code: "UnauthorizedOperation.RequestPermissionDeny", Kind: provider.Permanent, Means: "the account may not send"},
-		{Code: "UnauthorizedOperation.RequestIpNotInWhitelist", Kind: provider.Permanent, Means: "calls from this address are not allowed in the console"},
+		{Code: "AuthFailure*", Kind: provider.Transient, Means: "the key is wrong, disabled, or may not send"},
+		{Code: "UnauthorizedOperation.SmsSdkAppIdVerifyFail", Kind: provider.Transient, Means: "the application is not of the key's account"},
+		{Code: "UnauthorizedOperation.RequestPermissionDeny", Kind: provider.Transient, Means: "the account may not send"},
+		{Code: "UnauthorizedOperation.RequestIpNotInWhitelist", Kind: provider.Transient, Means: "calls from this address are not allowed in the console"},
 		{Code: "UnauthorizedOperation.IndividualUserMarketingSmsPermissionDeny", Kind: provider.Permanent, Means: "a person's account may not send advertisements"},
-		{Code: "UnauthorizedOperation*", Kind: provider.Permanent, Means: "the account may not do this"},
+		{Code: "UnauthorizedOperation*", Kind: provider.Transient, Means: "the account may not do this"},
 		{Code: "IpInBlacklist", Kind: provider.Permanent, Means: "calls from this address are refused"},
 		{Code: "IpNotInWhitelist", Kind: provider.Permanent, Means: "calls from this address are not allowed"},
-		{Code: "InternalError.SigFieldMissing", Kind: provider.Permanent, Means: "the signature is missing"},
-		{Code: "InternalError.SigVerificationFail", Kind: provider.Permanent, Means: "the signature is wrong"},
+		{Code: "InternalError.SigFieldMissing", Kind: provider.Transient, Means: "the signature is missing"},
+		{Code: "InternalError.SigVerificationFail", Kind: provider.Transient, Means: "the signature is wrong"},
 		{Code: "InvalidParameter.AppidAndBizId", Kind: provider.Permanent, Means: "the application is not of this account"},
 		{Code: "InvalidParameterValue.SdkAppIdNotExist", Kind: provider.Permanent, Means: "no such application"},
 

@@ -2,7 +2,6 @@ package tencent
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/hookjson"
-	"github.com/weirhq/weir/processor/provider/hooksecret"
 	"github.com/weirhq/weir/processor/provider/httpcall"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
@@ -23,24 +21,9 @@ var shanghai = time.FixedZone("Asia/Shanghai", 8*60*60)
 // so. https://cloud.tencent.com/document/api/382/59178
 var answered = provider.Reply{Status: http.StatusOK, ContentType: "application/json; charset=utf-8", Body: []byte(`{"result":0,"errmsg":"OK"}`)}
 
-type listener struct {
-	name   string
-	secret hooksecret.Secret
-	logger *slog.Logger
-}
-
-// listen reads what Tencent calls back with. It needs settings.receipt_secret:
-// Tencent signs nothing.
-func listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	if err := provider.Known(p.Settings, settings...); err != nil {
-		return nil, err
-	}
-	s, err := hooksecret.Of(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	return &listener{name: p.Name, secret: s, logger: deps.Logger.With("provider", p.Name)}, nil
-}
+// poster is what Tencent calls back with. It needs settings.receipt_secret: Tencent
+// signs nothing.
+var poster = &hookjson.Poster[report, up]{Settings: settings, Answered: answered, Receipt: receiptOf, Inbound: inboundOf}
 
 // report is one of the status callback's: 短信下发状态通知,
 // https://cloud.tencent.com/document/api/382/59178
@@ -54,22 +37,17 @@ type report struct {
 	Ext             hookjson.Text `json:"ext"` // SessionContext, where Tencent was asked to switch it on
 }
 
-// Receipts reads the status callback.
-func (l *listener) Receipts(h *provider.Hook) ([]provider.Receipt, provider.Reply, error) {
-	return read(l, h, l.receipt)
-}
-
-func (l *listener) receipt(r report, at time.Time) (provider.Receipt, error) {
-	receipt := provider.Receipt{Provider: l.name}
+func receiptOf(name string, r report, came time.Time) (_ provider.Receipt, tells bool, _ error) {
+	receipt := provider.Receipt{Provider: name}
 	ref, bad := provider.ParseReference(string(r.Ext))
 	if bad == nil {
-		receipt = ref.Receipt(l.name)
+		receipt = ref.Receipt(name)
 	} else if to, err := number(r.NationCode, r.Mobile); err == nil {
 		receipt.To = to
 	}
 	receipt.ProviderMessageID = httpcall.ID(string(r.SID))
 	if bad != nil && receipt.ProviderMessageID == "" {
-		return receipt, errors.New("neither sid nor an ext of Weir's")
+		return receipt, false, errors.New("neither sid nor an ext of Weir's")
 	}
 	switch r.ReportStatus {
 	case "SUCCESS":
@@ -80,13 +58,13 @@ func (l *listener) receipt(r report, at time.Time) (provider.Receipt, error) {
 		receipt.Text, receipt.Suppress = row.Means, row.Suppress
 		receipt.Code = provider.CodeText(string(r.ErrMsg))
 	default:
-		return receipt, errors.New("report_status is neither SUCCESS nor FAIL")
+		return receipt, false, errors.New("report_status is neither SUCCESS nor FAIL")
 	}
-	receipt.At = schemas.MillisOf(at)
+	receipt.At = schemas.MillisOf(came)
 	if t, err := time.ParseInLocation(time.DateTime, string(r.UserReceiveTime), shanghai); err == nil {
 		receipt.At = schemas.MillisOf(t)
 	}
-	return receipt, nil
+	return receipt, true, nil
 }
 
 // up is the reply callback's: 短信回复通知, https://cloud.tencent.com/document/api/382/59179
@@ -98,21 +76,17 @@ type up struct {
 	Time       hookjson.Text `json:"time"` // Unix, seconds
 }
 
-// Inbound reads the reply callback. Tencent gives replies no id.
-func (l *listener) Inbound(h *provider.Hook) ([]provider.Inbound, provider.Reply, error) {
-	return read(l, h, l.inbound)
-}
-
-func (l *listener) inbound(u up, at time.Time) (provider.Inbound, error) {
+// inboundOf reads one reply. Tencent gives replies no id.
+func inboundOf(u up, came time.Time) (_ provider.Inbound, tells bool, _ error) {
 	from, err := number(u.NationCode, u.Mobile)
 	if err != nil {
-		return provider.Inbound{}, err
+		return provider.Inbound{}, false, err
 	}
-	in := provider.Inbound{From: from, To: string(u.Extend), Channel: schemas.ChannelSMS, Text: string(u.Text), At: at}
+	in := provider.Inbound{From: from, To: string(u.Extend), Channel: schemas.ChannelSMS, Text: string(u.Text), At: came}
 	if s, err := strconv.ParseInt(string(u.Time), 10, 64); err == nil && s > 0 && s < maxUnix {
 		in.At = time.Unix(s, 0)
 	}
-	return in, nil
+	return in, true, nil
 }
 
 const maxUnix = 1 << 33 // in the year 2242: later is no time in seconds
@@ -124,23 +98,4 @@ func number(nation, mobile hookjson.Text) (string, error) {
 		return "", errors.New("nationcode and mobile are no number") // the error of its own may quote it
 	}
 	return r.Key, nil
-}
-
-// read verifies a request and reads the elements of its array, or the one object
-// that it is: a status callback is an array, a reply an object.
-func read[T, R any](l *listener, h *provider.Hook, one func(T, time.Time) (R, error)) ([]R, provider.Reply, error) {
-	if err := l.secret.Verify(h); err != nil {
-		return nil, provider.Reply{}, err
-	}
-	if h.Method != http.MethodPost {
-		return nil, provider.Reply{}, provider.ErrHook
-	}
-	out, err := hookjson.Each(h.Body, l.logger, func(in T) (R, bool, error) {
-		r, err := one(in, h.At)
-		return r, true, err
-	})
-	if err != nil {
-		return nil, provider.Reply{}, err
-	}
-	return out, answered, nil
 }

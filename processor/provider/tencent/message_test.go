@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
+	"github.com/weirhq/weir/processor/provider/providertest"
 	"github.com/weirhq/weir/processor/retry"
 	"github.com/weirhq/weir/schemas"
 )
@@ -256,27 +256,6 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestPage: docs/provider-tencent-sms.md has every setting, and names no code that the
-// table lacks.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/provider-tencent-sms.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range settings {
-		if !regexp.MustCompile("(?m)^\\|.*`" + name + "`.*\\|$").Match(page) {
-			t.Errorf("it has no row of the setting %s", name)
-		}
-	}
-	found := regexp.MustCompile("`((?:FailedOperation|InternalError|LimitExceeded)\\.[A-Za-z]+)`").FindAllSubmatch(page, -1)
-	if len(found) < 4 {
-		t.Errorf("it names %d codes", len(found))
-	}
-	for _, m := range found {
-		send, ok := codes.Of(string(m[1]))
-		receipt, ok2 := codes.OfReceipt(string(m[1]))
-		if (!ok || send.Code != string(m[1])) && (!ok2 || receipt.Code != string(m[1])) {
-			t.Errorf("the table has no %s", m[1])
-		}
-	}
+	providertest.Page(t, "tencent-sms", settings, &codes, regexp.MustCompile("`((?:FailedOperation|InternalError|LimitExceeded)\\.[A-Za-z]+)`"))
 }

@@ -3,7 +3,6 @@ package tencent
 import (
 	"context"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/weirhq/weir/processor/provider"
@@ -13,7 +12,7 @@ import (
 )
 
 // Type is tencent-sms.
-var Type = provider.Type{Open: open, Listen: listen, Codes: &codes, Template: checkTemplate}
+var Type = provider.Type{Open: open, Listen: poster.Listen, Check: check, Codes: &codes, Template: checkTemplate}
 
 const (
 	service = "sms"
@@ -49,57 +48,43 @@ type defaults struct {
 //	region          ap-guangzhou
 //	endpoint        https://sms.tencentcloudapi.com
 //	proxy           http or https; no proxy is used without it
-//	receipt_secret  see listen
+//	receipt_secret  see poster
 //
 // All but proxy's absence and the region's form are text that may hold ${NAME} or
 // be file:PATH.
 func open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	s := provider.SettingsOf(p, deps.Getenv)
-	c := &client{
-		id:     s.Required("secret_id", "the SecretId of an API key"),
-		key:    s.Required("secret_key", "the SecretKey of an API key"),
-		region: s.Text("region", "ap-guangzhou"),
-		own: defaults{
-			app:    s.Required("app_id", "the application's SdkAppId, such as \"1400006666\""),
-			sign:   s.Text("sign_name", ""),
-			sender: s.Text("sender_id", ""),
-		},
-		now: time.Now,
-	}
-	for name, v := range map[string]string{"secret_id": c.id, "secret_key": c.key, "region": c.region} {
-		if !plain(v) {
-			s.Fail(name, "holds what cannot stand in a header, such as a space")
-		}
-	}
-	c.address = address(s, deps.Getenv)
-	s.Any("proxy")
-	s.Any(hooksecret.Setting)
-	if err := s.Err(); err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	c, calls := readSettings(in)
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
-	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	c.http = httpcall.New(cfg)
+	c.http = httpcall.New(calls)
 	return c, nil
 }
 
-func plain(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' })
+func check(in *provider.Settings) {
+	readSettings(in)
+	hooksecret.Given(in)
 }
 
-func address(s *provider.Settings, getenv func(string) string) *url.URL {
-	v := s.Any("endpoint")
-	if v == nil {
-		return &url.URL{Scheme: "https", Host: "sms.tencentcloudapi.com", Path: "/"}
+func readSettings(in *provider.Settings) (*client, httpcall.Config) {
+	c := &client{
+		id:      in.Required("secret_id", "the SecretId of an API key"),
+		key:     in.Required("secret_key", "the SecretKey of an API key"),
+		region:  in.Text("region", "ap-guangzhou"),
+		address: httpcall.Host(in, "endpoint", "https://sms.tencentcloudapi.com"),
+		own: defaults{
+			app:    in.Required("app_id", "the application's SdkAppId, such as \"1400006666\""),
+			sign:   in.Text("sign_name", ""),
+			sender: in.Text("sender_id", ""),
+		},
+		now: time.Now,
 	}
-	u, err := httpcall.Address("endpoint", v, getenv)
-	if err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		s.Fail("endpoint", "is not an http or https address of a scheme and a host only, such as https://sms.tencentcloudapi.com")
-		return nil
-	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
+	in.Word("secret_id", c.id)
+	in.Word("secret_key", c.key)
+	in.Word("region", c.region)
+	in.Others(hooksecret.Setting)
+	return c, httpcall.ConfigOf(in)
 }
 
 // Close closes idle connections.

@@ -15,13 +15,11 @@ var codes = provider.Codes{
 		{Title: "Twilio, Call resource: status values", URL: "https://www.twilio.com/docs/voice/api/call-resource#call-status-values"},
 	},
 	Send: []provider.Code{
-		{Code: "20003", Kind: provider.Permanent, Means: "the credentials are refused"},
-		// What happens to an account that was well its operator mends: until then
-		// messages wait, or go elsewhere (20403 too).
+		{Code: "20003", Kind: provider.Transient, Means: "the credentials are refused"},
 		{Code: "20005", Kind: provider.Transient, Means: "the account is not active: it may be out of funds"},
-		{Code: "20006", Kind: provider.Permanent, Means: "the credentials may not do this"},
+		{Code: "20006", Kind: provider.Transient, Means: "the credentials may not do this"},
 		{Code: "20403", Kind: provider.Transient, Means: "the account is suspended or closed"},
-		{Code: "20404", Kind: provider.Permanent, Means: "not found: the account's SID is wrong"},
+		{Code: "20404", Kind: provider.Transient, Means: "not found: the account's SID is wrong"},
 		{Code: "20429", Kind: provider.Throttled, Means: "too many requests at once"},
 		{Code: "20500", Kind: provider.Transient, MayBeReceived: true, Means: "the API failed, perhaps after it took the message"},
 		{Code: "20503", Kind: provider.Transient, Means: "the API is not available"},

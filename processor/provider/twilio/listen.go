@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha1" //nolint:gosec // what Twilio signs with
 	"encoding/base64"
-	"errors"
 	"maps"
 	"mime"
 	"net"
@@ -26,12 +25,13 @@ type listener struct {
 // Listen opens what reads Twilio's status callbacks and incoming messages. It needs
 // auth_token also where calls are made with an API key: Twilio signs with it.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	s, err := read(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
+	in := provider.SettingsOf(p, deps.Getenv)
+	s, _ := readSettings(in)
 	if s.token == "" {
-		return nil, errors.New("settings.auth_token is missing: Twilio signs its requests with it, also where calls are made with an api_key")
+		in.Fail("auth_token", "is missing: Twilio signs its requests with it, also where calls are made with an api_key")
+	}
+	if err := in.Err(); err != nil {
+		return nil, err
 	}
 	return &listener{name: p.Name, token: s.token}, nil
 }

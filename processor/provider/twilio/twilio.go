@@ -12,7 +12,6 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,15 +22,14 @@ import (
 
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
-	"github.com/weirhq/weir/processor/retry"
 	"github.com/weirhq/weir/schemas"
 )
 
 // Type is the adapter.
-var Type = provider.Type{Open: Open, Listen: Listen, Codes: &codes}
+var Type = provider.Type{Open: Open, Listen: Listen, Check: func(in *provider.Settings) { readSettings(in) }, Codes: &codes}
 
-// DefaultEndpoint is the API's address; other regions have their own.
-const DefaultEndpoint = "https://api.twilio.com"
+// defaultEndpoint is the API's address; other regions have their own.
+const defaultEndpoint = "https://api.twilio.com"
 
 // settings are those of the policy, read.
 type settings struct {
@@ -45,34 +43,30 @@ type settings struct {
 	voice      string
 }
 
-func read(p schemas.Provider, getenv func(string) string) (settings, error) {
-	in := provider.SettingsOf(p, getenv)
+func readSettings(in *provider.Settings) (settings, httpcall.Config) {
 	s := settings{
-		account: in.Required("account_sid", "the account's SID, which stands on the first page of Twilio's console and begins with AC"),
-		token:   in.Text("auth_token", ""), from: in.Text("from", ""), service: in.Text("messaging_service_sid", ""),
+		endpoint: httpcall.Address(in, "endpoint", defaultEndpoint),
+		account:  in.Required("account_sid", "the account's SID, which stands on the first page of Twilio's console and begins with AC"),
+		token:    in.Text("auth_token", ""), from: in.Text("from", ""), service: in.Text("messaging_service_sid", ""),
 		language: in.Text("language", ""), voice: in.Text("voice", ""),
 	}
 	key, secret := in.Text("api_key", ""), in.Text("api_secret", "")
-	address := in.Any("endpoint")
-	in.Any("proxy") // httpcall.ConfigOf reads it
 	switch {
 	case (key == "") != (secret == ""):
 		in.Fail("api_key", "and settings.api_secret go together")
 	case key == "" && s.token == "":
 		in.Fail("auth_token", "is missing: write it, or api_key and api_secret")
 	}
-	if err := in.Err(); err != nil {
-		return s, err
+	switch {
+	case s.from == "" && s.service == "":
+		in.Fail("from", "is missing: write a number or a sender's name of yours, or messaging_service_sid")
+	case s.from == "" && slices.Contains(in.Provider.Channels, schemas.ChannelVoice):
+		in.Fail("from", "is missing: calls need a number, a messaging service has none for them")
 	}
 	if s.user, s.pass = key, secret; key == "" {
 		s.user, s.pass = s.account, s.token
 	}
-	if address == nil {
-		address = DefaultEndpoint
-	}
-	var err error
-	s.endpoint, err = httpcall.Address("endpoint", address, getenv)
-	return s, err
+	return s, httpcall.ConfigOf(in)
 }
 
 type client struct {
@@ -84,21 +78,12 @@ type client struct {
 
 // Open is the factory; docs/provider-twilio.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	s, err := read(p, deps.Getenv)
-	if err != nil {
+	in := provider.SettingsOf(p, deps.Getenv)
+	s, calls := readSettings(in)
+	if err := in.Err(); err != nil {
 		return nil, err
 	}
-	switch {
-	case s.from == "" && s.service == "":
-		return nil, errors.New("settings.from is missing: write a number or a sender's name of yours, or messaging_service_sid")
-	case s.from == "" && slices.Contains(p.Channels, schemas.ChannelVoice):
-		return nil, errors.New("settings.from is missing: calls need a number, a messaging service has none for them")
-	}
-	cfg, err := httpcall.ConfigOf(p, deps.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	c := &client{settings: s, http: httpcall.New(cfg), now: time.Now}
+	c := &client{settings: s, http: httpcall.New(calls), now: time.Now}
 	if deps.PublicURL != "" && s.token != "" { // else its receipts could not be verified
 		c.status = deps.PublicURL + "/v1/receipts/" + url.PathEscape(p.Name)
 	}
@@ -194,11 +179,7 @@ func decide(a *httpcall.Answer, now time.Time) provider.Outcome {
 		if !readable || said.SID == "" {
 			return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: "unreadable", Text: "the answer cannot be read: nobody knows whether it was taken"}
 		}
-		o := provider.Outcome{Kind: provider.Accepted}
-		if len(said.SID) <= 64 && !strings.ContainsFunc(said.SID, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			o.ProviderMessageID = said.SID
-		}
-		return o
+		return provider.Outcome{Kind: provider.Accepted, ProviderMessageID: httpcall.ID(said.SID)}
 	}
 	code := ""
 	if readable && said.Code > 0 {
@@ -214,7 +195,7 @@ func decide(a *httpcall.Answer, now time.Time) provider.Outcome {
 		}
 	}
 	if o.Kind == provider.Throttled || o.Kind == provider.Transient {
-		o.RetryAfter, _ = retry.After(a.Header.Get("Retry-After"), now)
+		o.RetryAfter = a.RetryAfter(now)
 	}
 	return o
 }
@@ -227,6 +208,8 @@ func ofStatus(status int) provider.Outcome {
 		o.Kind, o.Text = provider.Throttled, "too many requests"
 	case status == http.StatusServiceUnavailable, status == http.StatusRequestTimeout:
 		o.Kind, o.Text = provider.Transient, "the API is not available"
+	case httpcall.Unauthorized(status):
+		o.Kind, o.Text = provider.Transient, "the credentials are refused"
 	case status < 400 || status >= 500:
 		o.Kind, o.MayBeReceived, o.Text = provider.Transient, true, "the API failed, perhaps after it took the message"
 	}

@@ -31,7 +31,6 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
-	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/providertest"
 )
 
@@ -415,9 +414,6 @@ func Read(raw []byte) (Mail, error) {
 
 // Getenv has the password.
 func Getenv(name string) string { return map[string]string{"SMTP_PASSWORD": Password}[name] }
-
-// Deps are those of a provider that sends to it.
-func Deps() provider.Deps { return provider.Deps{Getenv: Getenv} }
 
 // certificate makes an authority and a certificate of it for loopback.
 func certificate(t providertest.T) (tls.Certificate, string) {

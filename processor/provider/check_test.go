@@ -43,7 +43,7 @@ templates:
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = types.CheckTemplates(&doc.Policy)
+			err = types.Check(&doc.Policy)
 			if (err == nil) != (tt.want == nil) {
 				t.Fatal(err)
 			}
@@ -57,5 +57,44 @@ templates:
 				}
 			}
 		})
+	}
+}
+
+// TestCheckSettings: what is wrong with a provider's settings is named by line and column
+// where the file has it, and where the settings stand when it is missing.
+func TestCheckSettings(t *testing.T) {
+	types := provider.Types{"twilio": {Check: func(in *provider.Settings) {
+		in.Required("account_sid", "the account's SID")
+		in.Required("from", "a number")
+		if sign := in.Under("sign", "{secret: x}"); sign != nil {
+			sign.OneOf("encoding", "hex", "base64")
+		}
+	}}}
+	doc, err := schemas.ParsePolicy("p.yaml", []byte(`providers:
+  - name: us
+    type: twilio
+    channels: [sms]
+    settings:
+      form: "+15005550006"
+      sign:
+        encoding: base32
+  - {name: de, type: twilio, channels: [sms], settings: {account_sid: "${SID}", from: "file:/from"}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = doc.Located(types.Check(&doc.Policy))
+	want := `p.yaml:5:5: providers[0].settings.account_sid: is missing: write the account's SID
+p.yaml:5:5: providers[0].settings.from: is missing: write a number
+p.yaml:6:13: providers[0].settings.form: is not a setting of this type: it has account_sid, from, sign
+p.yaml:8:19: providers[0].settings.sign.encoding: must be one of hex, base64`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	errs, _ := errors.AsType[schemas.PolicyErrors](err)
+	for i, code := range []string{schemas.ReasonRequired, schemas.ReasonRequired, schemas.ReasonUnknownField, schemas.ReasonBadValue} {
+		if len(errs) == 4 && errs[i].Code() != code {
+			t.Errorf("%v: code %s, want %s", errs[i], errs[i].Code(), code)
+		}
 	}
 }
