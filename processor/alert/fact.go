@@ -57,7 +57,8 @@ type Verdict string
 
 const (
 	Taken   Verdict = "taken"   // 2xx
-	Again   Verdict = "again"   // no answer, 408, 429, 5xx: tried again
+	Again   Verdict = "again"   // not taken for now: no connection, 408, 429, 5xx: tried again
+	Unsure  Verdict = "unsure"  // no answer, or one of who stands between: it may have been taken; tried again
 	Refused Verdict = "refused" // any other answer, or an address that must not be called: this notice is not tried again
 )
 
@@ -72,3 +73,6 @@ type Facts struct {
 
 // failingReason marks a sink whose inserts fail.
 const failingReason = "failing"
+
+// behindReason marks a clock that is behind the broker's; without it, it is ahead.
+const behindReason = "behind"

@@ -30,28 +30,32 @@ type laggards struct {
 	read   *stream.Reader
 	stages []Stage
 
-	behind map[string]bool               // stages that were behind at the last look
+	behind map[string]Condition          // stages that were behind when they were last asked about
 	empty  map[stream.Partition][2]int64 // of partitions: nothing but markers between these offsets
 }
 
 // look returns all stages that are behind. Where a stage cannot be asked about the
-// error says so, and what the others are is returned nevertheless.
+// error says so, and it is as it was: the others are told of nevertheless.
 func (l *laggards) look(ctx context.Context, now schemas.Millis) ([]Condition, error) {
 	out := []Condition{}
 	var errs []error
 	was := l.behind
-	l.behind = make(map[string]bool)
+	l.behind = make(map[string]Condition)
 	for _, s := range l.stages {
+		before, late := was[s.Name]
 		after := schemas.AlertLagAfter
-		if was[s.Name] {
+		if late {
 			after /= 2 // so that it does not come and go
 		}
 		c, err := l.stage(ctx, s, after, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("how far %s is behind: %w", s.Name, err))
+			if c == nil && late {
+				c = &before
+			}
 		}
 		if c != nil {
-			l.behind[s.Name] = true
+			l.behind[s.Name] = *c
 			out = append(out, *c)
 		}
 	}

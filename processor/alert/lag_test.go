@@ -2,13 +2,18 @@ package alert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
@@ -82,4 +87,102 @@ func TestLag(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
+}
+
+// TestLagOfOthers: a stage that cannot be asked about is as it was, and hides nobody else.
+func TestLagOfOthers(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	now := schemas.MillisOf(time.Now())
+	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "in", Timestamp: now.Add(-9 * time.Minute).Time()}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	adm := kadm.NewClient(cl)
+	var at kadm.Offsets
+	at.AddOffset("in", 0, 0, -1)
+	for _, group := range []string{"secret", "open"} {
+		if got, err := adm.CommitOffsets(t.Context(), group, at); err != nil || got.Error() != nil {
+			t.Fatal(err, got.Error())
+		}
+	}
+	c.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		r := req.(*kmsg.OffsetFetchRequest)
+		if r.Group != "secret" && !slices.ContainsFunc(r.Groups, func(g kmsg.OffsetFetchRequestGroup) bool { return g.Group == "secret" }) {
+			return nil, nil, false
+		}
+		resp := r.ResponseKind().(*kmsg.OffsetFetchResponse)
+		resp.ErrorCode = kerr.GroupAuthorizationFailed.Code
+		for range r.Groups {
+			resp.Groups = append(resp.Groups, kmsg.OffsetFetchResponseGroup{Group: "secret", ErrorCode: kerr.GroupAuthorizationFailed.Code})
+		}
+		return resp, nil, true
+	})
+	read, err := stream.OpenReader(stream.ReadConfig{Brokers: c.ListenAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(read.Close)
+	state := State{Alerts: map[string]*Alert{"oncall": {Standing: map[string]*Standing{
+		"a": {Subject: Subject{Event: schemas.AlertLag, Stage: "hidden"}, On: true, Since: 7},
+		"b": {Subject: Subject{Event: schemas.AlertLag, Stage: "over"}, Since: 7},
+	}}}}
+	l := &laggards{adm: adm, read: read, behind: state.behind(), empty: make(map[stream.Partition][2]int64), stages: []Stage{
+		{Name: "hidden", Group: "secret"}, {Name: "over", Group: "secret"}, {Name: "stage", Group: "open"},
+	}}
+	for range 2 {
+		found, err := l.look(t.Context(), now)
+		if err == nil || !strings.Contains(err.Error(), "how far hidden is behind") {
+			t.Errorf("who may not be asked: %v", err)
+		}
+		var names []string
+		for _, c := range found {
+			names = append(names, c.Stage)
+		}
+		if got := strings.Join(names, ","); got != "hidden,stage" {
+			t.Errorf("behind are %q", got)
+		}
+	}
+}
+
+// TestBehindMetric: who sends alerts shows each stage, with 0 where it is not
+// behind; who stands by shows none of it.
+func TestBehindMetric(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := newMetrics(reg)
+	all := []Stage{{Name: "admission"}, {Name: "sink"}}
+	shows := func(want ...float64) {
+		t.Helper()
+		for i, s := range all {
+			if got := value(t, m.behind.WithLabelValues(s.Name)); got != want[i] {
+				t.Errorf("%s: %v, want %v", s.Name, got, want[i])
+			}
+		}
+	}
+	now := schemas.Millis(1_000_000)
+	shows(0, 0)
+	m.stages(all, []Condition{{Subject: Subject{Stage: "sink"}, Since: now.Add(-150 * time.Second)}}, now)
+	shows(0, 150)
+	m.stages(all, nil, now)
+	shows(0, 0)
+	m.stages(all, []Condition{{Subject: Subject{Stage: "admission"}, Since: now.Add(-time.Hour)}}, now)
+	m.standby(all)
+	shows(0, 0)
+}
+
+func value(t *testing.T, m prometheus.Metric) float64 {
+	t.Helper()
+	var d dto.Metric
+	if err := m.Write(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d.GetCounter().GetValue() + d.GetGauge().GetValue()
 }

@@ -74,10 +74,16 @@ func (s *Sender) mail(ctx context.Context, a *schemas.Alert, n *Notice) (*outbou
 	switch o.Kind {
 	case provider.Accepted:
 		return &outbound.Answer{Body: fmt.Sprintf("taken by provider %s (%s)", with.Name, with.Type)}, Taken, nil
+	case provider.Unknown:
+		return nil, Unsure, fmt.Errorf("provider %s: %s: %s", with.Name, o.Code, o.Text)
 	case provider.Permanent:
 		return nil, Refused, fmt.Errorf("provider %s: %s: %s", with.Name, o.Code, o.Text)
-	case provider.Throttled, provider.Transient, provider.Unknown:
-		return nil, Again, fmt.Errorf("provider %s: %s: %s", with.Name, o.Code, o.Text)
+	case provider.Throttled, provider.Transient:
+		verdict := Again
+		if o.MayBeReceived {
+			verdict = Unsure
+		}
+		return nil, verdict, fmt.Errorf("provider %s: %s: %s", with.Name, o.Code, o.Text)
 	}
 	return nil, Again, errors.New("provider " + with.Name + ": an outcome of no kind")
 }

@@ -68,7 +68,7 @@ func TestMail(t *testing.T) {
 		{"the first that carries email", to("${WHOM}", ""), providertest.Behaviour{}, "", Taken, "", 1, 1},
 		{"the one that is named", to("oncall@weir.example", "mail"), providertest.Behaviour{}, "", Taken, "", 1, 1},
 		{"not now", to("${WHOM}", "mail"), providertest.Behaviour{Code: "4.3.2"}, "", Again, "4.3.2", 0, 1},
-		{"no answer to it", to("${WHOM}", "mail"), providertest.Behaviour{Break: true}, "", Again, "connection_broken", 0, 1},
+		{"no answer to it", to("${WHOM}", "mail"), providertest.Behaviour{Break: true}, "", Unsure, "connection_broken", 0, 1},
 		{"never", to("${WHOM}", "mail"), providertest.Behaviour{Code: "5.1.1"}, "", Refused, "5.1.1", 0, 1},
 		{"a provider that has gone", to("${WHOM}", "gone"), providertest.Behaviour{}, "", Again, "alerts.oncall.to.provider", 0, 0},
 		{"a provider of others", to("${WHOM}", "theirs"), providertest.Behaviour{}, "", Again, "alerts.oncall.to.provider", 0, 0},

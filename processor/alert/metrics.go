@@ -1,6 +1,10 @@
 package alert
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/schemas"
+)
 
 type metrics struct {
 	alerts *prometheus.CounterVec
@@ -8,6 +12,7 @@ type metrics struct {
 	active prometheus.Gauge
 	read   prometheus.Counter
 	lag    prometheus.Gauge
+	behind *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -17,9 +22,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		active: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_alerts_active", Help: "1 in the process that sends alerts, 0 in those that stand by."}),
 		read:   prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_alerts_read_total", Help: "Records that were read for alerts."}),
 		lag:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_alerts_lag_seconds", Help: "How old the last record was when it was read for alerts; 0 when nothing waits."}),
+		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_stage_behind_seconds", Help: "For how long a stage has left a record, as Kafka says, whether or not the stage runs; 0 below two minutes, and in processes that do not send alerts."}, []string{"stage"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.alerts, m.held, m.active, m.read, m.lag)
+		reg.MustRegister(m.alerts, m.held, m.active, m.read, m.lag, m.behind)
 	}
 	return m
 }
@@ -29,7 +35,7 @@ func outcomeOf(v Verdict) string {
 	switch v {
 	case Taken:
 		return "sent"
-	case Again:
+	case Again, Unsure:
 		return "given_up"
 	case Refused:
 		return "refused"
@@ -50,4 +56,20 @@ func (m *metrics) now(s *State) {
 		}
 		m.held.WithLabelValues(name).Set(float64(n))
 	}
+}
+
+// stages shows which stages are behind: found, of all that are looked at.
+func (m *metrics) stages(all []Stage, found []Condition, now schemas.Millis) {
+	for i := range all {
+		m.behind.WithLabelValues(all[i].Name).Set(0)
+	}
+	for i := range found {
+		m.behind.WithLabelValues(found[i].Stage).Set(now.Sub(found[i].Since).Seconds())
+	}
+}
+
+// standby says that this process is not, or no longer, the alerter.
+func (m *metrics) standby(all []Stage) {
+	m.active.Set(0)
+	m.stages(all, nil, 0)
 }

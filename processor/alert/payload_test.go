@@ -115,9 +115,35 @@ func TestSendSigns(t *testing.T) {
 }
 
 func TestVerdictOf(t *testing.T) {
-	for code, want := range map[int]Verdict{200: Taken, 204: Taken, 301: Refused, 307: Refused, 400: Refused, 403: Refused, 404: Refused, 408: Again, 410: Refused, 429: Again, 500: Again, 503: Again} {
+	for code, want := range map[int]Verdict{200: Taken, 204: Taken, 301: Refused, 307: Refused, 400: Refused, 403: Refused, 404: Refused, 408: Again, 410: Refused, 429: Again, 500: Again, 502: Unsure, 503: Again, 504: Unsure} {
 		if got := verdictOf(code); got != want {
 			t.Errorf("%d is %s, want %s", code, got, want)
 		}
+	}
+}
+
+// TestUnsure: where a connection came about and no answer did, the notice may have been
+// taken; where none did, it was not.
+func TestUnsure(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler) // it has all of it, and says nothing
+	}))
+	defer receiver.Close()
+	networks, err := outbound.ParseNetworks([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := outbound.New(outbound.Config{Allow: networks})
+	defer client.Close()
+	url := receiver.URL
+	sender := &Sender{Client: client, Getenv: func(string) string { return url }}
+	a := &schemas.Alert{Name: "a", To: map[string]any{"type": "slack", "url": "${URL}"}}
+	if _, v, err := sender.Send(t.Context(), a, hostile()); v != Unsure || err == nil {
+		t.Errorf("no answer: %s, %v", v, err)
+	}
+	url = "http://127.0.0.1:1"
+	if _, v, err := sender.Send(t.Context(), a, hostile()); v != Again || err == nil {
+		t.Errorf("nobody there: %s, %v", v, err)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -84,13 +82,4 @@ func TestRate(t *testing.T) {
 		t.Errorf("%v refusals are counted, want %d", held, total/100)
 	}
 	t.Logf("%d records of %d bytes in %v, the start included: %.0f a second", total, len(no), took, total/took.Seconds())
-}
-
-func value(t *testing.T, m prometheus.Metric) float64 {
-	t.Helper()
-	var d dto.Metric
-	if err := m.Write(&d); err != nil {
-		t.Fatal(err)
-	}
-	return d.GetCounter().GetValue() + d.GetGauge().GetValue()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -45,6 +46,7 @@ const closeWithin = time.Second
 // Run stands by, or is the alerter while the group says so, until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	e := &election{cfg: cfg, metrics: newMetrics(cfg.Metrics)}
+	e.metrics.standby(cfg.Stages)
 	session := cfg.session()
 	// A client that is closed while it joins the group waits until all others have
 	// joined: the end of its context cuts that short.
@@ -65,11 +67,12 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("alerts: %w", err)
 	}
 	e.group = cl
+	var failed stream.FetchErrors
 	for ctx.Err() == nil {
 		// Its records are read elsewhere: this keeps the group's errors from piling up.
 		cl.PollFetches(ctx).EachError(func(topic string, p int32, err error) {
 			if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-				cfg.Logger.Warn("electing the alerter failed; it is tried again", "topic", topic, "partition", p, "error", err)
+				failed.Warn(cfg.Logger, "electing the alerter failed; it is tried again", topic, p, err)
 			}
 		})
 	}
@@ -113,17 +116,17 @@ func (e *election) begin(ctx context.Context) {
 	e.cancel, e.done = cancel, done
 	go func() {
 		defer close(done)
-		defer e.metrics.active.Set(0)
+		defer e.metrics.standby(e.cfg.Stages)
 		for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
 			began := time.Now()
 			err := e.term(ctx)
 			if err == nil || ctx.Err() != nil {
-				if err != nil && !errors.Is(err, context.Canceled) {
+				if err != nil && !errors.Is(err, context.Canceled) { // while it opened
 					e.cfg.Logger.Warn("the alerter ended before it had written what it told: one notice may be repeated", "error", err)
 				}
 				return
 			}
-			e.metrics.active.Set(0)
+			e.metrics.standby(e.cfg.Stages)
 			if time.Since(began) > time.Minute {
 				wait = time.Second
 			}

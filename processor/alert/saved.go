@@ -3,6 +3,7 @@ package alert
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -34,28 +35,46 @@ const (
 )
 
 // encode returns the record's value. Where there is too much to write, the counts
-// of distinct recipients are given up, then classes and tenants: never a count of
-// messages.
+// of distinct recipients are given up, then classes and tenants, and then the lines
+// of single limits and reasons: never a count of messages.
 func (s *Saved) encode() []byte {
 	for shed := 0; ; shed++ {
 		b := encode(s)
-		if len(b) <= maxSaved || shed == 2 {
+		if len(b) <= maxSaved || shed == 3 {
 			return b
 		}
 		for _, a := range s.State.Alerts {
 			for _, sum := range a.Held {
 				sum.shed(shed)
 			}
+			if shed == 2 {
+				held := a.Held
+				a.Held, a.Told = nil, nil
+				for _, sum := range held {
+					a.held(sum.others()).merge(sum)
+				}
+			}
 			if a.Out == nil {
 				continue
 			}
-			less := make([]*Sum, len(a.Out.Sums)) // a try may be reading the others
-			for i, sum := range a.Out.Sums {
+			less := make([]*Sum, 0, len(a.Out.Sums)) // a try may be reading the others
+			for _, sum := range a.Out.Sums {
 				as := *sum
 				as.shed(shed)
-				less[i] = &as
+				i := slices.IndexFunc(less, func(o *Sum) bool { return shed == 2 && o.Event == as.Event })
+				switch {
+				case i >= 0:
+					less[i].merge(&as)
+				case shed == 2:
+					as.Subject = as.others()
+					fallthrough
+				default:
+					less = append(less, &as)
+				}
 			}
-			a.Out.Sums = less
+			if a.Out.Sums = less; shed == 2 {
+				a.Out.Told = nil
+			}
 		}
 	}
 }

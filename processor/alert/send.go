@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir/processor/outbound"
@@ -59,10 +61,14 @@ func (s *Sender) Send(ctx context.Context, a *schemas.Alert, n *Notice) (*outbou
 	default:
 		return nil, Refused, ErrUnsendable
 	}
+	var connected atomic.Bool // before that nothing can have been sent
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	answer, err := s.Client.Post(ctx, address, "application/json", header, body)
 	switch {
 	case errors.Is(err, outbound.ErrRefused):
 		return nil, Refused, err
+	case err != nil && connected.Load():
+		return nil, Unsure, err
 	case err != nil:
 		return nil, Again, err
 	}
@@ -83,6 +89,8 @@ func verdictOf(code int) Verdict {
 	switch {
 	case code >= 200 && code < 300:
 		return Taken
+	case code == http.StatusBadGateway, code == http.StatusGatewayTimeout:
+		return Unsure
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return Again
 	}

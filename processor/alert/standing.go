@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,15 @@ const (
 	sinkAge  = 10 * time.Minute // a sink speaks once a minute
 	clockAge = 45 * time.Second // a stalled worker every ten seconds
 )
+
+// clockBehind is by how much a sink's clock may be behind the broker's. A report is on its
+// way for some seconds at most (cmd/weir gives up on writing it after five), so what is
+// more is the clock.
+const clockBehind = 30 * time.Second
+
+// heard is when a report was made, by the broker's clock where that is known: one whose
+// clock is behind would else never be heard.
+func heard(r *schemas.Report) schemas.Millis { return cmp.Or(r.Written, r.At) }
 
 // breakers returns who does not take calls. One that is probed has not closed yet.
 func breakers(h route.Health) []Condition {
@@ -47,7 +57,7 @@ func sinks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
 	out := []Condition{}
 	for key, r := range reports {
 		slot, ok := strings.CutPrefix(key, schemas.ReportKeySink(""))
-		if !ok || r.Sink == nil || r.At+schemas.Millis(sinkAge.Milliseconds()) < now {
+		if !ok || r.Sink == nil || heard(&r)+schemas.Millis(sinkAge.Milliseconds()) < now {
 			continue
 		}
 		subject := Subject{Event: schemas.AlertSinkDifference, Process: slot}
@@ -62,9 +72,19 @@ func sinks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
 	return out
 }
 
-// clocks returns which workers of admission stand still.
+// clocks returns which workers of admission stand still, and which sinks' clocks are
+// behind. Of admission's a clock that is behind is no matter: it goes by the broker's.
 func clocks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
 	out := []Condition{}
+	for key, r := range reports {
+		slot, ok := strings.CutPrefix(key, schemas.ReportKeySink(""))
+		if behind := r.Written.Sub(r.At); ok && r.Sink != nil && behind > clockBehind && r.Written+schemas.Millis(sinkAge.Milliseconds()) >= now {
+			out = append(out, Condition{
+				Subject: Subject{Event: schemas.AlertClockStall, Process: slot, Reason: behindReason}, Since: r.Written,
+				Detail: fmt.Sprintf("%.1f s behind", behind.Seconds()),
+			})
+		}
+	}
 	for key, r := range reports {
 		slot, ok := strings.CutPrefix(key, schemas.ReportKeyClock(""))
 		if !ok || r.Clock == nil || r.Clock.AheadMillis == 0 {

@@ -48,6 +48,14 @@ func TestReports(t *testing.T) {
 		r.CheckedAt = 7
 		return map[string]schemas.Report{"sink/s1": {At: at, Sink: &r}}
 	}
+	late := func(written, behind schemas.Millis, r schemas.SinkReport) map[string]schemas.Report { // by the broker's clock, and by the sink's
+		all := sink(written-behind, r)
+		for key, r := range all {
+			r.Written = written
+			all[key] = r
+		}
+		return all
+	}
 	clock := func(at schemas.Millis, ahead int64) map[string]schemas.Report {
 		return map[string]schemas.Report{"clock/w1": {At: at, Clock: &schemas.ClockReport{AheadMillis: ahead}}}
 	}
@@ -63,6 +71,13 @@ func TestReports(t *testing.T) {
 			[]string{"s1  7 records without a row, and rows too many: 1", fmt.Sprintf("s1 failing %d no room", now-5)}},
 		{"one that spoke ten minutes ago", sink(now-10*minute, schemas.SinkReport{Difference: 1}), []string{"s1  7 records without a row, and rows too many: 1"}},
 		{"one that is gone", sink(now-10*minute-1, schemas.SinkReport{Difference: 1, Failing: "no room"}), nil},
+		{"one whose clock is 20 minutes behind is heard", late(now-5, 20*minute, schemas.SinkReport{Difference: 1}),
+			[]string{"s1  7 records without a row, and rows too many: 1", fmt.Sprintf("s1 behind %d 1200.0 s behind", now-5)}},
+		{"one that was long on its way", late(now, minute/2, schemas.SinkReport{}), nil},
+		{"one whose clock is just too far behind", late(now, minute/2+1, schemas.SinkReport{}), []string{fmt.Sprintf("s1 behind %d 30.0 s behind", now)}},
+		{"one whose clock is ahead", late(now, -20*minute, schemas.SinkReport{}), nil},
+		{"one that was behind, and is gone", late(now-10*minute-1, 20*minute, schemas.SinkReport{}), nil},
+		{"one that was ahead, and is gone", late(now-10*minute-1, -20*minute, schemas.SinkReport{Difference: 1}), nil},
 		{"a clock that is right again", clock(now, 0), nil},
 		{"a clock", clock(now-45_000, 2500), []string{fmt.Sprintf("w1  %d 2.5 s ahead", now-45_000)}},
 		{"a worker that is gone", clock(now-45_001, 2500), nil},
@@ -72,5 +87,13 @@ func TestReports(t *testing.T) {
 		if got := told(slices.Concat(a, b)); a == nil || b == nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// A clock that is behind is not told as one that is ahead.
+func TestTextOfAClockThatIsBehind(t *testing.T) {
+	i := standingItem(&Standing{Subject: Subject{Event: schemas.AlertClockStall, Process: "s1", Reason: behindReason}, Since: minute, On: true, Begun: 1}, minute)
+	if !strings.Contains(i.Text, "The clock of the sink in slot s1 is behind the broker's since") || strings.Contains(i.Next, "requests wait") || i.name() != "a sink's clock is behind" {
+		t.Errorf("%q, %q, %q", i.name(), i.Text, i.Next)
 	}
 }

@@ -34,12 +34,13 @@ type Rule struct {
 // of it is written down.
 type State struct {
 	Alerts map[string]*Alert `json:"alerts"`
+	Now    schemas.Millis    `json:"now,omitzero"` // of the last step
 }
 
 // Alert is what is remembered of one alert.
 type Alert struct {
 	Number   int64                     `json:"number"`          // of notices made so far
-	Sent     []schemas.Millis          `json:"sent,omitempty"`  // when notices were taken, or given up; the latest N
+	Sent     []schemas.Millis          `json:"sent,omitempty"`  // when notices were taken, or given up and perhaps taken; the latest N
 	Quiet    schemas.Millis            `json:"quiet,omitempty"` // no notice before
 	Held     map[string]*Sum           `json:"held,omitempty"`
 	Standing map[string]*Standing      `json:"standing,omitempty"`
@@ -71,7 +72,8 @@ type Notice struct {
 	Standings []*Standing               `json:"standings,omitempty"` // as they were before it: Told is what an earlier one said
 	Told      map[string]schemas.Millis `json:"told,omitempty"`      // of its sums' subjects: when they were told before
 	Tries     int                       `json:"tries,omitempty"`
-	Next      schemas.Millis            `json:"next"` // not tried before
+	Next      schemas.Millis            `json:"next"`             // not tried before
+	Unsure    bool                      `json:"unsure,omitempty"` // a try may have been taken, though nobody said so
 	Test      bool                      `json:"test,omitempty"`
 }
 
@@ -81,19 +83,27 @@ type Notice struct {
 // be written down before it is tried.
 //
 // Of each alert there is one notice on its way at a time, and at most N of them
-// are taken in any window: a window counts from when a notice was taken. What may
-// not be told yet is summed up, and the next notice has it all.
+// are taken in any window: a window counts from when a notice was taken. One that was
+// given up counts only if it may have been taken. What may not be told yet is summed
+// up, and the next notice has it all.
 func (s *State) Step(rules []Rule, f Facts, now schemas.Millis) (due []*Notice, done []Done) {
 	if s.Alerts == nil {
 		s.Alerts = make(map[string]*Alert)
 	}
+	if s.Now > now {
+		for _, a := range s.Alerts {
+			a.setBack(s.Now - now)
+		}
+	}
+	s.Now = now
 	maps.DeleteFunc(s.Alerts, func(name string, _ *Alert) bool {
 		return !slices.ContainsFunc(rules, func(r Rule) bool { return r.Name == name })
 	})
 	for i := range f.Outcomes {
-		o := &f.Outcomes[i]
+		o := f.Outcomes[i]
+		o.At = min(o.At, now) // it may be of before the clock went back
 		if a := s.Alerts[o.Alert]; a != nil && a.Out != nil && a.Out.ID == o.Notice {
-			if d := a.outcome(o); d != nil {
+			if d := a.outcome(&o); d != nil {
 				done = append(done, *d)
 			}
 		}
@@ -114,6 +124,46 @@ func (s *State) Step(rules []Rule, f Facts, now schemas.Millis) (due []*Notice, 
 		}
 	}
 	return due, done
+}
+
+// behind returns the stages that are behind as far as is known.
+func (s *State) behind() map[string]Condition {
+	out := make(map[string]Condition)
+	for _, a := range s.Alerts {
+		for _, st := range a.Standing {
+			if st.Event == schemas.AlertLag && st.On {
+				out[st.Stage] = Condition{Subject: st.Subject, Since: st.Since, Detail: st.Detail}
+			}
+		}
+	}
+	return out
+}
+
+// setBack moves what is remembered by as much as the clock went back: whoever had
+// one that was hours ahead would else be silent for hours. A window that counts
+// from the last step is no shorter than one that counts from the notice before it.
+func (a *Alert) setBack(by schemas.Millis) {
+	for i := range a.Sent {
+		a.Sent[i] -= by
+	}
+	a.Quiet -= min(a.Quiet, by)
+	for key := range a.Told {
+		a.Told[key] -= by
+	}
+	if n := a.Out; n != nil {
+		n.At -= by
+		n.Next -= min(n.Next, by)
+	}
+}
+
+// takeOver is told that another was the alerter until now: its last try of a notice may
+// have been taken. All are due at once.
+func (s *State) takeOver() {
+	for _, a := range s.Alerts {
+		if a.Out != nil {
+			a.Out.Next, a.Out.Unsure = 0, true
+		}
+	}
 }
 
 // Done is a notice's end.
@@ -246,6 +296,9 @@ func (a *Alert) outcome(o *Outcome) *Done {
 	if len(a.Sent) > 0 {
 		at = max(at, a.Sent[len(a.Sent)-1]) // a clock that was set back makes no room
 	}
+	if o.Verdict == Unsure {
+		n.Unsure, o.Verdict = true, Again
+	}
 	switch o.Verdict {
 	case Taken:
 		a.Out = nil
@@ -259,7 +312,7 @@ func (a *Alert) outcome(o *Outcome) *Done {
 			}
 		}
 		return &Done{n, Taken}
-	case Again:
+	case Again, Unsure:
 		n.Tries++
 		pause := schemas.Millis(max(firstPause<<min(n.Tries-1, 6), time.Duration(o.After)*time.Millisecond).Milliseconds())
 		if o.After == 0 {
@@ -273,9 +326,10 @@ func (a *Alert) outcome(o *Outcome) *Done {
 	case Refused:
 		a.Quiet = max(a.Quiet, at+schemas.Millis(afterRefusal.Milliseconds()))
 	}
-	// It may have been received all the same: it counts, and so do its sums.
 	a.Out = nil
-	a.Sent = append(a.Sent, at)
+	if n.Unsure { // a receiver that has it must not get another within the window
+		a.Sent = append(a.Sent, at)
+	}
 	a.takeBack(n)
 	return &Done{n, o.Verdict}
 }

@@ -126,9 +126,18 @@ func TestStep(t *testing.T) {
 		{"given up, and held for the next", []Rule{oncall()}, []step{
 			{minute, happened(refusal(minute, "a")), Again, "happened a 1"},
 			{2 * minute, happened(refusal(2*minute, "b")), Again, "happened a 1"},
-			{15*minute + 58_000, Facts{}, Again, "happened a 1"}, // and would come after 15 min
-			{16 * minute, stands(open("p", 2)), "", ""},
-			{26 * minute, Facts{}, "", "open p 1,happened a 1,happened b 1"},
+			{15*minute + 58_000, Facts{}, Again, "happened a 1"},             // and would come after 15 min
+			{16 * minute, stands(open("p", 2)), "", ""},                      // its pause is not over
+			{17 * minute, Facts{}, "", "open p 1,happened a 1,happened b 1"}, // it never arrived: the window is free
+			{18 * minute, happened(refusal(18*minute, "c")), "", ""},
+			{27 * minute, Facts{}, "", "happened c 1"},
+		}},
+		{"given up, and perhaps taken", []Rule{oncall()}, []step{
+			{minute, happened(refusal(minute, "a")), Again, "happened a 1"},
+			{2 * minute, Facts{}, Unsure, "happened a 1"},
+			{15*minute + 58_000, Facts{}, Again, "happened a 1"},
+			{17 * minute, Facts{}, "", ""},
+			{26 * minute, Facts{}, "", "happened a 1"},
 		}},
 		{"refused, and held for the next", []Rule{{Name: "fast", When: []string{schemas.AlertLimitRefused}, N: 5, Window: time.Second}}, []step{
 			{minute, happened(refusal(minute, "a")), Refused, "happened a 1"},
@@ -142,11 +151,20 @@ func TestStep(t *testing.T) {
 			{minute + 1000, Facts{}, Refused, "open p 1"},
 			{2*minute + 1000, Facts{}, "", "open p 2"},
 		}},
-		{"a clock that is set back makes no room", []Rule{oncall()}, []step{
+		{"a clock that is set back makes no room, and no silence", []Rule{oncall()}, []step{
 			{60 * minute, happened(refusal(1, "a")), "", "happened a 1"},
-			{5 * minute, happened(refusal(2, "a")), "", ""},
-			{69 * minute, Facts{}, "", ""},
-			{70 * minute, Facts{}, "", "happened a 1"},
+			{62 * minute, Facts{}, "", ""},
+			{5 * minute, happened(refusal(2, "a")), "", ""}, // two minutes of the ten are over
+			{13*minute - 1, Facts{}, "", ""},
+			{13 * minute, Facts{}, "", "happened a 1"},
+		}},
+		{"a clock is set back while a notice is on its way", []Rule{oncall()}, []step{
+			{9000 * minute, happened(refusal(1, "a")), Again, "happened a 1"},
+			{minute, Facts{}, "", ""},
+			{minute + 1000, Facts{}, Refused, "happened a 1"},
+			{minute + 2000, happened(refusal(2, "a")), "", ""},
+			{2*minute + 999, Facts{}, "", ""},
+			{2*minute + 1000, Facts{}, "", "happened a 2"}, // one that was refused leaves the window free
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,6 +214,21 @@ func TestStepFollowsRules(t *testing.T) {
 	}
 }
 
+// TestStepClockBetween: what a notice came to is told by the clock of before it was
+// set back, and counts as of now.
+func TestStepClockBetween(t *testing.T) {
+	var s State
+	rules := []Rule{oncall()}
+	due, _ := s.Step(rules, Facts{Happened: []Happening{refusal(1, "a")}}, 9000*minute)
+	s.Step(rules, Facts{Outcomes: []Outcome{{Alert: "oncall", Notice: due[0].ID, At: 9000*minute + 5, Verdict: Taken}}, Happened: []Happening{refusal(2, "a")}}, 20*minute)
+	if due, _ := s.Step(rules, Facts{}, 30*minute-1); len(due) != 0 {
+		t.Errorf("within the window: %v", due[0])
+	}
+	if due, _ := s.Step(rules, Facts{}, 30*minute); len(due) != 1 {
+		t.Error("silent for longer than a window")
+	}
+}
+
 // TestStepRetryAfter: what the receiver asks for is waited for, also past the end.
 func TestStepRetryAfter(t *testing.T) {
 	var s State
@@ -218,6 +251,33 @@ func TestStepRetryAfter(t *testing.T) {
 	}
 	if got, _ := s.Step(rules, Facts{}, 61*minute); len(got) != 1 {
 		t.Error("lost")
+	}
+}
+
+// TestStepAfterATakeover: nobody knows whether the alerter that is gone was heard, so what
+// it had on its way counts, whatever comes of it.
+func TestStepAfterATakeover(t *testing.T) {
+	rules := []Rule{oncall()}
+	var s State
+	due, _ := s.Step(rules, Facts{Happened: []Happening{refusal(minute, "a")}}, minute)
+	was, err := decodeSaved((&Saved{Version: savedVersion, State: s}).encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	was.State.takeOver()
+	again, _ := was.State.Step(rules, Facts{}, minute)
+	if len(again) != 1 || again[0].ID != due[0].ID {
+		t.Fatalf("due again: %v", again)
+	}
+	_, done := was.State.Step(rules, Facts{Outcomes: []Outcome{{Alert: "oncall", Notice: due[0].ID, At: minute, Verdict: Refused}}}, minute)
+	if len(done) != 1 || done[0].Verdict != Refused {
+		t.Errorf("done: %v", done)
+	}
+	if got, _ := was.State.Step(rules, Facts{}, 11*minute-1); len(got) != 0 {
+		t.Error("a second within the window")
+	}
+	if got, _ := was.State.Step(rules, Facts{}, 11*minute); len(got) != 1 || got[0].Count() != 1 {
+		t.Errorf("what it said is not told: %v", got)
 	}
 }
 
@@ -291,6 +351,7 @@ func TestStepProperty(t *testing.T) {
 					t.Fatal(err)
 				}
 				state, at = was.State, savedAt
+				state.takeOver()
 			}
 		}
 		for i := range calls {
@@ -322,37 +383,56 @@ func TestStepProperty(t *testing.T) {
 	}
 }
 
+// TestSavedSheds: however many alerts there are and whatever they hold, it is
+// written, and no message is left out of the counts.
 func TestSavedSheds(t *testing.T) {
-	s := &Saved{Version: savedVersion, State: State{Alerts: map[string]*Alert{}}}
-	total := int64(0)
-	for i := range 40 {
-		a := &Alert{Held: map[string]*Sum{}}
-		s.State.Alerts[fmt.Sprint("alert-", i)] = a
-		for j := range maxSubjects {
-			sum := a.held(Subject{Event: schemas.AlertLimitRefused, Limit: fmt.Sprint("limit-", j)})
-			for k := range 100 {
-				h := refusal(schemas.Millis(1+k), "x")
-				h.Class, h.To = strings.Repeat("c", 80)+fmt.Sprint(k), fmt.Sprint("+1415", 1000000+k)
-				sum.add(&h)
-				total++
+	for _, alerts := range []int{40, 300} {
+		s := &Saved{Version: savedVersion, State: State{Alerts: map[string]*Alert{}}}
+		total := int64(0)
+		sums := func(a *Alert) {
+			for j := range maxSubjects {
+				sum := a.held(Subject{Event: []string{schemas.AlertLimitRefused, schemas.AlertDLQRecord}[j%2], Limit: fmt.Sprint("limit-", j)})
+				for k := range 100 {
+					h := refusal(schemas.Millis(1+k), "x")
+					h.Class, h.To = strings.Repeat("c", 80)+fmt.Sprint(k), fmt.Sprint("+1415", 1000000+k)
+					sum.add(&h)
+					total++
+				}
 			}
 		}
-	}
-	b := s.encode()
-	if len(b) > maxSaved {
-		t.Fatalf("%d bytes", len(b))
-	}
-	back, err := decodeSaved(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range back.State.Alerts {
-		for _, sum := range a.Held {
-			total -= sum.Count
+		var out *Sum // what a try under way reads
+		for i := range alerts {
+			a := &Alert{Told: map[string]schemas.Millis{}}
+			for j := range 2 * maxSubjects {
+				a.Told[fmt.Sprint("limit-", j)] = 1
+			}
+			s.State.Alerts[fmt.Sprint("alert-", i)] = a
+			sums(a)
+			a.compose(oncall(), 1)
+			out = a.Out.Sums[0]
+			sums(a)
 		}
-	}
-	if total != 0 {
-		t.Errorf("%d are not counted any more", total)
+		was := *out
+		b := s.encode()
+		if len(b) > maxSaved {
+			t.Fatalf("%d alerts: %d bytes", alerts, len(b))
+		}
+		if out.Subject != was.Subject || out.Count != was.Count || len(out.Classes) != len(was.Classes) || len(out.Seen) != len(was.Seen) {
+			t.Errorf("%d alerts: a notice changed under who sends it: %+v", alerts, out)
+		}
+		back, err := decodeSaved(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range back.State.Alerts {
+			for _, sum := range a.Held {
+				total -= sum.Count
+			}
+			total -= a.Out.Count()
+		}
+		if total != 0 {
+			t.Errorf("%d alerts: %d are not counted any more", alerts, total)
+		}
 	}
 }
 

@@ -70,7 +70,8 @@ func (e *election) term(ctx context.Context) (err error) {
 	defer ground()
 	var looking sync.WaitGroup
 	lagCtx, stop := context.WithCancel(ctx)
-	looking.Go(func() { t.watchLag(lagCtx) })
+	behind := t.state.behind()
+	looking.Go(func() { t.watchLag(lagCtx, behind) })
 	defer looking.Wait()
 	defer stop()
 	for ctx.Err() == nil {
@@ -78,7 +79,10 @@ func (e *election) term(ctx context.Context) (err error) {
 			break
 		}
 	}
-	return errors.Join(err, t.land(ground, err != nil && ctx.Err() == nil))
+	if ctx.Err() != nil {
+		err = nil // what could not be done because it was told to end is no fault
+	}
+	return errors.Join(err, t.land(ground, err != nil))
 }
 
 // open fences who was the alerter before, reads what it wrote, and begins to read
@@ -206,10 +210,10 @@ func (t *term) begin(ctx context.Context, was *Saved) error {
 	}
 	if was != nil {
 		t.state = was.State
+		t.state.takeOver()
 		for _, a := range t.state.Alerts {
 			if a.Out != nil {
 				t.written[a.Out.ID] = true
-				a.Out.Next = 0 // whoever tried it last is gone: at once
 			}
 		}
 	}
@@ -282,6 +286,7 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 			t.outcome = append(t.outcome, o)
 			continue
 		case t.lag = <-t.lags:
+			t.metrics.stages(t.cfg.Stages, t.lag, schemas.MillisOf(time.Now()))
 			continue
 		default:
 		}
@@ -327,7 +332,7 @@ func (t *term) finish(done []Done) {
 		switch d.Verdict {
 		case Taken:
 			t.cfg.Logger.Info("an alert was sent", "alert", d.Notice.Alert, "notice", d.Notice.ID, "events", d.Notice.Events(), "count", d.Notice.Count())
-		case Again:
+		case Again, Unsure:
 			t.cfg.Logger.Error("an alert was given up: nobody took it for 15 minutes; what it says is held for the next", "alert", d.Notice.Alert, "notice", d.Notice.ID)
 		case Refused:
 			t.cfg.Logger.Error("an alert was refused by its receiver; what it says is held for the next", "alert", d.Notice.Alert, "notice", d.Notice.ID)
@@ -427,15 +432,15 @@ func (t *term) land(ground context.CancelFunc, lost bool) error {
 	return t.save(context.Background())
 }
 
-// watchLag looks now and then how far stages are behind.
-func (t *term) watchLag(ctx context.Context) {
+// watchLag looks now and then how far stages are behind; before are those that were.
+func (t *term) watchLag(ctx context.Context, before map[string]Condition) {
 	read, err := stream.OpenReader(stream.ReadConfig{Brokers: t.cfg.Brokers, ClientID: "weir-alerts-lag"})
 	if err != nil {
 		t.cfg.Logger.Error("alerts cannot tell of lag", "error", err)
 		return
 	}
 	defer read.Close()
-	l := &laggards{adm: t.adm, read: read, stages: t.cfg.Stages, empty: make(map[stream.Partition][2]int64)}
+	l := &laggards{adm: t.adm, read: read, stages: t.cfg.Stages, behind: before, empty: make(map[stream.Partition][2]int64)}
 	tick := time.NewTicker(lagEvery)
 	defer tick.Stop()
 	for {
@@ -447,11 +452,11 @@ func (t *term) watchLag(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, 2*lagEvery)
 		found, err := l.look(within, schemas.MillisOf(time.Now()))
 		cancel()
-		if err != nil {
-			if ctx.Err() == nil {
-				t.cfg.Logger.Warn("how far stages are behind is not known now", "error", err)
-			}
-			continue
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil { // what is known of the others counts
+			t.cfg.Logger.Warn("how far stages are behind is not known of all of them now", "error", err)
 		}
 		select {
 		case t.lags <- found:

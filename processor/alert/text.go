@@ -114,6 +114,9 @@ func (i *Item) name() string {
 	case schemas.AlertSinkDifference:
 		return "ClickHouse differs from the log"
 	case schemas.AlertClockStall:
+		if i.Reason == behindReason {
+			return "a sink's clock is behind"
+		}
 		return "a clock is ahead, its worker stands still"
 	case schemas.AlertLag:
 		return i.Stage + " is behind"
@@ -190,6 +193,9 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 	case schemas.AlertClockStall:
 		what = "The clock of the admission worker in slot " + st.Process
+		if st.Reason == behindReason {
+			what = "The clock of the sink in slot " + st.Process
+		}
 	case schemas.AlertLag:
 		what = "The lag of stage " + st.Stage
 	default:
@@ -200,6 +206,9 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		verb := map[string]string{
 			schemas.AlertBreakerOpen: "is open", schemas.AlertClockStall: "is ahead of the broker's, so it decides nothing",
 		}[st.Event]
+		if st.Reason == behindReason {
+			verb = "is behind the broker's"
+		}
 		i.Text = fmt.Sprintf("%s %s since %s (%s)", what, cmp.Or(verb, "has stood"), clock(st.Since), span(now.Sub(st.Since)))
 		if st.Told && st.Begun > 0 {
 			i.Text += "; it was over, and began again " + times(st.Begun)
@@ -228,7 +237,7 @@ func next(s Subject) string {
 	case schemas.AlertLimitObserved:
 		return "weir limits try -f policy.yaml --since 7d says what the limit would refuse; mode: enforce makes it refuse"
 	case schemas.AlertLimitRefused:
-		return "weir tail --status limited"
+		return "weir tail --status limited, or --status deferred where the limit lets messages wait"
 	case schemas.AlertBreakerOpen:
 		return "weir status"
 	case schemas.AlertDLQRecord:
@@ -239,6 +248,9 @@ func next(s Subject) string {
 	case schemas.AlertSinkDifference:
 		return "weir status, then the sink's log: it names the range that differs or the error of the insert"
 	case schemas.AlertClockStall:
+		if s.Reason == behindReason {
+			return "put that machine's clock right (chronyc tracking): until then it takes over ranges that other sinks planned for longer than their tokens are sure to be remembered"
+		}
 		return "put that machine's clock right (chronyc tracking); requests wait meanwhile and nothing is decided wrongly"
 	case schemas.AlertLag:
 		return "weir status"

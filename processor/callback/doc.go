@@ -19,6 +19,9 @@
 //	target.go     whom to call, signed with which secrets
 //	pool.go       endpoints: their queues, breakers and calls
 //	stage.go      one turn: what came, what ended, the transaction
+//	intake.go     how far a partition is read, and told
+//	read.go       which records are callbacks
+//	course.go     what becomes of one: told, sent away, given up
 //	restore.go    from the state's topic back to books
 //	run.go        Run, its configuration, and its end
 //	endpoints.go  which endpoints are disabled, and how the others are

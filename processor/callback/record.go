@@ -13,7 +13,7 @@ import (
 
 // job is a callback that was read and is neither told nor away.
 type job struct {
-	note
+	heading
 	key     messageKey
 	seq     int64
 	hop     int
@@ -29,9 +29,9 @@ type job struct {
 	part    *part
 }
 
-// note is the header weir-callback of a record of weir.callbacks: which callback its
+// heading is the header weir-callback of a record of weir.callbacks: which callback its
 // value is the body of.
-type note struct {
+type heading struct {
 	ID     string         `json:"id"`     // webhook-id
 	Key    string         `json:"key"`    // of the message, hex
 	Status schemas.Status `json:"status"` // for people
@@ -46,11 +46,11 @@ type note struct {
 // waits returns the record by which a callback waits in a tier, until due where that is
 // not just the tier's time.
 func (j *job) waits(topic string, partition int32, salt, back string, due schemas.Millis) *kgo.Record {
-	n := j.note
-	n.Key, n.Seq, n.Hop = hex.EncodeToString(j.key[:]), j.seq, j.hop
-	head, err := json.Marshal(n)
+	h := j.heading
+	h.Key, h.Seq, h.Hop = hex.EncodeToString(j.key[:]), j.seq, j.hop
+	head, err := json.Marshal(h)
 	if err != nil {
-		panic(fmt.Sprintf("a callback's note cannot be written: %v", err)) // text and numbers
+		panic(fmt.Sprintf("a callback's heading cannot be written: %v", err)) // text and numbers
 	}
 	r := &kgo.Record{Topic: topic, Partition: partition, Value: j.body}
 	env := schemas.Envelope{ID: j.message, Key: salt, Tenant: j.tenant, DueAt: due, Return: back}
@@ -71,7 +71,7 @@ func readJob(r *kgo.Record) (*job, error) {
 			j.tenant = string(h.Value)
 		case schemas.HeaderCallback:
 			found = true
-			if err := json.Unmarshal(h.Value, &j.note); err != nil {
+			if err := json.Unmarshal(h.Value, &j.heading); err != nil {
 				return nil, fmt.Errorf("read the header %s: %w", schemas.HeaderCallback, err)
 			}
 		}

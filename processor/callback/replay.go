@@ -23,9 +23,9 @@ func Replay(names topics.Names, n int32, events []*schemas.Event) (out []*kgo.Re
 	for _, e := range events {
 		tenant := cmp.Or(e.Tenant, schemas.DefaultTenant)
 		k, of := keyOf(tenant, e.MessageID, e.To, true), keyOf(tenant, e.MessageID, e.To, false)
-		head, err := json.Marshal(note{ID: ID(e), Key: hex.EncodeToString(k[:]), Status: e.Status, URL: cmp.Or(e.CallbackURL, address), Replay: true, Of: hex.EncodeToString(of[:])})
+		head, err := json.Marshal(heading{ID: ID(e), Key: hex.EncodeToString(k[:]), Status: e.Status, URL: cmp.Or(e.CallbackURL, address), Replay: true, Of: hex.EncodeToString(of[:])})
 		if err != nil {
-			panic(fmt.Sprintf("a callback's note cannot be written: %v", err)) // text and numbers
+			panic(fmt.Sprintf("a callback's heading cannot be written: %v", err)) // text and numbers
 		}
 		r := &kgo.Record{Topic: names.Callbacks(), Partition: schemas.PartitionOf(e.To, n), Value: Body(e)}
 		env := schemas.Envelope{ID: e.MessageID, Tenant: tenant}

@@ -1,9 +1,7 @@
 package callback
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
-	"github.com/weirhq/weir/topics"
 )
 
 const (
@@ -19,73 +16,13 @@ const (
 	commitMoved = 250 * time.Millisecond // how often positions are committed when nothing else is
 	commitEvery = 20 * time.Millisecond  // and when something is
 	tidyEvery   = time.Minute
-	ownFor      = keepTrying // how long a message's own address is kept for receipts after it was sent
-	maxOwn      = 200_000    // of them, of a partition
 	idleWait    = time.Second
 )
-
-// intake is one partition of one topic that is read: what came of it is told, or waits,
-// up to low.
-type intake struct {
-	next int64
-	open []int64 // read and neither told nor away, in order
-	done map[int64]bool
-}
-
-func newIntake(at int64) *intake { return &intake{next: at, done: make(map[int64]bool)} }
-
-func (i *intake) begin(offset int64) { i.open = append(i.open, offset) }
-
-func (i *intake) end(offset int64) {
-	i.done[offset] = true
-	n := 0
-	for n < len(i.open) && i.done[i.open[n]] {
-		delete(i.done, i.open[n])
-		n++
-	}
-	i.open = slices.Delete(i.open, 0, n)
-}
-
-// low is the first offset that is not finished.
-func (i *intake) low() int64 {
-	if len(i.open) > 0 {
-		return i.open[0]
-	}
-	return i.next
-}
-
-// part is one partition number.
-type part struct {
-	num       int32
-	salt      string // a key whose partition is this one
-	status    *intake
-	callbacks *intake
-	book      *book
-	own       map[messageKey]own
-	early     []*job // came back before the statuses were read again up to them
-	stood     meta   // as last committed
-	noted     meta   // as the state's topic has it
-}
-
-func (p *part) meta() meta { return meta{p.status.low(), p.callbacks.low()} }
 
 // waiter is a callback that waits here since a moment.
 type waiter struct {
 	job *job
 	at  schemas.Millis
-}
-
-// landed is a call's end.
-type landed struct {
-	job    *job
-	target *target
-	end    *endpoint
-	done   func(error)
-	what   verdict
-	after  time.Duration
-	why    string // for people, without address or body
-	life   int    // of the stage that called
-	took   time.Duration
 }
 
 // stage is the callbacks of the partitions that this process has.
@@ -245,250 +182,6 @@ func (s *stage) Ended(committed bool) {
 	}
 }
 
-// take takes in what was read.
-func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
-	oldest := now
-	status := s.cfg.Names.Status()
-	for _, r := range polled {
-		p := s.parts[r.Partition]
-		if p == nil {
-			continue
-		}
-		oldest = min(oldest, schemas.MillisOf(r.Timestamp))
-		if r.Topic == status {
-			if r.Offset >= p.status.next {
-				p.status.next = r.Offset + 1
-				s.takeStatus(p, r, now)
-			}
-			continue
-		}
-		if r.Offset < p.callbacks.next {
-			continue
-		}
-		p.callbacks.next = r.Offset + 1
-		j, err := readJob(r)
-		if err != nil {
-			s.cfg.Logger.Warn("a record of the callbacks' topic is left out", "partition", r.Partition, "offset", r.Offset, "error", err)
-			continue
-		}
-		if j.hop == 0 {
-			if o, ok := p.own[liveKey(j.Of)]; ok && j.URL == "" && o.Until > now {
-				j.URL = o.URL
-			}
-			if !s.targets.wants(j.tenant, j.Status, j.URL) {
-				continue
-			}
-		}
-		s.open(j, p, p.callbacks, now)
-		if j.hop > 0 && !j.Replay && j.seq >= p.status.next {
-			p.early = append(p.early, j)
-			continue
-		}
-		s.arrive(j, now)
-	}
-	for _, p := range s.parts {
-		early := p.early
-		p.early = nil
-		for _, j := range early {
-			if j.seq >= p.status.next {
-				p.early = append(p.early, j)
-				continue
-			}
-			s.arrive(j, now)
-		}
-	}
-	s.metrics.lag.Set(now.Sub(oldest).Seconds())
-}
-
-// takeStatus takes in a record of weir.status.
-func (s *stage) takeStatus(p *part, r *kgo.Record, now schemas.Millis) {
-	if len(s.targets.of) == 0 || len(r.Value) < len(kindField) || string(r.Value[:len(kindField)]) != string(kindField) {
-		return
-	}
-	e, err := s.reader.Read(string(r.Value))
-	if err != nil || e.Kind != schemas.KindStatus {
-		return // the sink keeps what cannot be read as a row
-	}
-	tenant := cmp.Or(e.Tenant, schemas.DefaultTenant)
-	if s.targets.of[tenant] == nil {
-		return
-	}
-	key := keyOf(tenant, e.MessageID, e.To, false)
-	address := s.address(p, key, e, now)
-	if !s.targets.wants(tenant, e.Status, address) {
-		return
-	}
-	j := &job{
-		note: note{ID: ID(e), Status: e.Status, URL: address},
-		key:  key, tenant: tenant, message: e.MessageID, body: Body(e), seq: r.Offset, offset: r.Offset,
-	}
-	s.open(j, p, p.status, now)
-	s.arrive(j, now)
-}
-
-// address is the request's own callback_url. Receipts do not know it, so it is kept for
-// them when the message is sent.
-func (s *stage) address(p *part, k messageKey, e *schemas.Event, now schemas.Millis) string {
-	if e.CallbackURL == "" {
-		if o, ok := p.own[k]; ok && o.Until > now {
-			return o.URL
-		}
-		return ""
-	}
-	switch e.Status {
-	case schemas.StatusSent, schemas.StatusUnknown:
-		if len(p.own) < maxOwn {
-			o := own{URL: e.CallbackURL, Until: now.Add(ownFor)}
-			p.own[k] = o
-			s.save(p, ownKind, k, encode(o))
-		}
-	default: // what follows has it still
-	}
-	return e.CallbackURL
-}
-
-func (s *stage) open(j *job, p *part, in *intake, now schemas.Millis) {
-	j.part, j.from, j.arrived = p, in, now
-	in.begin(j.offset)
-	s.count++
-}
-
-// close notes that a record is finished.
-func (s *stage) close(j *job) {
-	j.from.end(j.offset)
-	s.count--
-}
-
-// arrive says what becomes of a callback.
-func (s *stage) arrive(j *job, now schemas.Millis) {
-	j.arrived = now
-	switch what, until := j.part.book.arrive(j); what {
-	case known:
-		s.close(j)
-	case behind:
-		s.leave(j, tierFrom(max(until.Sub(now), time.Second)).Wait, 0, now)
-	case next:
-		if s.count > maxHere {
-			s.leave(j, nextRoom(j.age(now)), 0, now)
-			return
-		}
-		s.here = append(s.here, waiter{j, now})
-	case first:
-		s.submit(j, now)
-	}
-}
-
-// age is for how long a callback could not be told.
-func (j *job) age(now schemas.Millis) time.Duration {
-	if j.Since == 0 {
-		return 0
-	}
-	return now.Sub(j.Since)
-}
-
-// submit puts a callback that may be told into its endpoint's queue.
-func (s *stage) submit(j *job, now schemas.Millis) {
-	t := s.find(j, now)
-	if t == nil {
-		return
-	}
-	e := s.pool.of(j.tenant, t)
-	ok, down := e.room(now)
-	switch {
-	case down:
-		s.tryLater(j, now)
-	case !ok || s.count > maxHere:
-		s.leave(j, nextRoom(j.age(now)), 0, now)
-	default:
-		j.arrived = now
-		s.here = append(s.here, waiter{j, now})
-		s.pool.enqueue(e, j)
-	}
-}
-
-// find returns whom to call for a callback; nil where it ended, or went away, because
-// there is nobody.
-func (s *stage) find(j *job, now schemas.Millis) *target {
-	t := s.targets.find(j.tenant, j.URL)
-	switch {
-	case t == nil:
-		s.finish(j, outcomeWithdrawn, now)
-		return nil
-	case t.err != nil:
-		s.complain(j, t.host, t.err.Error())
-		s.tryLater(j, now)
-		return nil
-	case s.notes.disabled(t.print, now):
-		s.finish(j, outcomeDisabled, now)
-		return nil
-	}
-	return t
-}
-
-// tryLater lets a callback wait that could not be told, or gives it up.
-func (s *stage) tryLater(j *job, now schemas.Millis) { s.tryAfter(j, 0, now) }
-
-func (s *stage) tryAfter(j *job, asked time.Duration, now schemas.Millis) {
-	age := j.age(now)
-	if age >= keepTrying {
-		s.cfg.Logger.Warn("a callback is given up: nobody took it for three days; weir callbacks replay makes it again", "tenant", j.tenant, "message_id", j.message, "status", string(j.Status))
-		s.finish(j, outcomeGivenUp, now)
-		return
-	}
-	wait := min(nextTry(age), max(keepTrying-age, time.Second))
-	switch {
-	case asked > wait:
-		s.leave(j, topics.TierFor(asked).Wait, now.Add(asked), now)
-	case wait < nextTry(age): // to the end of three days
-		s.leave(j, topics.TierFor(wait).Wait, now.Add(wait), now)
-	default:
-		s.leave(j, wait, 0, now)
-	}
-}
-
-// leave sends a callback, and what is here behind it, to a delay topic: for the time of a
-// tier, or until due.
-func (s *stage) leave(j *job, wait time.Duration, due, now schemas.Millis) {
-	p := j.part
-	back := due
-	if back == 0 {
-		back = now.Add(wait)
-	}
-	for _, x := range p.book.leave(j, back) {
-		if x.Since == 0 {
-			x.Since = now
-		}
-		topic := s.cfg.Names.Delay(tierFrom(wait).Name)
-		s.out = append(s.out, x.waits(topic, schemas.PartitionOf(p.salt, s.cfg.DelayPartitions), p.salt, s.cfg.Names.Callbacks(), due))
-		s.close(x)
-	}
-}
-
-// finish ends a callback, told or not, and goes on to the next of its message.
-func (s *stage) finish(j *job, outcome string, now schemas.Millis) {
-	s.metrics.callbacks.WithLabelValues(outcome).Inc()
-	s.close(j)
-	if then := j.part.book.end(j); then != nil {
-		s.submit(then, now)
-	}
-}
-
-// late sends away what has waited too long here for its turn.
-func (s *stage) late(now schemas.Millis) {
-	n := 0
-	for ; n < len(s.here); n++ {
-		j := s.here[n].job
-		if j.entry.job != j || j.entry.place != waiting || j.arrived != s.here[n].at {
-			continue
-		}
-		if now.Sub(j.arrived) < queueFor {
-			break
-		}
-		s.leave(j, nextRoom(j.age(now)), 0, now)
-	}
-	s.here = slices.Delete(s.here, 0, n)
-}
-
 // save writes a record of the state; nil is a tombstone.
 func (s *stage) save(p *part, kind byte, k messageKey, value []byte) {
 	s.out = append(s.out, &kgo.Record{Topic: s.cfg.Names.CallbackState(), Partition: p.num, Key: stateKeyOf(kind, k), Value: value})
@@ -525,50 +218,6 @@ func (s *stage) metaRecord(p *part) *kgo.Record {
 	return &kgo.Record{Topic: s.cfg.Names.CallbackState(), Partition: p.num, Key: []byte(metaKey), Value: encode(p.noted)}
 }
 
-// land takes a call's end.
-func (s *stage) land(l landed, now schemas.Millis) {
-	s.pool.landed(l.end, l.what, l.done)
-	s.metrics.seconds.Observe(l.took.Seconds())
-	l.end.used, l.end.last = now, l.why
-	j := l.job
-	switch l.what {
-	case taken:
-		s.finish(j, string(taken), now)
-	case gone:
-		s.disable(j, l.target, now)
-		s.finish(j, outcomeDisabled, now)
-	case failed, refused:
-		s.metrics.callbacks.WithLabelValues(string(l.what)).Inc()
-		s.complain(j, l.target.host, l.why)
-		if l.after > 0 {
-			l.end.hold = max(l.end.hold, now.Add(l.after))
-		}
-		s.tryAfter(j, l.after, now)
-	}
-}
-
-// disable notes that an endpoint wants no more.
-func (s *stage) disable(j *job, t *target, now schemas.Millis) {
-	n := Note{Tenant: j.tenant, Host: t.host, Since: now, Own: t.own}
-	s.cfg.Logger.Warn("a callback's endpoint answered 410: it is disabled until its address or secret changes, or weir callbacks enable", "tenant", j.tenant, "host", t.host)
-	s.notes.set(t.print, n)
-	s.out = append(s.out, &kgo.Record{Topic: s.cfg.Names.Endpoints(), Partition: 0, Key: []byte(noteKey(t.print)), Value: encode(n)})
-}
-
-// complain logs that callbacks of a tenant fail, at most once a minute for each host.
-func (s *stage) complain(j *job, host, why string) {
-	k := endpointKey{j.tenant, host}
-	now := s.cfg.Now()
-	if now.Sub(s.complained[k]) < tidyEvery {
-		return
-	}
-	if len(s.complained) > 10_000 {
-		clear(s.complained)
-	}
-	s.complained[k] = now
-	s.cfg.Logger.Warn("callbacks fail; they are tried for three days", "tenant", j.tenant, "host", host, "error", why)
-}
-
 // gauge shows how it is, and says so to who lists endpoints.
 func (s *stage) gauge() {
 	now := s.cfg.Now()
@@ -598,14 +247,4 @@ func (s *stage) gauge() {
 	}
 	s.metrics.endpoints.WithLabelValues(stateDisabled).Set(float64(s.notes.count(schemas.MillisOf(now))))
 	s.report(r)
-}
-
-// saltOf returns a key whose partition of n is num: what waits comes back to where its
-// state is, whatever its recipient's partition is.
-func saltOf(num, n int32) string {
-	for i := 0; ; i++ {
-		if k := fmt.Sprintf("callbacks-%d", i); schemas.PartitionOf(k, n) == num {
-			return k
-		}
-	}
 }

@@ -63,13 +63,13 @@ func (c Content) Hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Render fills in a template's variables. A variable that vars does not have is
+// render fills in a template's variables. A variable that vars does not have is
 // an error that names all of them; an empty value is a value. Values in HTML are
 // escaped for text and quoted attributes. Variables within values stay as they
 // are, and values that no variable asks for are left out.
 //
 // The error is always an [*Error].
-func Render(t *schemas.Template, vars map[string]string) (Content, error) {
+func render(t *schemas.Template, vars map[string]string) (Content, error) {
 	var (
 		c       Content
 		missing []string
@@ -147,7 +147,7 @@ func Of(r *schemas.Request, p *schemas.Policy) (Content, error) {
 		if t.Channel != r.Channel {
 			return Content{}, &Error{Reason: ReasonTemplateWrongChannel, Detail: fmt.Sprintf("template %q is for %s, the request for %s", t.Name, t.Channel, r.Channel)}
 		}
-		return Render(t, r.Vars)
+		return render(t, r.Vars)
 	}
 	return Content{}, &Error{Reason: ReasonUnknownTemplate, Detail: fmt.Sprintf("template %q is not in the policy", r.Template)}
 }

@@ -35,7 +35,7 @@ func TestRender(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.t.Name = "login-code"
-			got, err := Render(&tt.t, tt.vars)
+			got, err := render(&tt.t, tt.vars)
 			if tt.reason == "" {
 				if err != nil || got != tt.want {
 					t.Errorf("got %+v, %v\nwant %+v", got, err, tt.want)
@@ -65,7 +65,7 @@ func TestRenderProperties(t *testing.T) {
 		texts := rapid.SliceOfN(rapid.StringMatching(`[^{}]{0,10}`), 1, 5).Draw(t, "texts")
 		value := rapid.String().Draw(t, "value")
 		tpl := schemas.Template{Body: strings.Join(texts, "{{v}}"), HTML: strings.Repeat("{{v}}", 3)}
-		got, err := Render(&tpl, map[string]string{"v": value})
+		got, err := render(&tpl, map[string]string{"v": value})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func (b *Box) spans(ctx context.Context, f *Filter) ([]span, error) {
 	topic := b.names.DLQ()
 	var wanted map[int32][]int64 // where all that is asked for is positions
 	for _, id := range f.IDs {
-		p, o, err := ParsePosition(id)
+		p, o, err := parsePosition(id)
 		if err != nil {
 			wanted = nil
 			break

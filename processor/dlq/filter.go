@@ -37,8 +37,8 @@ func position(partition int32, offset int64) string {
 	return strconv.FormatInt(int64(partition), 10) + "/" + strconv.FormatInt(offset, 10)
 }
 
-// ParsePosition reads PARTITION/OFFSET.
-func ParsePosition(text string) (partition int32, offset int64, err error) {
+// parsePosition reads PARTITION/OFFSET.
+func parsePosition(text string) (partition int32, offset int64, err error) {
 	a, b, ok := strings.Cut(text, "/")
 	p, err1 := strconv.ParseInt(a, 10, 32)
 	o, err2 := strconv.ParseInt(b, 10, 64)

@@ -187,7 +187,7 @@ var ErrNotFound = errors.New("there is no such record in the DLQ")
 // Show returns one record with its bytes: by its position PARTITION/OFFSET, or the
 // newest of a message's id.
 func (b *Box) Show(ctx context.Context, what string) (*Record, error) {
-	if _, _, err := ParsePosition(what); err != nil {
+	if _, _, err := parsePosition(what); err != nil {
 		page, err := b.List(ctx, Filter{IDs: []string{what}}, ListOptions{Limit: 1})
 		if err != nil {
 			return nil, err

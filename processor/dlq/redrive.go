@@ -49,6 +49,9 @@ type Summary struct {
 	// Cursor goes on where this call ended; empty when it came to the end that
 	// stood when it began.
 	Cursor string `json:"cursor,omitempty"`
+	// Start is of the first call of a dry run: the cursor with which a redrive of
+	// the same filter takes what the dry run counts, and nothing that came since.
+	Start string `json:"start,omitempty"`
 }
 
 // checkpoint is how long at most a redrive goes on before it makes sure of what
@@ -64,7 +67,13 @@ func (b *Box) Redrive(ctx context.Context, f Filter, o RedriveOptions) (Summary,
 	if err != nil {
 		return Summary{}, err
 	}
-	return b.redrive(ctx, c, o)
+	start := ""
+	if o.DryRun && o.Cursor == "" {
+		start = c.String() // before it moves
+	}
+	sum, err := b.redrive(ctx, c, o)
+	sum.Start = start
+	return sum, err
 }
 
 func (b *Box) redrive(ctx context.Context, c *cursor, o RedriveOptions) (sum Summary, err error) {

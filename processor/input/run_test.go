@@ -163,7 +163,7 @@ func (l logTo) Write(b []byte) (int, error) {
 // until waits until ok holds of what has come.
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute) // of a test that fails
 	for time.Now().Before(deadline) {
 		w.mu.Lock()
 		done := ok()
@@ -385,7 +385,7 @@ func TestTwoProcessesInOneSlot(t *testing.T) {
 			})
 		}()
 	}
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for i := 0; ; i++ {
 		w.write(in.Topic, partitions, i*8, i*8+8)
 		select {

@@ -10,7 +10,7 @@ import (
 func TestEveryWord(t *testing.T) {
 	whose := make(map[string]Word)
 	n := 0
-	for _, l := range Languages {
+	for _, l := range languages {
 		for word, list := range map[Word][]string{Stop: l.Stop, Start: l.Start, Help: l.Help} {
 			if len(list) == 0 {
 				t.Errorf("%s has no word for %s", l.Name, word)

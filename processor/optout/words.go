@@ -1,19 +1,18 @@
 package optout
 
-// Language is the words of one language or script. Words are written as people
+// language is the words of one language or script. Words are written as people
 // would; Read compares them folded.
-type Language struct {
-	Name    string
-	Source  string // where the words were read; empty where they are the plain words for it, without a list of anybody's
-	Stop    []string
-	Start   []string
-	Help    []string
-	Remarks string
+type language struct {
+	Name   string
+	Source string // where the words were read; empty where they are the plain words for it, without a list of anybody's
+	Stop   []string
+	Start  []string
+	Help   []string
 }
 
-// Languages is every word there is. What stands in two languages means the same in
+// languages is every word there is. What stands in two languages means the same in
 // both, which a test holds.
-var Languages = []Language{
+var languages = []language{
 	{
 		Name:   "English",
 		Source: "Twilio, Support for opt-out keywords (help.twilio.com, article 223134027); AWS End User Messaging SMS, Required opt-out list keywords (docs.aws.amazon.com, opt-out-list-keywords); 47 CFR 64.1200(a)(10), for revoke and opt out",
@@ -22,15 +21,16 @@ var Languages = []Language{
 		Help:   []string{"HELP", "INFO"},
 	},
 	{
+		// Rules for marketing messages ask for a way to unsubscribe by answering with a
+		// letter, and which letter the operator's templates say: R, T or TD.
 		Name:   "Chinese",
 		Source: "AWS, as above, for TD; Huawei Cloud, Message & SMS, FAQ 0110 (support.huaweicloud.com/msgsms_faq/sms_faq_0110.html), for R",
 		Stop: []string{
 			"T", "TD", "R", "退", "退订", "退订短信", "取消", "取消订阅", "拒收", "拒收短信", "停止", "停止发送", "不要再发", "不要再发了", "别再发了", "别发了",
 			"退訂", "取消訂閱", "停止發送", "拒絕接收", "不要再發", "不要再發了",
 		},
-		Start:   []string{"开始", "恢复", "恢复订阅", "重新订阅", "恢复接收", "開始", "恢復", "恢復訂閱", "重新訂閱"},
-		Help:    []string{"帮助", "幫助"},
-		Remarks: "rules for marketing messages ask for a way to unsubscribe by answering with a letter, and which letter the operator's templates say: R, T or TD",
+		Start: []string{"开始", "恢复", "恢复订阅", "重新订阅", "恢复接收", "開始", "恢復", "恢復訂閱", "重新訂閱"},
+		Help:  []string{"帮助", "幫助"},
 	},
 	{
 		Name:   "French",
@@ -158,7 +158,7 @@ var Languages = []Language{
 // words are the folded words of every language.
 var words = func() map[string]Word {
 	all := make(map[string]Word)
-	for _, l := range Languages {
+	for _, l := range languages {
 		for word, list := range map[Word][]string{Stop: l.Stop, Start: l.Start, Help: l.Help} {
 			for _, text := range list {
 				if key := fold(text); key != "" {

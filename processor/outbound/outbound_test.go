@@ -79,7 +79,7 @@ func port(s *httptest.Server) string {
 
 func post(t *testing.T, c *outbound.Client, url string) (*outbound.Answer, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return c.Post(ctx, url, "application/json", nil, []byte("{}"))
 }
@@ -238,7 +238,7 @@ func TestPost(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	c := loopback(t, outbound.Config{Timeout: 300 * time.Millisecond})
+	c := loopback(t, outbound.Config{Timeout: 2 * time.Second})
 	if a, err := post(t, c, s.URL+"/busy"); err != nil || a.Code != 429 || a.RetryAfter != 7*time.Second {
 		t.Errorf("%+v, %v", a, err)
 	}

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -21,6 +23,7 @@ type Watcher struct {
 	cl     *kgo.Client
 	topic  string
 	logger *slog.Logger
+	failed stream.FetchErrors // of who polls: Watch, then Run
 
 	mu      sync.Mutex
 	log     *Log
@@ -29,6 +32,13 @@ type Watcher struct {
 	err     error         // fatal: the log cannot be read further
 	changed chan struct{} // closed and made anew when any of the above changes
 }
+
+// A topic that was made just now is not yet known to every broker: Watch asks for so
+// long, every now and then, before it takes the word of one that does not know it.
+const (
+	unknownFor = 3 * time.Second
+	unknownGap = 100 * time.Millisecond
+)
 
 // Watch reads topic up to its end as of now, then returns a watcher that Run
 // keeps up to date. opts reach the brokers; they must name no group.
@@ -42,16 +52,16 @@ func Watch(ctx context.Context, topic string, logger *slog.Logger, opts ...kgo.O
 		return nil, fmt.Errorf("watch %s: %w", topic, err)
 	}
 	w := &Watcher{cl: cl, topic: topic, logger: logger, log: NewLog(), changed: make(chan struct{})}
-	ends, err := kadm.NewClient(cl).ListCommittedOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
+	end, err := w.end(ctx)
+	for begun := time.Now(); errors.Is(err, kerr.UnknownTopicOrPartition) && time.Since(begun) < unknownFor && ctx.Err() == nil; {
+		time.Sleep(unknownGap)
+		end, err = w.end(ctx)
 	}
 	if err != nil {
 		cl.Close()
 		return nil, fmt.Errorf("watch %s: find its end: %w", topic, err)
 	}
-	end, _ := ends.Lookup(topic, 0)
-	for w.position() < end.Offset {
+	for w.position() < end {
 		if err := w.poll(ctx); err != nil {
 			cl.Close()
 			return nil, fmt.Errorf("watch %s: %w", topic, err)
@@ -78,6 +88,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 // Close ends a watcher that Run was never called for.
 func (w *Watcher) Close() { w.cl.Close() }
 
+// end asks where the topic ends now.
+func (w *Watcher) end(ctx context.Context) (int64, error) {
+	ends, err := kadm.NewClient(w.cl).ListCommittedOffsets(ctx, w.topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	end, _ := ends.Lookup(w.topic, 0)
+	return end.Offset, err
+}
+
 func (w *Watcher) position() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,12 +110,12 @@ func (w *Watcher) poll(ctx context.Context) error {
 		return err
 	}
 	var fatal error
-	fetches.EachError(func(_ string, _ int32, err error) {
+	fetches.EachError(func(_ string, p int32, err error) {
 		if _, lost := errors.AsType[*kgo.ErrDataLoss](err); lost || fetches.IsClientClosed() {
 			fatal = err
 			return
 		}
-		w.logger.Warn("reading the policy failed", "topic", w.topic, "error", err)
+		w.failed.Warn(w.logger, "reading the policy failed", w.topic, p, err)
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,14 +148,10 @@ func (w *Watcher) poll(ctx context.Context) error {
 // called, and returns the revision that is in force then. The watcher must be
 // run meanwhile.
 func (w *Watcher) CatchUp(ctx context.Context) (*schemas.Revision, error) {
-	ends, err := kadm.NewClient(w.cl).ListCommittedOffsets(ctx, w.topic)
-	if err == nil {
-		err = ends.Error()
-	}
+	end, err := w.end(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find the end of %s: %w", w.topic, err)
 	}
-	end, _ := ends.Lookup(w.topic, 0)
 	for {
 		w.mu.Lock()
 		next, latest, err, changed := w.next, w.log.Latest(), w.err, w.changed
@@ -143,13 +159,13 @@ func (w *Watcher) CatchUp(ctx context.Context) (*schemas.Revision, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case next >= end.Offset:
+		case next >= end:
 			return latest, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("read %s up to %d: %w", w.topic, end.Offset, context.Cause(ctx))
+			return nil, fmt.Errorf("read %s up to %d: %w", w.topic, end, context.Cause(ctx))
 		}
 	}
 }

@@ -27,10 +27,8 @@ type Inbox struct {
 	taken      *prometheus.CounterVec
 }
 
-// Words of inbound messages, as the metric has them.
-const (
-	wordInvalid = "invalid" // who wrote cannot be read
-)
+// wordInvalid stands in the metric for the word of whom cannot be read who wrote it.
+const wordInvalid = "invalid"
 
 // NewInbox returns an inbox that writes to weir.requests of so many partitions.
 // policy is the one in force.

@@ -33,7 +33,7 @@ func TestToldIsSafe(t *testing.T) {
 		select {
 		case err := <-safe:
 			return err
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			return errors.New("nothing was said")
 		}
 	}
@@ -46,7 +46,7 @@ func TestToldIsSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var got provider.Receipt
 	for _, r := range reader.PollFetches(ctx).Records() {

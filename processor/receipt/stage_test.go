@@ -18,6 +18,7 @@ import (
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/processor/stream/streamtest"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -74,13 +75,14 @@ func (s *store) Ready(context.Context) error {
 
 type world struct {
 	*testing.T
-	names topics.Names
-	seeds []string
-	cl    *kgo.Client
-	store *store
-	topic receipt.Topic
-	reg   *prometheus.Registry
-	end   func()
+	names  topics.Names
+	seeds  []string
+	cl     *kgo.Client
+	broker *kfake.Cluster
+	store  *store
+	topic  receipt.Topic
+	reg    *prometheus.Registry
+	end    func()
 
 	mu   sync.Mutex
 	came map[string][]*kgo.Record // by topic
@@ -92,7 +94,7 @@ func newWorld(t *testing.T, st *store) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	w := &world{T: t, seeds: c.ListenAddrs(), store: st, topic: receipt.TopicOf(topics.Names{}, receipts), came: make(map[string][]*kgo.Record)}
+	w := &world{T: t, broker: c, seeds: c.ListenAddrs(), store: st, topic: receipt.TopicOf(topics.Names{}, receipts), came: make(map[string][]*kgo.Record)}
 	if w.cl, err = kgo.NewClient(kgo.SeedBrokers(w.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +166,7 @@ func (w *world) tell(rcs ...provider.Receipt) {
 
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.Fatalf("never: %s", what)
 		}
@@ -313,6 +315,53 @@ func TestRepeats(t *testing.T) {
 	w.tell(a, a)
 	w.outcomes("p", "amended", 1)
 	w.outcomes("p", "repeated", 1)
+}
+
+// TestRepeatsOfAnAbort: what an aborted transaction knew is not known: its receipts are
+// handed out again, and amend.
+func TestRepeatsOfAnAbort(t *testing.T) {
+	w := newWorld(t, nil)
+	refuse, refused := streamtest.RefuseOffsets(w.broker)
+	refuse.Store(2)
+	w.tell(named("a", schemas.StatusDelivered), named("b", schemas.StatusDelivered))
+	w.outcomes("p", "amended", 2)
+	w.come(w.names.Status(), 2)
+	if refused.Load() != 2 || w.counted("p", "repeated") != 0 {
+		t.Errorf("%d transactions were refused, and %d receipts repeated", refused.Load(), w.counted("p", "repeated"))
+	}
+}
+
+// TestFoundAgain: of two receipts of one partition that say the same, one with the
+// message's name and one that is looked up, one amends, whichever comes first.
+func TestFoundAgain(t *testing.T) {
+	st := &store{has: make(map[history.Handed]history.Carried)}
+	w := newWorld(t, st)
+	// both returns a receipt with the message's name, and the same without, which is
+	// found.
+	both := func(id string) (full, bare provider.Receipt) {
+		full = named(id, schemas.StatusDelivered)
+		for i := 0; full.ProviderMessageID == ""; i++ {
+			if at := fmt.Sprint(id, i); schemas.PartitionOf(at, receipts) == schemas.PartitionOf(id, receipts) {
+				full.ProviderMessageID = at
+			}
+		}
+		st.set(func() {
+			st.has[history.Handed{Provider: "p", ProviderMessageID: full.ProviderMessageID}] = history.Carried{
+				MessageID: id, To: full.To, Tenant: full.Tenant, Channel: string(full.Channel), Class: full.Class, Attempt: full.Attempt}
+		})
+		return full, provider.Receipt{Provider: "p", ProviderMessageID: full.ProviderMessageID, Status: full.Status}
+	}
+	full, bare := both("a")
+	w.tell(bare)
+	w.outcomes("p", "amended", 1)
+	w.tell(full)
+	w.outcomes("p", "repeated", 1)
+	full, bare = both("b")
+	w.tell(full)
+	w.outcomes("p", "amended", 2)
+	w.tell(bare)
+	w.outcomes("p", "repeated", 2)
+	w.come(w.names.Status(), 2)
 }
 
 // TestLookedUp: a receipt without a name waits for its message to be recorded, for one

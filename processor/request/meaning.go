@@ -11,9 +11,9 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// Scoped reports whether an action's tenant and class, where it gives them,
+// scoped reports whether an action's tenant and class, where it gives them,
 // narrow what it covers, and are every one where it does not.
-func Scoped(a schemas.Action) bool {
+func scoped(a schemas.Action) bool {
 	return a == schemas.ActionSuppress || a == schemas.ActionUnsuppress
 }
 
@@ -49,7 +49,7 @@ func Addressee(q *schemas.Request, pol *schemas.Policy) (recipient.Recipient, er
 // event what every status of it says, and in env what travels with it. Until when
 // it must have ended counts from env.AcceptedAt.
 func Describe(q *schemas.Request, pol *schemas.Policy, env *schemas.Envelope, event *schemas.Event) (class schemas.Class) {
-	if Scoped(q.Action) {
+	if scoped(q.Action) {
 		event.Tenant, event.Channel, event.Class, event.To = q.Tenant, string(q.Channel), q.Class, q.To
 		return class
 	}

@@ -12,8 +12,8 @@ import (
 // may have written them, so they are dropped.
 const weirHeader = "weir-"
 
-// Reserved reports whether a header's name is Weir's own. Case makes no difference.
-func Reserved(key string) bool {
+// reserved reports whether a header's name is Weir's own. Case makes no difference.
+func reserved(key string) bool {
 	return len(key) >= len(weirHeader) && strings.EqualFold(key[:len(weirHeader)], weirHeader)
 }
 
@@ -22,7 +22,7 @@ func Reserved(key string) bool {
 func Header(r *kgo.Record) func(name string) (string, bool) {
 	return func(name string) (string, bool) {
 		for _, h := range r.Headers {
-			if strings.EqualFold(h.Key, name) && !Reserved(h.Key) {
+			if strings.EqualFold(h.Key, name) && !reserved(h.Key) {
 				return string(h.Value), true
 			}
 		}
@@ -70,7 +70,7 @@ func Onward(in *kgo.Record, topic string, partition int32, env *schemas.Envelope
 	}
 	out.Headers = make([]kgo.RecordHeader, 0, len(in.Headers)+16)
 	for _, h := range in.Headers {
-		if !Reserved(h.Key) {
+		if !reserved(h.Key) {
 			out.Headers = append(out.Headers, h)
 		}
 	}

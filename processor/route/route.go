@@ -133,7 +133,7 @@ func candidates(p *schemas.Policy, m Message) (targets []schemas.Target, failove
 	}
 	for i := range p.Routes {
 		r := &p.Routes[i]
-		if !Matches(&r.Match, m) {
+		if !matches(&r.Match, m) {
 			continue
 		}
 		for _, t := range r.To {
@@ -195,10 +195,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Matches reports whether a route's match selects m. A field that is absent
+// matches reports whether a route's match selects m. A field that is absent
 // matches everything. A match by provider selects only messages pinned to one
 // of those: before routing there is no other provider.
-func Matches(match *schemas.Match, m Message) bool {
+func matches(match *schemas.Match, m Message) bool {
 	if !in(match.Tenant, m.Tenant) || !in(match.Channel, string(m.Channel)) || !in(match.Class, m.Class) ||
 		!in(match.Template, m.Template) || !in(match.Provider, m.Pinned) || !in(match.Country, m.Country) {
 		return false

@@ -17,6 +17,11 @@ var envForm = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 // must not fill the memory.
 const maxFile = 64 << 10
 
+// Refers reports whether a field's text names what it does not hold.
+func Refers(value string) bool {
+	return strings.HasPrefix(value, "file:") || envForm.MatchString(value)
+}
+
 // Resolve returns a field's text with every ${NAME} replaced by that variable of
 // the environment, or the content of the file that file:PATH names, without the
 // newline at its end. Errors name the field, and the variable or file it refers

@@ -1,0 +1,128 @@
+package callback
+
+import (
+	"cmp"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+const (
+	ownFor = keepTrying // how long a message's own address is kept for receipts after it was sent
+	maxOwn = 200_000    // of them, of a partition
+)
+
+// take takes in what was read.
+func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
+	oldest := now
+	status := s.cfg.Names.Status()
+	for _, r := range polled {
+		p := s.parts[r.Partition]
+		if p == nil {
+			continue
+		}
+		oldest = min(oldest, schemas.MillisOf(r.Timestamp))
+		if r.Topic == status {
+			if r.Offset >= p.status.next {
+				p.status.next = r.Offset + 1
+				s.takeStatus(p, r, now)
+			}
+			continue
+		}
+		if r.Offset < p.callbacks.next {
+			continue
+		}
+		p.callbacks.next = r.Offset + 1
+		j, err := readJob(r)
+		if err != nil {
+			s.cfg.Logger.Warn("a record of the callbacks' topic is left out", "partition", r.Partition, "offset", r.Offset, "error", err)
+			continue
+		}
+		if j.hop == 0 {
+			if o, ok := p.own[liveKey(j.Of)]; ok && j.URL == "" && o.Until > now {
+				j.URL = o.URL
+			}
+			if !s.targets.wants(j.tenant, j.Status, j.URL) {
+				continue
+			}
+		}
+		s.open(j, p, p.callbacks, now)
+		if j.hop > 0 && !j.Replay && j.seq >= p.status.next {
+			p.early = append(p.early, j)
+			continue
+		}
+		s.arrive(j, now)
+	}
+	for _, p := range s.parts {
+		early := p.early
+		p.early = nil
+		for _, j := range early {
+			if j.seq >= p.status.next {
+				p.early = append(p.early, j)
+				continue
+			}
+			s.arrive(j, now)
+		}
+	}
+	s.metrics.lag.Set(now.Sub(oldest).Seconds())
+}
+
+// takeStatus takes in a record of weir.status.
+func (s *stage) takeStatus(p *part, r *kgo.Record, now schemas.Millis) {
+	if len(s.targets.of) == 0 || len(r.Value) < len(kindField) || string(r.Value[:len(kindField)]) != string(kindField) {
+		return
+	}
+	e, err := s.reader.Read(string(r.Value))
+	if err != nil || e.Kind != schemas.KindStatus {
+		return // the sink keeps what cannot be read as a row
+	}
+	tenant := cmp.Or(e.Tenant, schemas.DefaultTenant)
+	if s.targets.of[tenant] == nil {
+		return
+	}
+	key := keyOf(tenant, e.MessageID, e.To, false)
+	address := s.address(p, key, e, now)
+	if !s.targets.wants(tenant, e.Status, address) {
+		return
+	}
+	j := &job{
+		heading: heading{ID: ID(e), Status: e.Status, URL: address},
+		key:     key, tenant: tenant, message: e.MessageID, body: Body(e), seq: r.Offset, offset: r.Offset,
+	}
+	s.open(j, p, p.status, now)
+	s.arrive(j, now)
+}
+
+// address is the request's own callback_url. Receipts do not know it, so it is kept for
+// them when the message is sent.
+func (s *stage) address(p *part, k messageKey, e *schemas.Event, now schemas.Millis) string {
+	if e.CallbackURL == "" {
+		if o, ok := p.own[k]; ok && o.Until > now {
+			return o.URL
+		}
+		return ""
+	}
+	switch e.Status {
+	case schemas.StatusSent, schemas.StatusUnknown:
+		if len(p.own) < maxOwn {
+			o := own{URL: e.CallbackURL, Until: now.Add(ownFor)}
+			p.own[k] = o
+			s.save(p, ownKind, k, encode(o))
+		}
+	default: // what follows has it still
+	}
+	return e.CallbackURL
+}
+
+func (s *stage) open(j *job, p *part, in *intake, now schemas.Millis) {
+	j.part, j.from, j.arrived = p, in, now
+	in.begin(j.offset)
+	s.count++
+}
+
+// close notes that a record is finished.
+func (s *stage) close(j *job) {
+	j.from.end(j.offset)
+	s.count--
+}
