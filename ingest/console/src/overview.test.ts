@@ -9,11 +9,12 @@ const counts = [
   { status: "failed", events: 10 },
   { status: "limited", events: 25 },
   { status: "duplicate", events: 1 },
+  { status: "rejected", events: 4 },
 ];
 
 test("an hour's counts", () => {
-  expect(sumUp(counts)).toEqual({ ended: 116, sent: 80, lost: 10, limited: 25, undelivered: 0, p95: 420, success: 80 / 90 });
-  expect(sumUp([])).toEqual({ ended: 0, sent: 0, lost: 0, limited: 0, undelivered: 0, p95: undefined, success: undefined });
+  expect(sumUp(counts)).toEqual({ ended: 120, sent: 80, lost: 14, limited: 25, delivered: 60, undelivered: 0, p95: 420, success: 80 / 90 });
+  expect(sumUp([])).toEqual({ ended: 0, sent: 0, lost: 0, limited: 0, delivered: 0, undelivered: 0, p95: undefined, success: undefined });
 });
 
 test("quantiles of parts are not added up", () => {
@@ -40,6 +41,13 @@ test("change", () => {
   expect(change(120, 100)).toBeCloseTo(0.2);
   expect(change(5, 0)).toBeUndefined();
   expect(change(5, undefined)).toBeUndefined();
+});
+
+test("the hour's failures are those of its line", () => {
+  const at = new Date(Date.UTC(2026, 10, 22, 1)).toISOString();
+  const s = { from: at, until: new Date(Date.UTC(2026, 10, 22, 1, 2)).toISOString(), limits: [], counts: ["failed", "unknown", "expired", "rejected", "undelivered", "cancelled", "limited"].map((status, i) => ({ at, status, events: 10 ** i })) };
+  expect(byMinute(s, Date.UTC(2026, 10, 22, 2)).lost).toEqual([sumUp(s.counts).lost, 0]);
+  expect(sumUp(s.counts).lost).toBe(1111);
 });
 
 test("lines by minute have zeros where nothing was, and no minute that is not over", () => {

@@ -11,10 +11,12 @@ export interface Hour {
   /** Messages that came to an end. */
   ended: number;
   sent: number;
-  /** failed, unknown and expired. */
+  /** Failed, unknown, expired and rejected. */
   lost: number;
   /** By a limit. */
   limited: number;
+  /** By receipts: 0 where its provider sends none. */
+  delivered: number;
   undelivered: number;
   /** Milliseconds from acceptance to sent, of 95 %. */
   p95: number | undefined;
@@ -26,13 +28,13 @@ export function sumUp(counts: readonly StatsCount[]): Hour {
   const of = (status: string) => counts.reduce((n, c) => (c.status === status ? n + c.events : n), 0);
   const sent = of("sent");
   const attempted = counts.reduce((n, c) => (tried.has(c.status) ? n + c.events : n), 0);
-  const lost = attempted - sent;
   const sentRows = counts.filter((c) => c.status === "sent");
   return {
     ended: counts.reduce((n, c) => (ends.has(c.status) ? n + c.events : n), 0),
     sent,
-    lost,
+    lost: attempted - sent + of("rejected"),
     limited: of("limited"),
+    delivered: of("delivered"),
     undelivered: of("undelivered"),
     p95: sentRows.length === 1 ? sentRows[0]?.p95_ms : undefined, // quantiles of parts do not add up
     success: attempted > 0 ? sent / attempted : undefined,

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Proof, Report } from "./api/operate.ts";
-import { auditWords, sinkWords } from "./proof.ts";
+import { auditWords, ranges, sinkWords } from "./proof.ts";
 
 const now = Date.parse("2026-11-22T12:00:00Z");
 const audit = (a: Partial<NonNullable<Report["audit"]>>, at = "2026-11-22T11:00:00Z"): Report => ({ at, by: "ops@host", audit: { outcome: "proven", from: null, until: null, partitions: 8, decisions: 1000, messages: 900, open: 0, violations: 0, took_ms: 10, ...a } });
@@ -31,3 +31,10 @@ test.each([
   const w = sinkWords(p, now);
   expect([w.tone, w.words]).toEqual([tone, expect.stringMatching(words)]);
 });
+
+test.each([
+  [[], ""],
+  [[3], "3"],
+  [[2, 0, 1, 5, 7, 6], "0–2, 5–7"],
+  [[9, 10, 11, 1], "1, 9–11"],
+])("partitions %j are %s", (partitions, words) => expect(ranges(partitions)).toBe(words));

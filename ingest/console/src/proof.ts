@@ -30,6 +30,17 @@ export function auditWords(r: Report | null, now: number): Words {
   }
 }
 
+/** ranges writes partitions shortly: 0–7, 9. */
+export function ranges(partitions: readonly number[]): string {
+  const runs: [from: number, to: number][] = [];
+  for (const p of [...partitions].sort((a, b) => a - b)) {
+    const last = runs.at(-1);
+    if (last && p === last[1] + 1) last[1] = p;
+    else runs.push([p, p]);
+  }
+  return runs.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
+}
+
 export function sinkWords(p: Proof, now: number): Words {
   if (p.sinks.length === 0) return { tone: "mute", state: "no report", words: "No sink has reported, so nothing is known about the counts." };
   const failing = p.sinks.filter((s) => s.sink?.failing);

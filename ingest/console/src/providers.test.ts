@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Lane, ProviderHealth } from "./api/operate.ts";
-import { matchWords, paceWords, parts, standing } from "./providers.ts";
+import { paceWords, parts, standing } from "./providers.ts";
 
 const now = Date.parse("2026-11-22T01:00:00Z");
 const lane = (l: Partial<Lane>): Lane => ({ lane: 0, breaker: "closed", calls: 0, failures: 0, at: "2026-11-22T00:59:50Z", ...l });
@@ -32,9 +32,4 @@ test("a route's parts, as meant and now", () => {
   const got = parts([{ provider: "a", weight: 70 }, { provider: "b", weight: 30 }], (p) => (p === "a" ? 0 : 1));
   expect(got.map((p) => [p.meant, p.now])).toEqual([[0.7, 0], [0.3, 1]]);
   expect(parts([{ provider: "a" }, { provider: "b" }], () => 0).map((p) => p.now)).toEqual([0, 0]);
-});
-
-test("whom a route takes", () => {
-  expect(matchWords({ channel: ["sms"], country: ["CN", "SG"] })).toBe("channel sms, country CN or SG");
-  expect(matchWords(undefined)).toBe("every message");
 });

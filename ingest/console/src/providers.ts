@@ -1,6 +1,7 @@
 // What a provider's lanes say, in words. Pure.
 
 import type { Lane, ProviderHealth } from "./api/operate.ts";
+import { length } from "./say/window.ts";
 import { local, number, percent, plural } from "./ui/format.ts";
 import type { Tone } from "./ui/status.tsx";
 
@@ -33,20 +34,17 @@ export function standing(p: ProviderHealth, now: number): Standing {
     const next = Number.isFinite(probe) ? (probe > now ? `the next try is at ${local(probe, now)}` : "the next call is a try") : "it is tried again soon";
     return { ...base, tone: "bad", state: "breaker open", words: `${count(open)} stopped calling it: too many calls failed. Its messages go elsewhere or wait; ${next}.` };
   }
-  if (half.length > 0) return { ...base, tone: "warn", state: "on trial", words: `${count(half)} let a few calls through to see whether it is well again.` };
+  if (half.length > 0) return { ...base, tone: "warn", state: "on trial", words: `${count(half)} ${p.lanes.length === 1 || half.length === 1 ? "lets" : "let"} a few calls through to see whether it is well again.` };
   if (failures > 0 && calls > 0 && p.share < 1) return { ...base, tone: "warn", state: "calls fail", words: `Calls are made. Since ${percent(failures / calls)} of them fail, it gets ${percent(p.share)} of its weight.` };
   const newest = Math.max(...p.lanes.map((l) => Date.parse(l.at)));
   return { ...base, tone: "ok", state: "well", words: now - newest > old ? "Calls are made when there are messages for it." : "Calls are made, and it gets all of its weight." };
 }
 
-const units: Record<string, string> = { d: "d", h: "h", m: "min", s: "s", ms: "ms" };
-
 /** paceWords writes 200/60s as "200 in any 60 s", and 5/1s as "5 a second". */
 export function paceWords(window: string): string {
   const [n = "", span = ""] = window.split("/");
   const short: Record<string, string> = { "1s": "a second", "1m": "a minute", "60s": "a minute", "1h": "an hour", "1d": "a day", "24h": "a day" };
-  const length = [...span.matchAll(/(\d+)(ms|d|h|m|s)/g)].map((m) => `${m[1]} ${units[m[2] ?? ""]}`).join(" ");
-  return `${number(Number(n))} ${short[span] ?? `in ${length}`}`;
+  return `${number(Number(n))} ${short[span] ?? `in ${length(span)}`}`;
 }
 
 export interface Part {
@@ -64,12 +62,6 @@ export function parts(to: readonly { provider: string; weight?: number }[], shar
   const all = to.reduce((n, t) => n + weight(t), 0);
   const well = to.reduce((n, t) => n + weight(t) * share(t.provider), 0);
   return to.map((t) => ({ provider: t.provider, weight: weight(t), meant: all ? weight(t) / all : 0, now: well ? (weight(t) * share(t.provider)) / well : 0 }));
-}
-
-/** matchWords writes whom a route or limit takes: "channel sms, prefix 86". */
-export function matchWords(match: Record<string, unknown> | undefined): string {
-  const some = Object.entries(match ?? {}).map(([k, v]) => `${k} ${Array.isArray(v) ? v.join(" or ") : String(v)}`);
-  return some.length > 0 ? some.join(", ") : "every message";
 }
 
 export const callsWords = (s: Standing): string => (s.calls === 0 ? "no calls" : `${plural(s.calls, "call")}, ${s.failures === 0 ? "none failed" : `${number(s.failures)} failed (${percent(s.failures / s.calls)})`}`);

@@ -2,7 +2,7 @@
 // what ingest/retryafter is, which `weir explain retry-after` uses; both are held
 // to testdata/retry-after.json.
 
-import { zone } from "./ui/format.ts";
+import { two, zone } from "./ui/format.ts";
 
 export interface Explained {
   form: "seconds" | "date";
@@ -128,8 +128,6 @@ function moment(y: number, mon: number, d: number, h: number, min: number, s: nu
   t.setUTCFullYear(y, mon, d + (t.getUTCDate() - 1));
   return t.getTime();
 }
-
-const two = (n: number) => String(n).padStart(2, "0");
 
 /** stamp writes a time to the second, in the browser's zone. */
 export function stamp(at: number): string {

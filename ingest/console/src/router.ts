@@ -1,9 +1,10 @@
 // Addresses are after the #, so that the server has one page and a link can be
 // pasted into a chat. Values are percent-encoded.
 
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
+import { arriving, asking } from "./ui/focus.ts";
 
-export const views = ["home", "recipients", "messages", "limits", "providers", "queues", "proof", "retry-after"] as const;
+export const views = ["home", "recipients", "messages", "limits", "providers", "queues", "alerts", "proof", "retry-after"] as const;
 export type View = (typeof views)[number];
 
 export interface Route {
@@ -44,18 +45,31 @@ export function link(view: View, param = "", query: Record<string, string | unde
 
 /** go changes the address; replace leaves the one before out of the history. */
 export function go(to: string, replace = false): void {
+  asking(to);
   if (replace) {
-    history.replaceState(null, "", to);
+    history.replaceState(history.state, "", to);
     dispatchEvent(new HashChangeEvent("hashchange"));
   } else location.hash = to;
 }
 
 export function useRoute(): Route {
   const [route, set] = useState(() => parse(location.hash));
-  useEffect(() => {
-    const changed = () => set(parse(location.hash));
+  // Not an effect that waits for the picture: an address that changed before would be missed.
+  useLayoutEffect(() => {
+    const changed = () => {
+      arriving();
+      set(parse(location.hash));
+    };
+    const clicked = (e: MouseEvent) => {
+      const a = (e.target as Element).closest<HTMLAnchorElement>('a[href^="#/"]');
+      if (a && !e.ctrlKey && !e.metaKey && !e.shiftKey) asking(a.hash); // with those it opens elsewhere
+    };
     addEventListener("hashchange", changed);
-    return () => removeEventListener("hashchange", changed);
+    addEventListener("click", clicked, true);
+    return () => {
+      removeEventListener("hashchange", changed);
+      removeEventListener("click", clicked, true);
+    };
   }, []);
   return route;
 }

@@ -18,9 +18,15 @@ export const WhoContext = createContext<Who>({ session: undefined, can: () => fa
 
 export const useWho = (): Who => useContext(WhoContext);
 
+/** useBy is who is looking, as his drafts have it. */
+export function useBy(): string {
+  const { session } = useWho();
+  return `${session?.tenant ?? ""}/${session?.key ?? ""}`;
+}
+
 /** What each scope is for, in the sentence that says that one is missing. */
 export const scopeWords: Record<Scope, string> = {
   send: "sends, cancels, retries and redrives messages",
   read: "reads messages, counts and what limits leave",
-  admin: "reads and changes the policy, and sees providers, delays and the proof",
+  admin: "reads and changes the policy, and sees providers, delays, alerts and the proof",
 };

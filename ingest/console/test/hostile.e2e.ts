@@ -62,6 +62,26 @@ test("hostile text that a producer, a provider or a policy says is shown as text
   await close(); // fails for any script, dialog or violation of the content security policy
 });
 
+test("SQL in filters and addresses finds what is called so: nothing", async () => {
+  const { weir } = await world();
+  const sql = `' OR 1=1; DROP TABLE weir.messages_state; --`;
+  const { page, close } = await open("#/messages?class=hostile");
+  await page.getByRole("link", { name: hostile[2]!, exact: true }).first().waitFor();
+  await page.getByLabel("Class").fill(sql);
+  await page.getByRole("button", { name: "Filter" }).click();
+  await page.getByText("No message matches").waitFor();
+  await visit(page, `#/recipients/${encodeURIComponent(sql)}`);
+  await page.getByText("No message to this recipient is known").waitFor();
+  await visit(page, `#/queues?class=${encodeURIComponent(sql)}&provider=${encodeURIComponent(sql)}`);
+  await page.getByText("Nothing matches").waitFor();
+  await visit(page, `#/messages/${encodeURIComponent(sql)}`);
+  await page.getByRole("alert").or(page.getByText("No such message")).first().waitFor();
+  await nothingRan(page, "SQL");
+  const { messages } = await weir.call<{ messages: { to: string }[] }>("GET", "/v1/messages?class=hostile");
+  assert.ok(messages.some((m) => m.to === hostile[2]), "the tables are there");
+  await close();
+});
+
 // Not all of it can be said over HTTP, so here every string of every answer but ids, times and keys of the page's own logic is hostile.
 test("hostile text in every field of every answer is shown as text", async () => {
   const kept = /^(id|message_id|at|t|from|until|hour|status|next_cursor|cursor|position|etag|op|kind|verdict|mode|scopes|accepted_at|retry_at|reset|oldest|start|since|complete|redrive_of|duplicate_of|tenant|outcome|code)$/;

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
+import { poll } from "./weir.ts";
 import { type Opened, number, open, visit, world } from "./world.ts";
 
 let at = "";
@@ -33,24 +34,37 @@ test("a wrong key is told so, and the page stays shut", async () => {
   await close();
 });
 
-test("a key that reads sees its messages, and no control that changes anything", async () => {
+// One test, since an address may sign in five times in 15 minutes.
+test("a key that reads sees its messages, and no control that changes anything; when it is revoked the page shuts", async () => {
+  const { weir } = await world();
   const { page, close } = await signIn(keys.reader);
   await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Recipients" }).waitFor();
-  for (const hidden of ["Limits", "Providers", "Proof"]) assert.equal(await page.getByRole("navigation").getByRole("link", { name: hidden }).count(), 0, hidden);
+  for (const hidden of ["Limits", "Providers", "Alerts", "Proof"]) assert.equal(await page.getByRole("navigation").getByRole("link", { name: hidden }).count(), 0, hidden);
   await page.getByRole("searchbox").fill(n.national);
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "limited" }).first().click();
-  await page.getByText("limit verify allows 1 per 60 s").first().waitFor();
+  await page.getByText("limit verify allows 1 per 20 min").first().waitFor();
   for (const button of ["Send again", "Cancel it"]) assert.equal(await page.getByRole("button", { name: button }).count(), 0, button);
   await visit(page, "#/queues");
   await page.getByRole("heading", { name: "Dead letters" }).waitFor();
   for (const button of [/Redrive/, /Send again/]) assert.equal(await page.getByRole("button", { name: button }).count(), 0, String(button));
   assert.equal(await page.getByRole("heading", { name: "Delays" }).count(), 0);
-  for (const view of ["#/limits", "#/limits/verify", "#/providers", "#/proof"]) {
+  for (const view of ["#/limits", "#/limits/verify", "#/providers", "#/alerts", "#/proof"]) {
     await visit(page, view);
     await page.getByText("This needs the scope admin").waitFor();
     assert.equal(await page.getByRole("button", { name: /Save|Delete|Enforce/ }).count(), 0, view);
   }
+  await visit(page, "#/messages?class=verify");
+  await page.getByRole("link", { name: n.e164 }).first().waitFor();
+  weir.revoke("console-reader");
+  await poll("it is told", async () => {
+    const again = page.getByRole("button", { name: "Look again" });
+    if (await again.isVisible()) await again.click();
+    return page.getByText("The session is over: the key was revoked or has expired, or 12 hours have passed.").isVisible();
+  });
+  assert.equal(await page.getByText(n.e164).count(), 0, "nothing of what was seen stays");
+  assert.equal(await page.getByRole("navigation").getByRole("link", { name: "Messages" }).count(), 0);
+  await page.getByLabel("API key").waitFor();
   await close();
 });
 

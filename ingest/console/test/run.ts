@@ -1,10 +1,10 @@
 // Runs all browser tests in one process: they share one Weir and one browser.
 
 import { existsSync } from "node:fs";
-import { after } from "node:test";
+import { type TestContext, after, afterEach } from "node:test";
 import { findChromium } from "./chromium.ts";
 import { bin } from "./weir.ts";
-import { end } from "./world.ts";
+import { end, tell } from "./world.ts";
 
 let missing = "";
 if (!existsSync(bin)) missing = "bin/weir: run make build";
@@ -19,6 +19,8 @@ if (missing) {
   process.exit(process.env.CI ? 1 : 0);
 }
 after(end);
+afterEach((t) => ((t as TestContext & { passed: boolean }).passed ? undefined : tell()));
 
 const only = process.env.ONLY;
-for (const name of ["tasks", "keys", "access", "hostile", "live", "speed"]) if (!only || only === "all" || only.split(",").includes(name)) await import(`./${name}.e2e.ts`);
+const wanted = only && only !== "all" ? only.split(",") : ["tasks", "support", "operate", "keys", "access", "hostile", "states", "late", "drafts", "live", "speed"];
+for (const name of wanted) await import(`./${name}.e2e.ts`); // load is run only where it is named: it takes the whole machine

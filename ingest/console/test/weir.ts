@@ -11,40 +11,60 @@ import { join, resolve } from "node:path";
 
 export const bin = resolve(import.meta.dirname, "../../../bin/weir");
 
-/** policyFor has a limit for each test that needs one, so that they do not get into each other's way. stub is the url of a provider that does as a test says. */
-const policyFor = (stub: string) => `
+/** What providers show with their receipts, and what signs callbacks. */
+const secret = "console-tests-own-receipts";
+
+/** policyFor has a limit for each test that needs one, so that they do not get into each other's way, with windows that stay full for as long as a slow machine takes. stub is the url of a provider that does as a test says; secrets stand in files of dir. */
+const policyFor = (stub: string, dir: string) => `
 limits:
-  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/60s, 5/1h, 10/calendar-day], timezone: Asia/Shanghai}
+  - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/20m, 5/1h, 10/calendar-day], timezone: Asia/Shanghai}
   - {name: promo, match: {class: promo}, per: [recipient, class], allow: [2/1h]}
   - {name: watched, match: {class: watched}, per: [recipient, class], allow: [1/1h], mode: observe}
   - {name: waits, match: {class: waits}, per: [recipient, class], allow: [1/1h], on_refusal: defer}
   - {name: shared, match: {class: shared}, per: [recipient, class], allow: [5/1h]}
 classes:
-  - {name: verify, priority: urgent, expires_after: 5m, stale_after: 10s, retries: [5s, 30s]}
+  - {name: verify, priority: urgent, expires_after: 5m, stale_after: 2m, retries: [5s, 30s]}
   - {name: promo, priority: bulk}
   - {name: watched}
   - {name: waits}
   - {name: once, retries: []}
 providers:
   - {name: simulated, type: simulated, channels: [sms, voice, email, webhook], settings: {latency: 1ms}}
-  - {name: stub, type: http, channels: [push], settings: {url: "${stub}"}}
+  - {name: stub, type: http, channels: [push], settings: {url: "${stub}/push"}}
+  - {name: calls, type: http, channels: [voice], settings: {url: "${stub}/voice", receipt_secret: "file:${dir}/receipts"}}
+routes:
+  - {name: calls, match: {channel: voice}, to: [{provider: calls, weight: 70}, {provider: simulated, weight: 30}]}
+  - {name: push, match: {channel: push}, to: [{provider: stub}]}
+  - {name: others, to: [{provider: simulated}]}
 templates:
   - {name: login-code, channel: sms, body: "Your code is {{code}}"}
 tenants:
-  - {name: default, default_region: CN}
+  - {name: default, default_region: CN, callback: {url: "${stub}/hook", secret: "file:${dir}/callbacks", events: [delivered, undelivered]}}
   - {name: acme, default_region: SG}
+alerts:
+  - {name: oncall, to: {type: webhook, url: "${stub}/alert"}, when: [breaker.open, limit.refused], at_most: 1/1h}
 `;
 
-/** Provider is a stub that takes what it is handed, or refuses it as a test says. */
+/** Told is a callback as it came. */
+export interface Told {
+  id: string;
+  type: string;
+  message: string;
+}
+
+/** Provider is a stub that takes what it is handed, or refuses it as a test says. It takes callbacks and alerts too. */
 export class Provider {
   url = "";
+  /** The callbacks that came, in their order. */
+  readonly told: Told[] = [];
   /** What it answers to a push to this recipient; 200 where there is nothing. */
   readonly answers = new Map<string, { status: number; body: unknown }>();
   private readonly server = createHTTP((req, res) => {
     let body = "";
     req.on("data", (b: Buffer) => (body += b.toString()));
     req.on("end", () => {
-      const { to, id } = JSON.parse(body) as { to: string; id: string };
+      const { to = "", id, type, data } = JSON.parse(body) as { to?: string; id: string; type?: string; data?: { message_id: string } };
+      if (req.url === "/hook") this.told.push({ id: String(req.headers["webhook-id"]), type: type ?? "", message: data?.message_id ?? "" });
       const a = this.answers.get(to) ?? { status: 200, body: { id: `stub-${id}` } };
       res.writeHead(a.status, { "Content-Type": "application/json" }).end(JSON.stringify(a.body));
     });
@@ -55,7 +75,7 @@ export class Provider {
     return new Promise((done, fail) => {
       p.server.once("error", fail);
       p.server.listen(0, "127.0.0.1", () => {
-        p.url = `http://127.0.0.1:${(p.server.address() as AddressInfo).port}/push`;
+        p.url = `http://127.0.0.1:${(p.server.address() as AddressInfo).port}`;
         done(p);
       });
     });
@@ -77,6 +97,8 @@ export interface Sent {
 export class Weir {
   readonly dir = mkdtempSync(join(tmpdir(), "weir-console-"));
   url = "";
+  /** The process of weir dev. */
+  pid = 0;
   private kafka = "";
   private clickhouse = "";
   private readonly children: ChildProcess[] = [];
@@ -87,8 +109,11 @@ export class Weir {
     const w = new Weir();
     w.provider = await Provider.start();
     const file = join(w.dir, "policy.yaml");
-    writeFileSync(file, policyFor(w.provider.url));
+    writeFileSync(file, policyFor(w.provider.url, w.dir));
+    writeFileSync(join(w.dir, "receipts"), secret);
+    writeFileSync(join(w.dir, "callbacks"), Buffer.from("the callbacks of console tests...").toString("base64"));
     const child = w.spawn("dev", "--dir", w.dir, "--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--clickhouse", "127.0.0.1:0", "--policy", file);
+    w.pid = child.pid ?? 0;
     await w.until("weir dev is ready", child, () => {
       const e = JSON.parse(readFileSync(join(w.dir, "endpoints"), "utf8")) as { http: string; kafka: string; clickhouse: string };
       [w.url, w.kafka, w.clickhouse] = [`http://${e.http}`, e.kafka, e.clickhouse];
@@ -103,8 +128,24 @@ export class Weir {
     return execFileSync(bin, ["keys", "create", name, "--dir", this.dir, "--tenant", tenant, "--scopes", scopes, "--quiet"], { encoding: "utf8" }).trim();
   }
 
-  /** keyed starts a process beside weir dev that serves the same HTTP API to those with a key. */
-  async keyed(): Promise<string> {
+  /** revoke takes a key away. */
+  revoke(name: string): void {
+    execFileSync(bin, ["keys", "revoke", name, "--dir", this.dir]);
+  }
+
+  /** receipt is what the provider calls says later of a message that it took. */
+  async receipt(of: Record<string, unknown>): Promise<void> {
+    await this.call("POST", `/v1/receipts/calls?token=${secret}`, of);
+  }
+
+  private beside: Promise<string> | undefined;
+
+  /** keyed is the address of a process beside weir dev that serves the same HTTP API to those with a key; all tests share it. */
+  keyed(): Promise<string> {
+    return (this.beside ??= this.startKeyed());
+  }
+
+  private async startKeyed(): Promise<string> {
     const port = await freePort();
     const url = `http://127.0.0.1:${port}`;
     const child = this.spawn("run", "--roles", "ingest,console", "--kafka-brokers", this.kafka, "--kafka-partitions", "8", "--kafka-replication", "1", "--clickhouse-url", this.clickhouse, "--http-listen", `127.0.0.1:${port}`, "--slot", "7", "--log-level", "warn");
@@ -121,15 +162,16 @@ export class Weir {
 
   /** send sends a message and waits for its decision. */
   send(message: Record<string, unknown>): Promise<Sent> {
-    return this.call<Sent>("POST", "/v1/messages", { channel: "sms", body: "hello", ...message }, { Prefer: "wait=5" });
+    return this.call<Sent>("POST", "/v1/messages", { channel: "sms", body: "hello", ...message }, { Prefer: "wait=60" });
   }
 
-  /** batch sends many at once; nobody waits for what becomes of them. */
+  /** batch sends many at once: all are taken in, and nobody waits for what becomes of them. */
   async batch(messages: Record<string, unknown>[]): Promise<void> {
     const lines = messages.map((m) => JSON.stringify({ channel: "sms", body: "hello", ...m })).join("\n");
     const answer = await fetch(`${this.url}/v1/messages/batch`, { method: "POST", headers: { "Content-Type": "application/x-ndjson" }, body: lines });
     if (answer.status !== 202) throw new Error(`batch: ${answer.status} ${await answer.text()}`);
-    await answer.text();
+    const refused = (await answer.text()).split("\n").filter((line) => line.includes('"error":'));
+    if (refused.length > 0) throw new Error(`batch: ${refused.length} of ${messages.length} were refused, such as ${refused[0]}`);
   }
 
   /** comesTo waits until a message has a status. */
@@ -156,7 +198,8 @@ export class Weir {
     rmSync(this.dir, { recursive: true, force: true });
   }
 
-  private said = "";
+  /** What the processes wrote to stderr last. */
+  said = "";
 
   private spawn(...args: string[]): ChildProcess {
     const child = spawn(bin, args, { stdio: ["ignore", "ignore", "pipe"] });
@@ -177,9 +220,9 @@ export class Weir {
 
 class Gone extends Error {}
 
-/** poll asks every 30 ms for 20 s; what throws counts as not yet. */
-export async function poll(what: string, ask: () => boolean | Promise<boolean>, ms = 20_000): Promise<void> {
-  const end = Date.now() + ms;
+/** poll asks every 30 ms for two minutes; what throws counts as not yet. */
+export async function poll(what: string, ask: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 120_000;
   for (let last: unknown; ; ) {
     try {
       if (await ask()) return;

@@ -28,6 +28,20 @@ export async function end(): Promise<void> {
   await w?.weir.stop();
 }
 
+/** pages are those that are open: a test that fails leaves its own. */
+const pages = new Set<Page>();
+
+/** tell prints what the open pages show and what Weir said last, for who reads why a test failed, and closes the pages. */
+export async function tell(): Promise<void> {
+  console.log(`Weir said: ${(await begun)?.weir.said}`);
+  for (const page of pages) {
+    const text = await page.evaluate(() => `${location.href}, focus on ${document.activeElement?.tagName}\n${document.body.innerText}`).catch((err: Error) => err.message);
+    console.log(`The page showed: ${text.slice(0, 4000)}`);
+    pages.delete(page);
+    await page.context().close();
+  }
+}
+
 /** Opened is a page with what the browser complained about. */
 export interface Opened {
   page: Page;
@@ -39,7 +53,7 @@ export interface Opened {
 }
 
 /** open opens a view: "#/limits". A page that complained fails its test when it is closed. */
-export async function open(view: string, options: BrowserContextOptions & { at?: string; before?: (page: Page) => Promise<void> } = {}): Promise<Opened> {
+export async function open(view: string, options: BrowserContextOptions & { at?: string; before?: (page: Page) => Promise<unknown> } = {}): Promise<Opened> {
   const { weir, browser } = await world();
   const { at = weir.url, before, ...rest } = options;
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, timezoneId: "Asia/Shanghai", locale: "en-GB", ...rest });
@@ -49,9 +63,11 @@ export async function open(view: string, options: BrowserContextOptions & { at?:
   await context.exposeBinding("complain", (_, text: string) => void complaints.push(text));
   await context.addInitScript(() => addEventListener("securitypolicyviolation", (e) => (globalThis as unknown as { complain(t: string): void }).complain(`CSP: ${e.violatedDirective} ${e.blockedURI}`)));
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  pages.add(page);
+  page.setDefaultTimeout(60_000); // on a machine that does much else
   page.on("pageerror", (err) => complaints.push(`script: ${err.message}`));
   page.on("dialog", (d) => {
+    if (d.type() === "beforeunload") return void d.accept();
     complaints.push(`dialog: ${d.message()}`);
     void d.dismiss();
   });
@@ -66,6 +82,7 @@ export async function open(view: string, options: BrowserContextOptions & { at?:
   await before?.(page);
   await page.goto(`${at}/console/${view}`);
   const close = async () => {
+    pages.delete(page);
     await context.close();
     if (complaints.length > 0) throw new Error(`the page complained: ${complaints.join("; ")}`);
   };
@@ -80,8 +97,12 @@ export function number(): { e164: string; national: string } {
   return { e164: `+86138${tail}`, national: `138 ${tail.slice(0, 4)} ${tail.slice(4)}` };
 }
 
-/** clock writes a time as the pages do in the tests' zone. */
-export const clock = (ms: number): string => new Date(ms).toLocaleTimeString("en-GB", { timeZone: "Asia/Shanghai", hour12: false });
+/** clock writes a time as the pages do in the tests' zone: with its date, where that is not today's. */
+export function clock(ms: number): string {
+  const day = (t: number) => new Date(t).toLocaleDateString("sv-SE", { timeZone: "Asia/Shanghai" });
+  const time = new Date(ms).toLocaleTimeString("en-GB", { timeZone: "Asia/Shanghai", hour12: false });
+  return day(ms) === day(Date.now()) ? time : `${day(ms).slice(5)} ${time}`;
+}
 
 /** visit goes to another view in the page that is open, as a link does. */
 export const visit = (page: Page, view: string): Promise<void> => page.evaluate((v) => void (location.hash = v || "#/"), view);

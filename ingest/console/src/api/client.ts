@@ -1,6 +1,7 @@
 // Calls of the HTTP API with the types of schemas/openapi.yaml. It does not
 // retry, cache, or show anything: query.ts and the views do.
 
+import { duration } from "../ui/format.ts";
 import type { components, paths } from "./types.ts";
 
 export type Schemas = components["schemas"];
@@ -110,9 +111,17 @@ export function address(path: string, values: Record<string, unknown> = {}, quer
   return text ? `${filled}?${text}` : filled;
 }
 
+/** errorAt is what the server says of a field of what was sent, by its JSON pointer, and of what is in it; "" is the whole. */
+export function errorAt(err: unknown, pointer: string): string | undefined {
+  if (!(err instanceof ApiError)) return undefined;
+  const found = err.problem.errors?.filter((e) => e.pointer === pointer || (pointer !== "" && e.pointer.startsWith(`${pointer}/`)));
+  return found && found.length > 0 ? found.map((e) => e.detail).join("; ") : undefined;
+}
+
 /** whyNot says what a refusal means for a person: which scope is missing, when to try again. */
 export function whyNot(err: unknown): string {
   if (!(err instanceof ApiError)) return err instanceof Error ? err.message : String(err);
-  const again = err.retryAfter ? ` Try again in ${err.retryAfter} s.` : "";
-  return err.message + again;
+  const again = err.retryAfter ? ` Try again in ${duration(err.retryAfter * 1000)}.` : "";
+  const fields = (err.problem.errors ?? []).map((e) => ` ${e.pointer.replace(/^\//, "") || "It"}: ${e.detail}.`).join("");
+  return err.message + fields + again;
 }

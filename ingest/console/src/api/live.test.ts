@@ -1,7 +1,7 @@
 // The stream against a server that is a function. Time and frames are fakes.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { follow, wait } from "./live.ts";
+import { follow, silence, wait } from "./live.ts";
 import type { Event } from "./live.ts";
 
 interface Call {
@@ -78,6 +78,23 @@ test("a stream that ends goes on from the last id, also from one that a comment 
   expect(calls.length).toBe(2);
   expect(calls[1]?.lastId).toBe("0-9");
   expect(f.states).toEqual(["connecting", "live", "waiting", "connecting", "live"]);
+  f.stop();
+});
+
+test("a connection that has gone silent is given up; one that says it is there is not", async () => {
+  const f = start();
+  await turn();
+  for (let i = 0; i < 10; i++) {
+    await vi.advanceTimersByTimeAsync(15_000);
+    calls[0]?.send(`: here\nid: 0-${i}\n\n`);
+    await turn();
+  }
+  expect(calls.length).toBe(1);
+  await vi.advanceTimersByTimeAsync(silence - 1);
+  expect(calls.length).toBe(1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(calls.length).toBe(2);
+  expect(calls[1]?.lastId).toBe("0-9");
   f.stop();
 });
 

@@ -1,7 +1,7 @@
 // Statuses as they happen: GET /v1/events. It goes on by itself where it was cut
 // off, rests while the page is hidden (a browser has six connections to a
-// server, and other pages need them), and hands events over once a frame
-// however many come.
+// server, and other pages need them), does not trust a connection that has gone
+// silent, and hands events over once a frame however many come.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Schemas } from "./client.ts";
@@ -32,6 +32,9 @@ export function wait(failures: number, retryAfter: number | undefined, random: n
   return Math.min(15_000, 500 * 2 ** Math.min(failures, 6)) * (0.5 + random / 2);
 }
 
+/** silence is how long a stream may say nothing until it is given up: a server says every 15 s that it is there. In ms. */
+export const silence = 40_000;
+
 /** follow begins a stream and returns what ends it. */
 export function follow(s: Subscription): () => void {
   const ended = new AbortController();
@@ -45,7 +48,7 @@ export function follow(s: Subscription): () => void {
     if (events.length > 0 && !ended.signal.aborted) s.onEvents(events);
   };
 
-  const stream = async (signal: AbortSignal): Promise<void> => {
+  const stream = async (signal: AbortSignal, heard: () => void): Promise<void> => {
     const headers: Record<string, string> = { Accept: "text/event-stream" };
     if (lastId) headers["Last-Event-ID"] = lastId;
     const answer = await fetch(address("/v1/events", {}, s.query), { headers, credentials: "same-origin", cache: "no-store", signal });
@@ -63,6 +66,7 @@ export function follow(s: Subscription): () => void {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
+      heard();
       parser.push(text.decode(value, { stream: true }));
       lastId = parser.lastId;
     }
@@ -86,9 +90,15 @@ export function follow(s: Subscription): () => void {
       document.addEventListener("visibilitychange", hidden);
       let after: number | undefined;
       const began = Date.now();
+      let deaf: ReturnType<typeof setTimeout> | undefined;
+      const heard = () => {
+        clearTimeout(deaf);
+        deaf = setTimeout(stop, silence);
+      };
       try {
         s.onState?.("connecting");
-        await stream(once.signal);
+        heard();
+        await stream(once.signal, heard);
       } catch (err) {
         if (err instanceof ApiError) {
           if (err.status === 401 || err.status === 403 || err.status === 400) {
@@ -99,6 +109,7 @@ export function follow(s: Subscription): () => void {
           after = err.retryAfter;
         }
       } finally {
+        clearTimeout(deaf);
         ended.signal.removeEventListener("abort", stop);
         document.removeEventListener("visibilitychange", hidden);
       }

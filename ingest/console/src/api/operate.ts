@@ -11,6 +11,12 @@ export type Lane = Schemas["LaneHealth"];
 export type ProviderHealth = Schemas["ProviderHealth"];
 export type Report = Schemas["Report"];
 export type Proof = Schemas["Proof"];
+export type DelayTier = Schemas["DelayTier"];
+
+export const hour = 3_600_000;
+export const day = 24 * hour;
+/** since is the time so many milliseconds ago, for the API. */
+export const since = (ms: number): string => new Date(Date.now() - ms).toISOString();
 
 type StatsQuery = NonNullable<NonNullable<Parameters<typeof get<"/v1/stats">>[1]>["query"]>;
 
@@ -29,6 +35,6 @@ export interface Backlog {
 
 /** underWay counts messages that were admitted and have not ended, of the last day, up to 500. */
 export async function underWay(signal: AbortSignal): Promise<Backlog> {
-  const page = await get("/v1/messages", { query: { status: "queued,sending,retrying", from: new Date(Date.now() - 86_400_000).toISOString(), limit: 500 }, signal });
-  return { n: page.messages.length, more: page.next_cursor !== undefined };
+  const page = await get("/v1/messages", { query: { status: "queued,sending,retrying", from: since(day), limit: 500 }, signal });
+  return { n: page.messages.length, more: page.next_cursor !== undefined || page.partial === true };
 }

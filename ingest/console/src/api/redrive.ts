@@ -13,6 +13,8 @@ export interface Sum {
   by_reason: Record<string, number>;
   /** There is more to come. */
   going: boolean;
+  /** Of a dry run: the cursor with which what it counted is sent, and nothing that came since. */
+  start?: string | undefined;
 }
 
 export const nothing: Sum = { matched: 0, redriven: 0, skipped: {}, by_reason: {}, going: true };
@@ -23,17 +25,17 @@ export function add(sum: Sum, part: Schemas["Redriven"]): Sum {
     for (const [k, n] of Object.entries(b)) out[k] = (out[k] ?? 0) + n;
     return out;
   };
-  return { matched: sum.matched + part.matched, redriven: sum.redriven + part.redriven, skipped: plus(sum.skipped, part.skipped), by_reason: plus(sum.by_reason, part.by_reason), going: !!part.cursor };
+  return { matched: sum.matched + part.matched, redriven: sum.redriven + part.redriven, skipped: plus(sum.skipped, part.skipped), by_reason: plus(sum.by_reason, part.by_reason), going: !!part.cursor, start: sum.start ?? part.start };
 }
 
 /**
  * redrive asks again and again until all is through, and tells after each call.
  * Where its key may not call so often, or Kafka is away, it waits as long as it
- * is told; that something is asked for twice sends nothing twice.
+ * is told; that something is asked for twice sends nothing twice. cursor is the
+ * start of a dry run of the same filter.
  */
-export async function redrive(filter: Filter, dry: boolean, tell: (sum: Sum) => void, signal: AbortSignal): Promise<Sum> {
+export async function redrive(filter: Filter, dry: boolean, cursor: string | undefined, tell: (sum: Sum) => void, signal: AbortSignal): Promise<Sum> {
   let sum = nothing;
-  let cursor: string | undefined;
   do {
     try {
       const { data } = await call("post", "/v1/dlq/redrive", { body: { ...filter, dry_run: dry, rate: 100, ...(cursor ? { cursor } : {}) }, signal });

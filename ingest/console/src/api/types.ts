@@ -395,8 +395,9 @@ export interface paths {
         };
         /**
          * What waits
-         * @description How many records wait in each delay topic, and since when the oldest of them does, as Kafka says. The markers of the transactions
-         *     that wrote them are counted with them, one a transaction and partition. An answer is up to two seconds old.
+         * @description How many records wait in each delay topic, and since when the oldest of them does. Of each partition the first 200 are counted one by
+         *     one; where more wait, the rest is taken from Kafka's offsets, which count the markers of transactions too, and `at_most` is
+         *     true. An answer is up to two seconds old.
          */
         get: operations["getDelays"];
         put?: never;
@@ -471,7 +472,7 @@ export interface paths {
          * @description Asks for new messages of the same bytes, which are decided like any other: limits count them, and `redrive_of`
          *     names the message that each sends again. A call takes at most 8 seconds; where there is more, `cursor` goes on with
          *     the same filters. To ask again for the same within a day sends nothing twice, so a call whose answer was lost is
-         *     simply repeated.
+         *     simply repeated. A dry run's `start`, given as `cursor`, sends what it counted and nothing that was given up on since.
          */
         post: operations["redriveDeadLetters"];
         delete?: never;
@@ -1835,6 +1836,8 @@ export interface components {
             wait_ms: number;
             /** @description How many records wait. */
             waiting: number;
+            /** @description There are too many to count: it is so many at most, and rarely much fewer. */
+            at_most?: boolean;
             /**
              * Format: date-time
              * @description Since when the oldest of them waits; absent where none does.
@@ -2298,7 +2301,7 @@ export interface components {
              * @default 100
              */
             rate: number | null;
-            /** @description Of the call before, with the same filters. */
+            /** @description Of the call before, with the same filters; or the start of a dry run with them. */
             cursor?: string | null;
         };
         /** @description What was sent again, or would be. */
@@ -2319,6 +2322,8 @@ export interface components {
             dry_run: boolean;
             /** @description There is more: goes on where this call ended. */
             cursor?: string;
+            /** @description Of a dry run's first call: as cursor of a call with the same filters and without dry_run it sends what the dry run counts, and nothing that came since. */
+            start?: string;
         };
         /** @description The server's state. */
         State: {
@@ -2712,7 +2717,7 @@ export interface components {
             missing?: components["schemas"]["Charge"][];
             /** @description Places taken for it by earlier decisions, here and in other partitions. */
             carried?: components["schemas"]["Charge"][];
-            /** @description Limits asked that took no place: their owner has no such limit, or only observes and is full. */
+            /** @description Limits asked that took no place: their owner has no such limit, or only observes and is full. With a time, a place that cannot be given back: its limit has only a bucket, or is gone. */
             passed?: components["schemas"]["Ask"][];
             /** @description Old places put back, since the attempt that moved them was refused elsewhere. */
             restored?: components["schemas"]["Charge"][];
@@ -3471,6 +3476,15 @@ export interface components {
         };
     };
     responses: {
+        /** @description The caller has the version that is in force. */
+        NotModified: {
+            headers: {
+                /** @description Its version. */
+                ETag: string;
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /** @description The limit, and with a change what it changed. */
         Limit: {
             headers: {
@@ -3730,6 +3744,8 @@ export interface components {
         IfMatch: string;
         /** @description `*` makes it only if there is none of the name, else 412. */
         IfNoneMatch: "*";
+        /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+        Unless: string;
         /** @description Say what would change, and change nothing. */
         dry_run: boolean;
         /** @description Put it before the one of this name. Else one that is there stays where it is, and a new one comes last. */
@@ -4523,6 +4539,11 @@ export interface operations {
                 provider?: string;
                 /** @description The same span of so many days before, too, by status. The span is a day at most. */
                 days?: number;
+                /**
+                 * @description Whether to say how long it took (`p50_ms`, `p95_ms`, `p99_ms`), which costs more than all the rest. Where it is absent: of a span of a day
+                 *     at most, and of the days before where it is two hours at most.
+                 */
+                latency?: boolean;
             };
             header?: never;
             path?: never;
@@ -5343,7 +5364,10 @@ export interface operations {
     getLimit: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -5353,6 +5377,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Limit"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -5476,7 +5501,10 @@ export interface operations {
     getProvider: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -5486,6 +5514,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Provider"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -5607,7 +5636,10 @@ export interface operations {
     getRoute: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -5617,6 +5649,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Route"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -5740,7 +5773,10 @@ export interface operations {
     getTemplate: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -5750,6 +5786,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Template"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -5871,7 +5908,10 @@ export interface operations {
     getClass: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -5881,6 +5921,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Class"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -6002,7 +6043,10 @@ export interface operations {
     getTenant: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -6012,6 +6056,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Tenant"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -6133,7 +6178,10 @@ export interface operations {
     getKey: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -6143,6 +6191,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Key"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -6268,7 +6317,10 @@ export interface operations {
     getAlert: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -6278,6 +6330,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Alert"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];
@@ -6399,7 +6452,10 @@ export interface operations {
     getInput: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
+                "If-None-Match"?: components["parameters"]["Unless"];
+            };
             path: {
                 /** @description Its name. */
                 name: string;
@@ -6409,6 +6465,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Input"];
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem"];
             401: components["responses"]["Problem"];
             403: components["responses"]["Problem"];

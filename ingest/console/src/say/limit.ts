@@ -139,6 +139,11 @@ export function differences(a: Limit, b: Limit): Difference[] {
 /** valueWords writes a field's value for a diff. */
 export function valueWords(v: unknown): string {
   if (v === undefined || v === null) return "nothing";
-  if (Array.isArray(v)) return v.length === 0 ? "[]" : v.every((x) => typeof x !== "object") ? v.join(", ") : JSON.stringify(v);
-  return typeof v === "object" ? JSON.stringify(v) : String(v);
+  if (Array.isArray(v)) return v.length === 0 ? "none" : v.map(valueWords).join(v.some((x) => typeof x === "object") ? "; " : ", ");
+  if (typeof v !== "object") return String(v);
+  const { provider, weight, ...rest } = v as Record<string, unknown>;
+  if (provider !== undefined && Object.keys(rest).length === 0) return `${String(provider)} ${String(weight ?? 1)}`; // of a route
+  return Object.entries(v)
+    .map(([k, x]) => `${k} ${valueWords(x)}`)
+    .join(", ");
 }

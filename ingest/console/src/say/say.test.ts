@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { add, nothing } from "../api/redrive.ts";
-import { append, merge } from "../api/pages.ts";
+import { append, renew } from "../api/pages.ts";
+import { oftenWords, toWords, whenWords } from "./alert.ts";
 import { differences, fromFields, fromText, limitWords, matchWords, perWords, toFields, toText, valueWords } from "./limit.ts";
-import { type Evidence, type LimitState, type Message, again, canCancel, canRetry, countdown, covers, evidenceWords, leftWords, next, scopeWords, short, suppressionWords, why } from "./why.ts";
+import { sumUp } from "./revision.ts";
+import { type Evidence, type LimitState, type Message, again, answer, canCancel, canRetry, countdown, covers, evidenceWords, leftWords, next, scopeWords, short, suppressionWords, why } from "./why.ts";
 import { parseWindow, windowWords } from "./window.ts";
 import { local } from "../ui/format.ts";
 
@@ -13,7 +15,7 @@ const clock = (ms: number) => local(now + ms, now);
 describe("windows", () => {
   test.each([
     ["1/60s", "1 per 60 s"],
-    ["5/1h", "5 per 1 h"],
+    ["5/1h", "5 per hour"],
     ["3/1h30m", "3 per 1 h 30 min"],
     ["1000/1ms", "1,000 per 1 ms"],
     ["10/calendar-day", "10 per calendar day"],
@@ -43,6 +45,12 @@ describe("evidence", () => {
   ])("scope %s", (scope, words) => expect(scopeWords(scope)).toBe(words));
 });
 
+test("what a provider says from right to left stands by itself", () => {
+  expect(answer({ error_code: "E1", error: "no" })).toBe("E1: no");
+  expect(answer({ error: "\u05e9\u05dc\u05d5\u05dd" })).toBe("\u2068\u05e9\u05dc\u05d5\u05dd\u2069");
+  expect(answer({ error_code: "E1", error: "\u202eon" })).toBe("\u2068E1: \u202eon\u2069");
+});
+
 describe("why", () => {
   const m = (over: Partial<Message>): Message => ({ id: "x", status: "sent", timeline: [], ...over }) as Message;
   test("refused, with evidence, and when the next may go", () => {
@@ -51,7 +59,7 @@ describe("why", () => {
     expect(said).toBe(`Refused: limit verify allows 1 per 60 s for this recipient; the place of ${clock(-20_000)} stands until ${clock(40_000)}. The next may go at ${clock(40_000)}, in 40 s.`);
   });
   test.each<[Partial<Message>, string]>([
-    [{ status: "limited", limit: "verify", window: "5/1h" }, "Refused: limit verify allows 5 per 1 h."],
+    [{ status: "limited", limit: "verify", window: "5/1h" }, "Refused: limit verify allows 5 per hour."],
     [{ status: "failed", reason: "permanent", attempt: 1, provider: "p", error_code: "E1", error: "no" }, "The provider refused it for good: p said E1: no. It was tried once."],
     [{ status: "failed", reason: "attempts_exhausted", attempt: 4 }, "All attempts were used up. It was tried 4 times."],
     [{ status: "sent", provider: "p", attempt: 3 }, "p took it at attempt 3."],
@@ -122,7 +130,8 @@ describe("a limit as a form and as text", () => {
     expect(perWords([])).toBe("all messages together");
     expect(perWords(["prefix:4", "metadata.ip"])).toBe("each prefix of 4 digits and ip");
     expect(matchWords({})).toBe("every message");
-    expect(valueWords([{ a: 1 }])).toBe('[{"a":1}]');
+    expect(valueWords([{ a: 1 }])).toBe("a 1");
+    expect(valueWords([{ provider: "a", weight: 70 }, { provider: "b" }])).toBe("a 70; b 1");
     expect(valueWords(undefined)).toBe("nothing");
   });
   test("differences", () => {
@@ -139,10 +148,53 @@ describe("a limit as a form and as text", () => {
 
 describe("pages", () => {
   const key = (r: { id: number; v?: string }) => String(r.id);
-  test("a first page comes over what was there", () => expect(merge([{ id: 3 }, { id: 2, v: "new" }], [{ id: 2 }, { id: 1 }], key)).toEqual([{ id: 3 }, { id: 2, v: "new" }, { id: 1 }]));
+  const rows = (...ids: number[]) => ids.map((id) => ({ id }));
+  const more = (...ids: number[]) => ({ rows: rows(...ids), next: "old", further: true });
+  test.each([
+    ["new ones are in front, known ones in their new state", { rows: [{ id: 3 }, { id: 2, v: "new" }], next: "fresh" }, more(2, 1), { rows: [{ id: 3 }, { id: 2, v: "new" }, { id: 1 }], next: "old" }],
+    ["what it should have and has not is gone", { rows: rows(5, 3), next: "fresh" }, more(5, 4, 3, 2), { rows: rows(5, 3, 2), next: "old" }],
+    ["of one page nothing stays but what it has", { rows: rows(5, 3), next: "fresh" }, { ...more(5, 4, 3), further: false }, { rows: rows(5, 3), next: "fresh" }],
+    ["a page that is all there is replaces all", { rows: rows(3), next: undefined }, more(5, 4, 3), { rows: rows(3), next: undefined }],
+    ["what memory alone has takes nothing away", { rows: rows(6, 3), next: undefined, partial: true }, more(5, 4, 3), { rows: rows(6, 3, 5, 4), next: "old", partial: true }],
+    ["only new ones: what was there stays", { rows: rows(9, 8), next: "fresh" }, more(3, 2), { rows: rows(9, 8, 3, 2), next: "old" }],
+  ])("a first page is asked for again: %s", (_, fresh, have, want) => expect(renew(fresh, have, key)).toMatchObject(want));
   test("a further page brings no row twice", () => expect(append([{ id: 3 }, { id: 2 }], [{ id: 2 }, { id: 1 }], key)).toEqual([{ id: 3 }, { id: 2 }, { id: 1 }]));
   test("a redrive's calls are summed", () => {
     const part = { matched: 3, redriven: 2, skipped: { gone: 1 }, by_reason: { permanent: 2 }, dry_run: false };
     expect(add(add(nothing, { ...part, cursor: "c" }), part)).toEqual({ matched: 6, redriven: 4, skipped: { gone: 2 }, by_reason: { permanent: 4 }, going: false });
   });
+});
+
+describe("alerts", () => {
+  test.each([
+    [{ type: "slack", url: "${SLACK_WEBHOOK_URL}" }, "Slack, ${SLACK_WEBHOOK_URL}"],
+    [{ type: "slack", url: "https://hooks.slack.com/services/T0/B0/secret" }, "Slack at hooks.slack.com"],
+    [{ type: "webhook", url: "file:/run/url" }, "webhook, file:/run/url"],
+    [{ type: "webhook", url: "${HOST}/path?token=secret" }, "webhook"],
+    [{ type: "email", address: "ops@example.com", provider: "mail" }, "mail to ops@example.com by mail"],
+  ] as const)("of a secret address only the host is shown: %j", (to, words) => expect(toWords(to)).toBe(words));
+  test("what and how often", () => {
+    expect(whenWords("breaker.open")).toBe("a provider is no longer called");
+    expect(whenWords("something.new")).toBe("something.new");
+    expect(oftenWords("1/10m")).toBe("once in 10 min");
+    expect(oftenWords(undefined)).toBe("once in 10 min");
+    expect(oftenWords("5/1h")).toBe("5 an hour");
+  });
+});
+
+test("a revision in lines: what was made together, and each change by itself", () => {
+  const made = (kind: string, ...names: string[]) => names.map((name) => ({ op: "add" as const, kind, name }));
+  expect(
+    sumUp([
+      ...made("limit", "verify", "promo"),
+      { op: "change", kind: "limit", name: "waits", fields: [{ field: "allow", old: ["1/1h"], new: ["2/1h"] }] },
+      ...made("class", ..."abcdefghij"),
+      { op: "remove", kind: "limit", name: "old" },
+    ] as Parameters<typeof sumUp>[0]),
+  ).toEqual([
+    { words: "limits verify, promo made" },
+    { words: "limit waits changed", fields: "allow 1/1h → 2/1h" },
+    { words: "classes a, b, c, d, e, f, g, h and 2 more made" },
+    { words: "limit old removed" },
+  ]);
 });

@@ -11,6 +11,10 @@ export type Evidence = Schemas["Evidence"];
 export type LimitState = Schemas["LimitState"];
 export type Suppression = Schemas["Suppression"];
 
+/** channels are all that there are. */
+export const channels = ["sms", "voice", "email", "push", "webhook"] as const;
+export type Channel = (typeof channels)[number];
+
 /** scopeWords writes whose places are counted together: "recipient=+86…,class=verify" is "this recipient and class verify". */
 export function scopeWords(scope: string): string {
   if (!scope) return "everybody";
@@ -88,9 +92,10 @@ const reasons: Record<string, string> = {
 /** reasonWords writes a reason of the API, which is stable and for programs, for people. */
 export const reasonWords = (reason: string): string => reasons[reason] ?? words(reason).replace(/^./, (c) => c.toUpperCase());
 
-/** provider's answer: code and text, as it gave them. */
+/** answer is the provider's: code and text, as it gave them. Where it is written from right to left it stands by itself (Unicode's isolates), and turns no sentence around. */
 export function answer(e: { error_code?: string; error?: string }): string {
-  return [e.error_code, e.error].filter(Boolean).join(": ");
+  const text = [e.error_code, e.error].filter(Boolean).join(": ");
+  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text;
 }
 
 /** why says in sentences why a message stands where it does. */
@@ -166,7 +171,11 @@ export function next(limits: readonly LimitState[], now: number): { at: number; 
   return last;
 }
 
-export const canCancel = (status: string): boolean => ["accepted", "scheduled", "deferred", "queued", "retrying"].includes(status);
+/** ended: a message with this status has come to something. Receipts may still amend it. */
+export const ended = (status: string): boolean => !["accepted", "scheduled", "deferred", "queued", "sending", "retrying"].includes(status);
+export const canCancel = (status: string): boolean => !ended(status) && status !== "sending";
+/** canTell: its callbacks can be asked for again. */
+export const canTell = (m: Message): boolean => m.timeline.length > 0 && ended(m.status);
 export const canRetry = (status: string): boolean => ["limited", "failed", "expired"].includes(status);
 
 /** short is the why of a message in a few words, for a row of a list. */
@@ -186,5 +195,5 @@ export const covers = (s: Suppression, channel: string, cls: string): boolean =>
 export function suppressionWords(s: Suppression, now: number): string {
   const what = [s.class && `class ${s.class}`, s.channel && `${s.channel} messages`].filter(Boolean).join(", ") || "everything";
   const at = millis(s.at);
-  return `opted out of ${what}${s.tenant ? "" : ", of every tenant"}${Number.isFinite(at) ? ` at ${local(at, now)}` : ""}${s.expires_at ? `, until ${local(millis(s.expires_at), now)}` : ""}${s.reason ? ` (${s.reason})` : ""}`;
+  return `opted out of ${what}${s.tenant ? "" : ", of every tenant"}${Number.isFinite(at) ? ` at ${local(at, now)}` : ""}${s.expires_at ? `, until ${local(millis(s.expires_at), now)}` : ""}${s.reason ? ` (${words(s.reason)})` : ""}`;
 }

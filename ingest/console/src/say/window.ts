@@ -29,14 +29,16 @@ export function length(unit: string): string {
   return [...unit.matchAll(/(\d+)(d|h|ms|m|s)/g)].map((p) => `${p[1]} ${names[p[2] as string]}`).join(" ");
 }
 
-/** windowWords writes a window: "1 per 60 s", "10 per calendar day", "a burst of 10, then 0.5 per s". What it cannot read stays as it is. */
+const one: Record<string, string> = { "1d": "day", "1h": "hour", "1m": "minute", "1s": "second" };
+
+/** windowWords writes a window: "1 per 60 s", "5 per hour", "10 per calendar day", "a burst of 10, then 0.5 per s". What it cannot read stays as it is. */
 export function windowWords(text: string): string {
   const w = parseWindow(text);
   if (!w) return text;
   const n = w.n.toLocaleString("en");
   switch (w.kind) {
     case "rolling":
-      return `${n} per ${length(w.unit)}`;
+      return `${n} per ${one[w.unit] ?? length(w.unit)}`;
     case "calendar":
       return `${n} per calendar ${w.unit}`;
     case "bucket":

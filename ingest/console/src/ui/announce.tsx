@@ -23,7 +23,7 @@ export function Announcer() {
     return () => clearTimeout(timer);
   }, []);
   return (
-    <div class={`toast${text ? " shown" : ""}`} role="status" aria-live="polite">
+    <div class="toast" role="status" aria-live="polite">
       {text}
     </div>
   );

@@ -4,9 +4,10 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Schemas } from "../api/client.ts";
-import { ApiError, address, request, whyNot } from "../api/client.ts";
+import { ApiError, address, errorAt, request, whyNot } from "../api/client.ts";
 import { announce } from "./announce.tsx";
 import { Confirm } from "./confirm.tsx";
+import { Diff } from "./diff.tsx";
 import { Loading } from "./states.tsx";
 
 type Resource = Schemas["Resource"];
@@ -49,16 +50,19 @@ export function ChangeEntry({ kind, name, title, children, onClose, onDone }: Pr
     if (value) fields.current?.querySelector("input")?.focus();
   }, [value !== undefined]);
 
+  const latest = useRef(value);
+  latest.current = value;
   const put = async (dry: boolean) => {
     try {
       return (await request("put", dry ? `${path}?dry_run=true` : path, value, { "If-Match": etag })).data as Resource;
     } catch (err) {
       if (err instanceof ApiError && err.status === 412) throw new Error("Somebody changed it meanwhile. Close this, and look at it again.");
+      if (dry && latest.current !== value) return undefined; // of what stands there no more
       if (err instanceof ApiError) setProblem(err);
       throw err;
     }
   };
-  const wrong = (pointer: string) => problem?.problem.errors?.find((e) => e.pointer === pointer || e.pointer.startsWith(`${pointer}/`))?.detail;
+  const wrong = (pointer: string) => errorAt(problem, pointer);
   return (
     <Confirm
       open
@@ -70,11 +74,13 @@ export function ChangeEntry({ kind, name, title, children, onClose, onDone }: Pr
       onConfirm={async () => {
         setProblem(undefined);
         if (!plan) {
-          setPlan((await put(true)).changes ?? []);
+          const r = await put(true);
+          // Who wrote on meanwhile is shown what that changes before he can save it.
+          if (r && latest.current === value) setPlan(r.changes ?? []);
           return;
         }
         const r = await put(false);
-        announce(`Saved. Revision ${r.revision} is in force.`);
+        announce(`Saved. Revision ${r?.revision} is in force.`);
         onDone();
       }}
     >
@@ -104,20 +110,7 @@ function Changes({ of }: { of: NonNullable<Resource["changes"]> }) {
   return (
     <div role="status">
       <p class="field-label">What changes, within a second, on every instance:</p>
-      <table class="changes">
-        <tbody>
-          {fields.map((f) => (
-            <tr key={f.field}>
-              <th scope="row">{f.field}</th>
-              <td class="wrap">
-                <del>{text(f.old)}</del> <span aria-hidden="true">→</span> <ins>{text(f.new)}</ins>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Diff caption="What changes" fields={fields} />
     </div>
   );
 }
-
-const text = (v: unknown): string => (v === undefined || v === null ? "not set" : typeof v === "string" ? v : Array.isArray(v) && v.every((x) => typeof x === "string") ? v.join(", ") : JSON.stringify(v));

@@ -1,7 +1,7 @@
 // Lines over time. The library comes with the first chart that is shown; its
 // place is held until then. Whoever does not see it gets the summary.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 export interface Series {
   name: string;
@@ -28,12 +28,16 @@ export function Chart(props: ChartProps) {
   const at = useRef<HTMLDivElement>(null);
   const latest = useRef(props);
   latest.current = props;
+  const [lost, lose] = useState(false);
   const plot = useRef<{ update: (p: ChartProps) => void; destroy: () => void } | undefined>(undefined);
   useEffect(() => {
     let gone = false;
-    void import("./plot.ts").then(({ draw }) => {
-      if (!gone && at.current) plot.current = draw(at.current, latest.current);
-    });
+    import("./plot.ts").then(
+      ({ draw }) => {
+        if (!gone && at.current) plot.current = draw(at.current, latest.current);
+      },
+      () => gone || lose(true),
+    );
     return () => {
       gone = true;
       plot.current?.destroy();
@@ -42,7 +46,9 @@ export function Chart(props: ChartProps) {
   useEffect(() => plot.current?.update(props));
   return (
     <figure class="chart">
-      <div ref={at} class="chart-at" style={{ height: `${props.height ?? 180}px` }} role="img" aria-label={props.summary} />
+      <div ref={at} class="chart-at" style={{ height: `${props.height ?? 180}px` }} role="img" aria-label={props.summary}>
+        {lost && `The chart could not be loaded. ${props.summary}`}
+      </div>
       {props.series.length > 1 && (
         <figcaption class="legend" aria-hidden="true">
           {props.series.map((s) => (

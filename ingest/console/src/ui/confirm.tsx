@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { whyNot } from "../api/client.ts";
 
 interface Props {
@@ -7,6 +7,8 @@ interface Props {
   title: string;
   /** The verb on the button: "Redrive 12 messages". Never "OK". */
   action: string;
+  /** The verb that leaves all as it is, where "Cancel" could mean the other thing. */
+  dismiss?: string;
   danger?: boolean;
   disabled?: boolean;
   /** Confirming is a step, and does not close it. */
@@ -17,8 +19,8 @@ interface Props {
   onClose: () => void;
 }
 
-/** Confirm asks before something that cannot be undone. Escape and Cancel close it. */
-export function Confirm({ open, title, action, danger, disabled, stay, children, onConfirm, onClose }: Props) {
+/** Confirm asks before something that cannot be undone. Escape and the other button close it. */
+export function Confirm({ open, title, action, dismiss = "Cancel", danger, disabled, stay, children, onConfirm, onClose }: Props) {
   const ref = useRef<HTMLDialogElement>(null);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState("");
@@ -30,6 +32,12 @@ export function Confirm({ open, title, action, danger, disabled, stay, children,
       d.showModal();
     } else if (!open && d.open) d.close();
   }, [open]);
+  // A dialog that is taken away while it is open gives the focus back only if it is closed first.
+  useLayoutEffect(() => {
+    const d = ref.current;
+    return () => d?.close();
+  }, []);
+  const heading = useId();
   const confirm = async () => {
     setBusy(true);
     setError("");
@@ -46,7 +54,7 @@ export function Confirm({ open, title, action, danger, disabled, stay, children,
     <dialog
       ref={ref}
       class="dialog"
-      aria-labelledby="dialog-title"
+      aria-labelledby={heading}
       onCancel={(e) => {
         e.preventDefault();
         if (!busy) onClose();
@@ -61,7 +69,7 @@ export function Confirm({ open, title, action, danger, disabled, stay, children,
             void confirm();
           }}
         >
-          <h2 id="dialog-title">{title}</h2>
+          <h2 id={heading}>{title}</h2>
           <div class="dialog-body">{children}</div>
           {error && (
             <p class="notice bad" role="alert">
@@ -70,7 +78,7 @@ export function Confirm({ open, title, action, danger, disabled, stay, children,
           )}
           <div class="dialog-actions">
             <button type="button" class="button" onClick={onClose} disabled={busy}>
-              Cancel
+              {dismiss}
             </button>
             <button type="submit" class={`button ${danger ? "danger" : "primary"}`} disabled={busy || disabled} aria-busy={busy}>
               {action}

@@ -1,22 +1,18 @@
 // Fields of forms: a label, what it takes, and what is wrong with it, bound to one another.
 
-import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
+import type { ComponentChildren, TextareaHTMLAttributes } from "preact";
+import { useId, useRef, useState } from "preact/hooks";
 
 interface Common {
   label: string;
   hint?: ComponentChildren;
   error?: string | undefined;
-  /** The label is read out and not shown. */
-  quiet?: boolean;
 }
 
-function Around({ id, label, hint, error, quiet, children }: Common & { id: string; children: ComponentChildren }) {
+function Around({ id, label, hint, error, children }: Common & { id: string; children: ComponentChildren }) {
   return (
     <div class={`field${error ? " wrong" : ""}`}>
-      <label for={id} class={quiet ? "sr" : ""}>
-        {label}
-      </label>
+      <label for={id}>{label}</label>
       {children}
       {hint && (
         <p id={`${id}-hint`} class="hint">
@@ -32,35 +28,50 @@ function Around({ id, label, hint, error, quiet, children }: Common & { id: stri
   );
 }
 
-const described = (id: string, hint: unknown, error: unknown) => [hint ? `${id}-hint` : "", error ? `${id}-error` : ""].filter(Boolean).join(" ") || undefined;
+/** bound is what ties a field to its hint and to what is wrong with it. */
+const bound = (id: string, hint: unknown, error: unknown) => ({
+  id,
+  "aria-invalid": error ? true : undefined,
+  "aria-describedby": [hint ? `${id}-hint` : "", error ? `${id}-error` : ""].filter(Boolean).join(" ") || undefined,
+});
 
 interface InputProps extends Common {
   value: string;
   onValue: (v: string) => void;
   type?: "text" | "password" | "search" | "number" | "datetime-local" | "date" | "url";
-  name?: string;
   placeholder?: string;
   inputMode?: "text" | "numeric" | "decimal" | "tel" | "email" | "search";
   autocomplete?: "off" | "current-password";
   maxLength?: number;
   min?: string | number;
   max?: string | number;
-  step?: string | number;
   list?: string;
-  required?: boolean;
-  disabled?: boolean;
-  readOnly?: boolean;
-  onBlur?: () => void;
 }
 
-export function Input({ label, hint, error, quiet, value, onValue, ...rest }: InputProps) {
+export function Input({ label, hint, error, value, onValue, ...rest }: InputProps) {
   const id = useId();
   return (
-    <Around {...{ id, label, hint, error, quiet: quiet ?? false }}>
+    <Around {...{ id, label, hint, error }}>
       {/* Preact's types tell inputs apart by type; which it is, only the caller knows. */}
-      <input autocomplete="off" spellcheck={false} {...(rest as { type?: "text" })} id={id} value={value} onInput={(e) => onValue(e.currentTarget.value)} aria-invalid={error ? true : undefined} aria-describedby={described(id, hint, error)} />
+      <input autocomplete="off" spellcheck={false} {...(rest as { type?: "text" })} {...bound(id, hint, error)} value={value} onInput={(e) => onValue(e.currentTarget.value)} />
     </Around>
   );
+}
+
+/** useDraft is what a form holds of filters that are in the address, until it is sent. Another address, as by Back, is another draft. */
+export function useDraft<T extends object>(of: T): [T, (draft: T) => void] {
+  const key = JSON.stringify(of);
+  const kept = useRef({ key, draft: of });
+  // Not in an effect: that would come after the first key of who writes at once.
+  if (kept.current.key !== key) kept.current = { key, draft: of };
+  const [, draw] = useState(0);
+  return [
+    kept.current.draft,
+    (draft) => {
+      kept.current.draft = draft;
+      draw((n) => n + 1);
+    },
+  ];
 }
 
 interface SelectProps extends Common {
@@ -68,15 +79,13 @@ interface SelectProps extends Common {
   onValue: (v: string) => void;
   /** Values, or values with what is shown for them. */
   options: readonly (string | readonly [value: string, text: string])[];
-  name?: string;
-  disabled?: boolean;
 }
 
-export function Select({ label, hint, error, quiet, value, onValue, options, ...rest }: SelectProps) {
+export function Select({ label, hint, error, value, onValue, options }: SelectProps) {
   const id = useId();
   return (
-    <Around {...{ id, label, hint, error, quiet: quiet ?? false }}>
-      <select {...rest} id={id} value={value} onChange={(e) => onValue(e.currentTarget.value)} aria-invalid={error ? true : undefined} aria-describedby={described(id, hint, error)}>
+    <Around {...{ id, label, hint, error }}>
+      <select {...bound(id, hint, error)} value={value} onChange={(e) => onValue(e.currentTarget.value)}>
         {options.map((o) => {
           const [v, text] = typeof o === "string" ? [o, o] : o;
           return (
@@ -86,6 +95,18 @@ export function Select({ label, hint, error, quiet, value, onValue, options, ...
           );
         })}
       </select>
+    </Around>
+  );
+}
+
+type TextareaProps = Common & { value: string; onValue: (v: string) => void } & Pick<TextareaHTMLAttributes, "rows" | "class">;
+
+/** Textarea is a field of several lines. */
+export function Textarea({ label, hint, error, value, onValue, ...rest }: TextareaProps) {
+  const id = useId();
+  return (
+    <Around {...{ id, label, hint, error }}>
+      <textarea spellcheck={false} {...rest} {...bound(id, hint, error)} value={value} onInput={(e) => onValue(e.currentTarget.value)} />
     </Around>
   );
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, compact, duration, number, percent, plural } from "./format.ts";
+import { ago, compact, duration, number, ofInput, percent, plural, toInput } from "./format.ts";
 
 test.each([
   [0, "0"],
@@ -49,4 +49,14 @@ test("counts with nouns", () => {
   expect(plural(0, "message")).toBe("0 messages");
   expect(plural(2, "entry", "entries")).toBe("2 entries");
   expect(number(1234567)).toBe("1,234,567");
+});
+
+test("a time goes into an input and back, to the minute; what is none is empty", () => {
+  const at = new Date(2026, 10, 2, 9, 5).getTime();
+  expect(toInput(new Date(at + 59_999).toISOString())).toBe("2026-11-02T09:05");
+  expect(Date.parse(ofInput("2026-11-02T09:05"))).toBe(at);
+  for (const none of ["", "soon", "<b>"]) {
+    expect(toInput(none)).toBe("");
+    expect(ofInput(none)).toBe("");
+  }
 });

@@ -54,7 +54,7 @@ export function ago(at: number, now: number): string {
   return d > 0 ? `${text} ago` : `in ${text}`;
 }
 
-const two = (n: number) => String(n).padStart(2, "0");
+export const two = (n: number): string => String(n).padStart(2, "0");
 
 /** local writes a time in the browser's zone: 14:03:07 of today, else with its date. */
 export function local(at: number, now: number, seconds = true): string {
@@ -82,6 +82,15 @@ export function full(at: number): string {
   const utc = t.toISOString().replace("T", " ").replace("Z", " UTC");
   return zone(at) === "UTC" ? utc : `${here} ${zone(at)} · ${utc}`;
 }
+
+/** toInput writes a time of the API for an input of type datetime-local, which is in the browser's zone and whole minutes; "" where there is none. */
+export function toInput(text: string): string {
+  const t = new Date(text);
+  return Number.isFinite(t.getTime()) ? `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())}T${two(t.getHours())}:${two(t.getMinutes())}` : "";
+}
+
+/** ofInput is the way back: RFC 3339, or "". */
+export const ofInput = (value: string): string => (Number.isFinite(Date.parse(value)) ? new Date(value).toISOString() : "");
 
 /** times reads RFC 3339; NaN where there is none. */
 export const millis = (text: string | null | undefined): number => (text ? Date.parse(text) : NaN);

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { idle } from "./focus.ts";
 
 /** Page is a view's frame: its title, what it is for, and its actions. Its heading takes the focus when the view is opened. */
 export function Page({ title, lead, actions, children }: { title: string; lead?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren }) {
@@ -7,9 +8,10 @@ export function Page({ title, lead, actions, children }: { title: string; lead?:
   useEffect(() => {
     document.title = `${title} · Weir`;
   }, [title]);
-  // Once: a title that becomes known later takes the focus from nobody.
-  useEffect(() => {
-    if (opened) heading.current?.focus({ preventScroll: true });
+  // Once, and with the view: a title that becomes known later takes the focus from
+  // nobody. Nor does a view that came late from who is elsewhere by then.
+  useLayoutEffect(() => {
+    if (opened && idle()) heading.current?.focus({ preventScroll: true });
     opened = true;
   }, []);
   return (

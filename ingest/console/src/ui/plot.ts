@@ -1,12 +1,16 @@
 // uPlot in the console's colours. Only chart.tsx imports it, when it is needed.
 
+import "./language.ts"; // before uPlot
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { ChartProps } from "./chart.tsx";
-import { compact } from "./format.ts";
+import { compact, local } from "./format.ts";
 
 /** What is drawn are counts and milliseconds: an axis has no parts of one. */
 const wholes = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+
+/** alone finds values without a neighbour: no line would show them. */
+const alone = (values: uPlot.TypedArray | readonly (number | null | undefined)[]) => Array.from(values.keys()).filter((i) => values[i] != null && values[i - 1] == null && values[i + 1] == null);
 
 export function draw(at: HTMLElement, first: ChartProps) {
   let props = first;
@@ -19,7 +23,7 @@ export function draw(at: HTMLElement, first: ChartProps) {
     probe.style.color = `var(${name})`;
     return getComputedStyle(probe).color;
   };
-  const two = (n: number) => String(n).padStart(2, "0");
+  const clock = (s: number) => local(s * 1000, s * 1000, false);
   const tip = document.createElement("div");
   tip.className = "chart-tip";
   tip.hidden = true;
@@ -30,8 +34,7 @@ export function draw(at: HTMLElement, first: ChartProps) {
     const left = u.cursor.left ?? -1;
     tip.hidden = i == null || left < 0;
     if (tip.hidden || i == null) return;
-    const t = new Date((props.times[i] ?? 0) * 1000);
-    tip.replaceChildren(line("b", `${two(t.getHours())}:${two(t.getMinutes())}`));
+    tip.replaceChildren(line("b", clock(props.times[i] ?? 0)));
     for (const s of props.series) {
       const v = s.values[i];
       tip.append(line("span", `${s.name} ${v == null ? "–" : (s.format ?? props.format ?? compact)(v)}`));
@@ -59,7 +62,7 @@ export function draw(at: HTMLElement, first: ChartProps) {
         cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
         axes: [
-          { ...axis, size: 24, space: 56, values: (_, ticks) => ticks.map((t) => `${two(new Date(t * 1000).getHours())}:${two(new Date(t * 1000).getMinutes())}`) },
+          { ...axis, size: 24, space: 56, values: (_, ticks) => ticks.map(clock) },
           { ...axis, incrs: wholes, size: (_, labels) => Math.max(40, ...(labels ?? []).map((l) => l.length * 6.5 + 14)), space: 34, grid, values: (_, ticks) => ticks.map((v) => (props.format ?? compact)(v)) },
         ],
         series: [
@@ -69,7 +72,7 @@ export function draw(at: HTMLElement, first: ChartProps) {
               label: s.name,
               stroke: css(s.color),
               width: s.dash ? 1 : 1.75,
-              points: { show: false },
+              points: { show: true, size: 5, filter: (u, i) => alone(u.data[i] ?? []) },
               spanGaps: false,
               ...(s.dash ? { dash: [4, 3] } : {}),
               ...(s.fill ? { fill: css(`${s.color}-fill`) } : {}),
@@ -93,10 +96,11 @@ export function draw(at: HTMLElement, first: ChartProps) {
   themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
   return {
     update(next: ChartProps) {
+      const same = next.times === props.times && next.series.length === props.series.length && next.series.every((s, i) => s.values === props.series[i]?.values);
       const anew = next.series.length !== props.series.length || next.series.some((s, i) => s.color !== props.series[i]?.color);
       props = next;
       if (anew) build();
-      else plot?.setData(data());
+      else if (!same) plot?.setData(data()); // pages are drawn oftener than counts come
     },
     destroy() {
       size.disconnect();

@@ -3,6 +3,8 @@
 
 import type { ComponentChildren } from "preact";
 import { ApiError, whyNot } from "../api/client.ts";
+import type { Pages } from "../api/pages.ts";
+import type { QueryState } from "../api/query.ts";
 import type { Scope } from "../session.tsx";
 import { scopeWords, useWho } from "../session.tsx";
 
@@ -27,17 +29,17 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** Failed says what went wrong, and offers to ask again. A 403 says which scope is needed. */
-export function Failed({ error, retry }: { error: unknown; retry?: (() => void) | undefined }) {
+/** Failed says what went wrong, and offers to ask again: busy is that it is being asked. A 403 says which scope is needed. */
+export function Failed({ title = "This could not be loaded", error, retry, busy }: { title?: string; error: unknown; retry?: (() => void) | undefined; busy?: boolean }) {
   const refused = error instanceof ApiError && error.code === "forbidden_scope";
   return (
     <div class="notice bad" role="alert">
       <div>
-        <p class="notice-title">{refused ? "This key may not see this" : "This could not be loaded"}</p>
+        <p class="notice-title">{refused ? "This key may not see this" : title}</p>
         <p>{whyNot(error)}</p>
       </div>
       {retry && !refused && (
-        <button type="button" class="button" onClick={retry}>
+        <button type="button" class="button" onClick={retry} aria-busy={busy}>
           Try again
         </button>
       )}
@@ -69,12 +71,39 @@ export function Needs({ scope, children }: { scope: Scope; children: ComponentCh
  * it failed. An error beside data stands above them, so that nothing old passes
  * for new.
  */
-export function Answer<T>({ of, lines, children }: { of: { data: T | undefined; error: unknown; loading: boolean; reload: () => void }; lines?: number; children: (data: T) => ComponentChildren }) {
-  if (of.data === undefined) return of.error && !of.loading ? <Failed error={of.error} retry={of.reload} /> : <Loading lines={lines ?? 3} />;
+export function Answer<T>({ of, lines = 3, children }: { of: QueryState<T>; lines?: number; children: (data: T) => ComponentChildren }) {
   return (
     <>
-      {of.error && !of.loading ? <Failed error={of.error} retry={of.reload} /> : null}
-      {children(of.data)}
+      {of.error !== undefined && <Failed error={of.error} retry={of.reload} busy={of.loading} />}
+      {of.data !== undefined ? children(of.data) : of.error === undefined && <Loading lines={lines} />}
+    </>
+  );
+}
+
+/** known is a value in a word: "…" while it is first asked for, "–" where it cannot be told. */
+export const known = <T,>(of: QueryState<T>, show: (data: T) => string): string => (of.data !== undefined ? show(of.data) : of.error !== undefined ? "–" : "…");
+
+/** Listed is Answer for a list that comes in pages, with the button that brings the next. */
+export function Listed<T>({ of, lines = 3, more, children }: { of: Pages<T>; lines?: number; more: string; children: (rows: readonly T[]) => ComponentChildren }) {
+  return (
+    <>
+      {of.error !== undefined && <Failed error={of.error} retry={of.refresh} busy={of.loading} />}
+      {of.partial && (
+        <div class="notice warn" role="status">
+          <div>
+            <p class="notice-title">This is not all</p>
+            <p>ClickHouse does not answer. Only what this server has in memory is shown: about the last ten minutes.</p>
+          </div>
+        </div>
+      )}
+      {of.rows !== undefined ? children(of.rows) : of.error === undefined && <Loading lines={lines} />}
+      {of.more && (
+        <p class="table-more">
+          <button type="button" class="button" onClick={of.loadMore} aria-busy={of.loading}>
+            {more}
+          </button>
+        </p>
+      )}
     </>
   );
 }

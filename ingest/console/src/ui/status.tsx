@@ -1,9 +1,11 @@
 // Statuses in one place: their colour, their sign and their meaning. Colour never
 // stands alone.
 
+import type { Schemas } from "../api/client.ts";
+
 export type Tone = "ok" | "bad" | "warn" | "info" | "mute";
 
-const meaning: Record<string, [Tone, string]> = {
+const meaning: Record<Schemas["Message"]["status"], [Tone, string]> = {
   accepted: ["info", "Weir holds it; nothing is decided yet."],
   scheduled: ["info", "It waits for its time."],
   deferred: ["info", "It waits until a limit, quiet hours or its providers let it through."],
@@ -25,12 +27,16 @@ const meaning: Record<string, [Tone, string]> = {
 
 const sign: Record<Tone, string> = { ok: "✓", bad: "✕", warn: "!", info: "•", mute: "–" };
 
-export const toneOf = (status: string): Tone => meaning[status]?.[0] ?? "mute";
-export const meaningOf = (status: string): string => meaning[status]?.[1] ?? "";
+const meant = (status: string): [Tone, string] => (meaning as Record<string, [Tone, string]>)[status] ?? ["mute", ""];
+
+/** statuses are all that there are, in the order of a message's life. */
+export const statuses: readonly string[] = Object.keys(meaning);
+
+export const toneOf = (status: string): Tone => meant(status)[0];
 
 /** Status is a message's status as a badge. */
 export function Status({ status }: { status: string }) {
-  const [tone, text] = meaning[status] ?? ["mute", ""];
+  const [tone, text] = meant(status);
   return <Badge tone={tone} text={status} title={text} />;
 }
 

@@ -15,8 +15,12 @@ export interface Column<T> {
   end?: boolean;
   /** Left out on narrow screens. */
   wideOnly?: boolean;
+  /** Left out where there is no room for all, below 1,000 px. */
+  roomyOnly?: boolean;
   /** A fixed width in CSS, so that columns of long tables do not move: "12rem", "20%". */
   width?: string;
+  /** Its width on a phone, where that is another. */
+  narrow?: string;
 }
 
 interface Props<T> {
@@ -76,7 +80,10 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd
     return row !== null && row !== undefined;
   };
   useLayoutEffect(() => {
-    if (focus.current !== undefined && focusRow(focus.current)) focus.current = undefined;
+    if (focus.current === undefined) return;
+    // The row that had it may be drawn no more; who has gone elsewhere stays there.
+    const now = document.activeElement;
+    if ((now && now !== document.body && !box.current?.contains(now)) || focusRow(focus.current)) focus.current = undefined;
   });
 
   const keys = (e: KeyboardEvent) => {
@@ -99,13 +106,13 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd
   };
 
   return (
-    <div ref={box} class={`table-box${boxed ? " boxed" : ""}`} role="region" aria-label={caption} tabIndex={boxed ? 0 : undefined} onKeyDown={keys}>
+    <div ref={box} class={`table-box${boxed ? " boxed" : ""}`} role={boxed ? "region" : undefined} aria-label={boxed ? caption : undefined} tabIndex={boxed ? 0 : undefined} onKeyDown={keys}>
       <table class={fixed ? "fixed" : undefined} aria-rowcount={rows.length + 1}>
         <caption class="sr">{caption}</caption>
         <thead>
           <tr aria-rowindex={1}>
             {columns.map((c) => {
-              const style = c.width ? { width: c.width } : undefined;
+              const style = c.width ? { "--w": c.width, "--n": c.narrow ?? c.width } : undefined;
               // A column of buttons or bars needs no name, and an empty heading would be read as one.
               return c.title ? (
                 <th key={c.key} scope="col" class={cls(c)} style={style}>
@@ -118,7 +125,7 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd
           </tr>
         </thead>
         <tbody>
-          {from > 0 && <Spacer rows={from} columns={columns.length} />}
+          {from > 0 && <Spacer rows={from} />}
           {rows.slice(from, until).map((row, j) => {
             const i = from + j;
             return (
@@ -131,7 +138,7 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd
               </tr>
             );
           })}
-          {until < rows.length && <Spacer rows={rows.length - until} columns={columns.length} />}
+          {until < rows.length && <Spacer rows={rows.length - until} />}
         </tbody>
       </table>
       {rows.length === 0 && empty}
@@ -139,12 +146,13 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, current, onEnd
   );
 }
 
-const cls = <T,>(c: Column<T>) => [c.end ? "end" : "", c.wideOnly ? "wide-only" : ""].filter(Boolean).join(" ") || undefined;
+const cls = <T,>(c: Column<T>) => [c.end ? "end" : "", c.wideOnly ? "wide-only" : "", c.roomyOnly ? "roomy-only" : ""].filter(Boolean).join(" ") || undefined;
 
-function Spacer({ rows, columns }: { rows: number; columns: number }) {
+/** Spacer is as high as rows that are not drawn. It spans one column: a phone has not all of them. */
+function Spacer({ rows }: { rows: number }) {
   return (
     <tr aria-hidden="true" class="spacer">
-      <td colSpan={columns} style={{ height: `${rows * rowHeight}px` }} />
+      <td style={{ height: `${rows * rowHeight}px` }} />
     </tr>
   );
 }

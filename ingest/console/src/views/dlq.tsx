@@ -1,56 +1,56 @@
 // The dead letter queue: what was given up on and why, and sending it again,
 // first as a dry run that says what would be sent.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Schemas, get } from "../api/client.ts";
+import { day, hour, since } from "../api/operate.ts";
 import { usePages } from "../api/pages.ts";
-import { type Filter, type Sum, redrive } from "../api/redrive.ts";
+import { type Filter, type Sum, nothing, redrive } from "../api/redrive.ts";
 import { go, link } from "../router.ts";
 import { reasonWords } from "../say/why.ts";
 import { useWho } from "../session.tsx";
 import { announce } from "../ui/announce.tsx";
-import { Input, Select } from "../ui/field.tsx";
+import { Input, Select, useDraft } from "../ui/field.tsx";
 import { number, plural, words } from "../ui/format.ts";
 import { Panel } from "../ui/page.tsx";
-import { Empty, Failed, Loading } from "../ui/states.tsx";
+import { Empty, Listed } from "../ui/states.tsx";
 import { type Column, Table } from "../ui/table.tsx";
 import { Time } from "../ui/time.tsx";
 
 type Letter = Schemas["DeadLetter"];
 
-const ages: Record<string, number> = { "1h": 3600e3, "24h": 86400e3, "7d": 7 * 86400e3 };
+const ages: Record<string, number> = { "1h": hour, "24h": day, "7d": 7 * day };
 
 export function DeadLetters({ query }: { query: URLSearchParams }) {
   const { can } = useWho();
   const chosen = { reason: query.get("reason") ?? "", class: query.get("class") ?? "", provider: query.get("provider") ?? "", age: query.get("age") ?? "" };
-  const [draft, set] = useState(chosen);
-  // A span of time begins when it is chosen, so that pages and the redrive mean the same records.
-  const [since, setSince] = useState<string>();
+  const [draft, set] = useDraft(chosen);
+  const [asked, again] = useState(0);
   const key = JSON.stringify(chosen);
-  useEffect(() => {
-    set(chosen);
-    setSince(chosen.age && ages[chosen.age] ? new Date(Date.now() - (ages[chosen.age] as number)).toISOString() : undefined);
-  }, [key]);
-  const filter: Filter = { ...(chosen.reason && { reason: chosen.reason }), ...(chosen.class && { class: chosen.class }), ...(chosen.provider && { provider: chosen.provider }), ...(since && { since }) };
+  // A span of time begins when it is asked for, so that pages and the redrive mean the same records.
+  const from = useMemo(() => (ages[chosen.age] ? since(ages[chosen.age] as number) : undefined), [key, asked]);
+  const filter: Filter = { ...(chosen.reason && { reason: chosen.reason }), ...(chosen.class && { class: chosen.class }), ...(chosen.provider && { provider: chosen.provider }), ...(from && { since: from }) };
   const list = usePages<Letter>(
     async (cursor, signal) => {
       const page = await get("/v1/dlq", { query: { ...(filter as Record<string, string>), limit: 200, cursor }, signal });
       return { rows: page.entries, next: page.cursor };
     },
     (l) => l.position,
-    [key, since],
+    [key, asked],
   );
   const drive = useRedrive(list.refresh);
+  // The lanes' two, what rejections of these rows say, and the one that the address names.
+  const reasons = [...new Set(["", "permanent", "attempts_exhausted", ...(list.rows ?? []).map((l) => l.reason), chosen.reason])];
   const filtered = Object.keys(filter).length > 0;
 
   const columns: Column<Letter>[] = [
     { key: "at", title: "Given up", cell: (l) => <Time at={l.at} />, width: "8.5rem" },
     { key: "reason", title: "Why", cell: (l) => <a href={link("messages", l.message_id)}>{reasonWords(l.reason)}</a>, width: "14rem" },
-    { key: "to", title: "To", cell: (l) => <code>{l.to ?? ""}</code>, width: "10rem" },
+    { key: "to", title: "To", cell: (l) => <code>{l.to ?? ""}</code>, width: "10rem", wideOnly: true },
     { key: "class", title: "Class", cell: (l) => l.class ?? "default", width: "8rem", wideOnly: true },
-    { key: "provider", title: "Provider", cell: (l) => l.provider ?? "", width: "8rem", wideOnly: true },
+    { key: "provider", title: "Provider", cell: (l) => l.provider ?? "", width: "8rem", roomyOnly: true },
     { key: "code", title: "Code", cell: (l) => l.error_code ?? "", wideOnly: true },
-    { key: "attempt", title: "Attempts", cell: (l) => l.attempt ?? 0, end: true, width: "5.5rem", wideOnly: true },
+    { key: "attempt", title: "Attempts", cell: (l) => l.attempt ?? 0, end: true, width: "5.5rem", roomyOnly: true },
   ];
   if (can("send"))
     columns.push({
@@ -76,8 +76,9 @@ export function DeadLetters({ query }: { query: URLSearchParams }) {
         class="row filters"
         onSubmit={(e) => {
           e.preventDefault();
-          go(link("queues", "", { ...draft, reason: draft.reason.trim(), class: draft.class.trim(), provider: draft.provider.trim() }));
-          list.refresh();
+          const to = link("queues", "", { ...draft, class: draft.class.trim(), provider: draft.provider.trim() });
+          if (to === link("queues", "", chosen)) again((n) => n + 1);
+          else go(to);
         }}
       >
         <Select
@@ -91,11 +92,7 @@ export function DeadLetters({ query }: { query: URLSearchParams }) {
             ["7d", "in the last 7 days"],
           ]}
         />
-        <Input label="Reason" value={draft.reason} onValue={(reason) => set({ ...draft, reason })} placeholder="permanent" list="dlq-reasons" />
-        <datalist id="dlq-reasons">
-          <option value="permanent" />
-          <option value="attempts_exhausted" />
-        </datalist>
+        <Select label="Why" value={draft.reason} onValue={(reason) => set({ ...draft, reason })} options={reasons.map((r) => [r, r ? reasonWords(r) : "anything"] as const)} />
         <Input label="Class" value={draft.class} onValue={(c) => set({ ...draft, class: c })} placeholder="any" />
         <Input label="Provider" value={draft.provider} onValue={(provider) => set({ ...draft, provider })} placeholder="any" />
         <button type="submit" class="button">
@@ -108,42 +105,31 @@ export function DeadLetters({ query }: { query: URLSearchParams }) {
         )}
       </form>
       {drive.shown}
-      {list.error !== undefined && !list.loading && <Failed error={list.error} retry={list.refresh} />}
-      {list.rows === undefined ? (
-        list.loading && <Loading lines={4} />
-      ) : (
-        <Table caption="What was given up on" columns={columns} rows={list.rows} rowKey={(l) => l.position} onEnd={list.loadMore} empty={<Empty title={filtered ? "Nothing matches" : "Weir gave up on nothing"} />} />
-      )}
-      {list.more && (
-        <p class="table-more">
-          <button type="button" class="button" onClick={list.loadMore} disabled={list.loading} aria-busy={list.loading}>
-            Older ones
-          </button>
-        </p>
-      )}
+      <Listed of={list} lines={4} more="Older ones">
+        {(rows) => <Table caption="What was given up on" columns={columns} rows={rows} rowKey={(l) => l.position} onEnd={list.loadMore} empty={<Empty title={filtered ? "Nothing matches" : "Weir gave up on nothing"} />} />}
+      </Listed>
     </Panel>
   );
 }
 
 type Step = { is: "idle" } | { is: "counting" | "would" | "sending" | "sent"; filter: Filter; what: string; sum: Sum } | { is: "failed"; error: unknown; sum: Sum; dry: boolean };
 
-const empty: Sum = { matched: 0, redriven: 0, skipped: {}, by_reason: {}, going: true };
-
 /** useRedrive leads through a redrive: what would be sent, sending, what was sent. */
 function useRedrive(onDone: () => void) {
   const [step, set] = useState<Step>({ is: "idle" });
   const ctl = useRef<AbortController | undefined>(undefined);
   useEffect(() => () => ctl.current?.abort(), []);
-  const run = async (filter: Filter, what: string, dry: boolean) => {
+  const run = async (filter: Filter, what: string, dry: boolean, counted?: string) => {
     ctl.current?.abort();
     const now = (ctl.current = new AbortController());
-    let sum = empty;
+    let sum = nothing;
     const show = (is: "counting" | "would" | "sending" | "sent") => !now.signal.aborted && set({ is, filter, what, sum });
     show(dry ? "counting" : "sending");
     try {
       sum = await redrive(
         filter,
         dry,
+        counted,
         (s) => {
           sum = s;
           show(dry ? "counting" : "sending");
@@ -164,13 +150,14 @@ function useRedrive(onDone: () => void) {
     ctl.current?.abort();
     set({ is: "idle" });
   };
-  return { busy, dry: (filter: Filter, what: string) => void run(filter, what, true), shown: step.is !== "idle" && <Progress step={step} onGo={(f, w) => void run(f, w, false)} onClose={stop} /> };
+  return { busy, dry: (filter: Filter, what: string) => void run(filter, what, true), shown: step.is !== "idle" && <Progress step={step} onGo={(f, w, counted) => void run(f, w, false, counted)} onClose={stop} /> };
 }
 
-function Progress({ step, onGo, onClose }: { step: Exclude<Step, { is: "idle" }>; onGo: (filter: Filter, what: string) => void; onClose: () => void }) {
+function Progress({ step, onGo, onClose }: { step: Exclude<Step, { is: "idle" }>; onGo: (filter: Filter, what: string, counted: string | undefined) => void; onClose: () => void }) {
   const heading = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    if (step.is === "would") heading.current?.focus();
+    // The button that was pressed may be gone. Who writes elsewhere by then goes on there.
+    if (step.is !== "counting" && !document.activeElement?.matches("input, select, textarea")) heading.current?.focus();
   }, [step.is]);
   const { sum } = step;
   const parts = (of: Record<string, number>) =>
@@ -217,7 +204,7 @@ function Progress({ step, onGo, onClose }: { step: Exclude<Step, { is: "idle" }>
       </div>
       <div class="notice-actions">
         {step.is === "would" && sum.redriven > 0 && (
-          <button type="button" class="button primary" onClick={() => onGo(step.filter, step.what)}>
+          <button type="button" class="button primary" onClick={() => onGo(step.filter, step.what, sum.start)}>
             Send {plural(sum.redriven, "message")} again
           </button>
         )}

@@ -3,14 +3,17 @@
 
 import "./desk.css";
 import { get } from "../api/client.ts";
+import { day, since, stats } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
+import { draftOf } from "../drafts.ts";
 import type { ViewProps } from "../app.tsx";
 import { link } from "../router.ts";
+import { useBy } from "../session.tsx";
 import { type Limit, matchWords, perWords } from "../say/limit.ts";
 import { windowWords } from "../say/window.ts";
 import { number } from "../ui/format.ts";
 import { Page, Panel } from "../ui/page.tsx";
-import { Answer, Empty } from "../ui/states.tsx";
+import { Answer, Empty, known } from "../ui/states.tsx";
 import { Badge } from "../ui/status.tsx";
 import { Table } from "../ui/table.tsx";
 import { LimitPage } from "./limit.tsx";
@@ -24,9 +27,9 @@ export default function View({ param, query }: ViewProps) {
 
 /** dayOf is what limits refused in the last 24 hours, by limit. */
 export async function dayOf(signal: AbortSignal): Promise<Map<string, { refused: number; observed: number }>> {
-  const stats = await get("/v1/stats", { query: { from: new Date(Date.now() - 86_400_000).toISOString() }, signal });
+  const { limits } = await stats(signal, { from: since(day) });
   const out = new Map<string, { refused: number; observed: number }>();
-  for (const l of stats.limits) {
+  for (const l of limits) {
     const have = out.get(l.limit) ?? { refused: 0, observed: 0 };
     out.set(l.limit, { refused: have.refused + (l.refused ?? 0), observed: have.observed + (l.observed ?? 0) });
   }
@@ -38,15 +41,16 @@ export const ModeBadge = ({ mode }: { mode: string | undefined }) =>
 
 function All() {
   const limits = useQuery(async (signal) => (await get("/v1/limits", { signal })) as unknown as { revision: number; items: { etag: string; value: Limit }[] }, [], { every: 10_000 });
-  const day = useQuery(dayOf, [], { every: 30_000 });
-  const count = (name: string, what: "refused" | "observed") => (day.data ? number(day.data.get(name)?.[what] ?? 0) : day.error ? "?" : "…");
+  const refused = useQuery(dayOf, [], { every: 30_000 });
+  const by = useBy();
+  const count = (name: string, what: "refused" | "observed") => known(refused, (of) => number(of.get(name)?.[what] ?? 0));
   return (
     <Page
       title="Limits"
       lead="How many messages may pass. All limits that match are decided at once, all or nothing."
       actions={
         <a class="button primary" href={link("limits", "", { new: "1" })}>
-          New limit
+          New limit{draftOf("", by) && " (unsaved)"}
         </a>
       }
     >
@@ -60,18 +64,18 @@ function All() {
                 rowKey={(r) => r.value.name ?? ""}
                 empty={<Empty title="No limits: everything passes">A limit says how many messages a recipient, or whoever it counts by, may get in a window.</Empty>}
                 columns={[
-                  { key: "name", title: "Limit", cell: (r) => <a href={link("limits", r.value.name ?? "")}>{r.value.name}</a> },
+                  { key: "name", title: "Limit", cell: (r) => <><a href={link("limits", r.value.name ?? "")}>{r.value.name}</a>{draftOf(r.value.name ?? "", by) && <> <Badge tone="warn" text="unsaved changes" title="Yours, in this tab" /></>}</> },
                   { key: "mode", title: "Mode", cell: (r) => <ModeBadge mode={r.value.mode} /> },
-                  { key: "allow", title: "Allows", cell: (r) => (r.value.allow ?? []).map(windowWords).join(" · ") },
+                  { key: "allow", title: "Allows", cell: (r) => <span class="part">{(r.value.allow ?? []).map(windowWords).join(" · ")}</span> },
                   { key: "match", title: "Counts", cell: (r) => matchWords(r.value.match), wideOnly: true },
-                  { key: "per", title: "For", cell: (r) => perWords(r.value.per), wideOnly: true },
-                  { key: "refused", title: "Refused, 24 h", cell: (r) => (r.value.mode === "observe" ? <span class="muted">would have: {count(r.value.name ?? "", "observed")}</span> : count(r.value.name ?? "", "refused")), end: true },
+                  { key: "per", title: "For", cell: (r) => perWords(r.value.per), roomyOnly: true },
+                  { key: "refused", title: "Refused, 24\u00a0h", cell: (r) => (r.value.mode === "observe" ? <span class="muted">would have: {count(r.value.name ?? "", "observed")}</span> : count(r.value.name ?? "", "refused")), end: true },
                 ]}
               />
             )}
           </Answer>
         </Panel>
-        <Revisions />
+        <Revisions upTo={limits.data?.revision} />
       </div>
     </Page>
   );

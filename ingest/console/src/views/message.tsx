@@ -3,51 +3,43 @@
 // Without an id it is the list of all.
 
 import "./desk.css";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, call, get } from "../api/client.ts";
+import { ApiError, get } from "../api/client.ts";
 import { useLive } from "../api/live.ts";
-import { useQuery } from "../api/query.ts";
+import { useAgain, useQuery } from "../api/query.ts";
+import { useSoon } from "../api/soon.ts";
 import type { ViewProps } from "../app.tsx";
-import { go, link } from "../router.ts";
-import { type Event, type Message, answer, canCancel, canRetry, decided, evidenceWords, reasonWords, scopeWords, verdictWords, why } from "../say/why.ts";
+import { link } from "../router.ts";
+import { type Event, type Message, answer, decided, ended, evidenceWords, reasonWords, scopeWords, verdictWords, why } from "../say/why.ts";
 import { windowWords } from "../say/window.ts";
-import { useWho } from "../session.tsx";
-import { announce } from "../ui/announce.tsx";
-import { Confirm } from "../ui/confirm.tsx";
 import { Copy } from "../ui/copy.tsx";
 import { duration, millis, plural } from "../ui/format.ts";
 import { Facts, Page, Panel } from "../ui/page.tsx";
 import { Answer, Empty } from "../ui/states.tsx";
 import { Status, toneOf } from "../ui/status.tsx";
 import { Time, useNow } from "../ui/time.tsx";
+import { Actions } from "./message-actions.tsx";
 import { Messages } from "./messages.tsx";
 
 export default function View({ param, query }: ViewProps) {
   return param ? <One key={param} id={param} /> : <Messages query={query} />;
 }
 
-const ended = (status: string) => !["accepted", "scheduled", "deferred", "queued", "sending", "retrying"].includes(status);
-
 function One({ id }: { id: string }) {
   const asked = useQuery((signal) => get("/v1/messages/{id}", { path: { id }, signal }), [id]);
   const m = asked.data;
-  const soon = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const refresh = useCallback(() => {
-    soon.current ??= setTimeout(() => {
-      soon.current = undefined;
-      asked.reload();
-    }, 100);
-  }, [asked.reload]);
-  useEffect(() => () => clearTimeout(soon.current), []);
-  useLive({ query: { to: m?.to }, skip: !m?.to, onGap: refresh, onEvents: (events) => events.some((e) => e.message_id === id) && refresh() });
+  const refresh = useSoon(asked.reload, 100);
+  useLive({
+    query: { to: m?.to },
+    skip: !m?.to,
+    onGap: refresh,
+    onState: (state) => state === "live" && refresh(), // what came between the answer and the stream
+    onEvents: (events) => events.some((e) => e.message_id === id) && refresh(),
+  });
   // A message that was just taken in may not be known here yet.
   const missing = asked.error instanceof ApiError && asked.error.code === "message_not_found";
   const young = missing || (m !== undefined && (m.status === "accepted" || m.timeline.length === 0));
-  useEffect(() => {
-    if (!young) return;
-    const timer = setInterval(() => document.hidden || asked.reload(), 1000);
-    return () => clearInterval(timer);
-  }, [young]);
+  useAgain(missing, asked.loading, asked.reload);
+  useAgain(young && !missing, asked.loading, asked.reload, Infinity);
   return (
     <Page
       title="Message"
@@ -62,6 +54,11 @@ function One({ id }: { id: string }) {
       {missing && !m ? (
         <Empty title="No such message">
           No message of this tenant has this id. One that another instance has just taken in shows within two seconds. <a href={link("messages")}>All messages</a>
+          <p>
+            <button type="button" class="button small" onClick={asked.reload} aria-busy={asked.loading}>
+              Look again
+            </button>
+          </p>
         </Empty>
       ) : (
         <Answer of={asked} lines={10}>
@@ -200,53 +197,5 @@ function DecisionPanel({ m, now }: { m: Message; now: number }) {
         </>
       )}
     </Panel>
-  );
-}
-
-function Actions({ m, onDone }: { m: Message; onDone: () => void }) {
-  const { can } = useWho();
-  const [asking, ask] = useState<"cancel" | "retry">();
-  if (!can("send") || (!canCancel(m.status) && !canRetry(m.status))) return null;
-  const path = { id: m.id };
-  return (
-    <>
-      {canCancel(m.status) && (
-        <button type="button" class="button" onClick={() => ask("cancel")}>
-          Cancel it
-        </button>
-      )}
-      {canRetry(m.status) && (
-        <button type="button" class="button primary" onClick={() => ask("retry")}>
-          Send again
-        </button>
-      )}
-      <Confirm
-        open={asking === "cancel"}
-        title="Take this message back?"
-        action="Cancel the message"
-        danger
-        onClose={() => ask(undefined)}
-        onConfirm={async () => {
-          const { data } = await call("post", "/v1/messages/{id}/cancel", { path, headers: { Prefer: "wait=5" } });
-          announce(data?.status === "cancelled" ? "Cancelled" : "Asked for: its status tells whether it was in time");
-          onDone();
-        }}
-      >
-        <p>{m.status === "queued" || m.status === "retrying" ? "A lane holds it already: it ends when it next comes by, if it is in time." : "It ends at once and gives its place back."}</p>
-      </Confirm>
-      <Confirm
-        open={asking === "retry"}
-        title="Send this message again?"
-        action="Send again"
-        onClose={() => ask(undefined)}
-        onConfirm={async () => {
-          const { data } = await call("post", "/v1/messages/{id}/retry", { path });
-          announce("Sent again as a new message");
-          if (data) go(link("messages", data.id));
-        }}
-      >
-        <p>It becomes a new message of the same content, which limits decide like any other. Asked for twice it is sent once.</p>
-      </Confirm>
-    </>
   );
 }

@@ -1,11 +1,12 @@
 // The proof: what was checked, by whom and when, what came of it, and how to
 // check it oneself. It says no more than the reports do.
 
+import "./desk.css";
 import type { ViewProps } from "../app.tsx";
 import { proof } from "../api/operate.ts";
 import type { Proof, Report } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
-import { auditWords, sinkWords } from "../proof.ts";
+import { auditWords, ranges, sinkWords } from "../proof.ts";
 import { Copy } from "../ui/copy.tsx";
 import { duration, number, plural } from "../ui/format.ts";
 import { Facts, Page, Panel } from "../ui/page.tsx";
@@ -75,7 +76,7 @@ function Sinks({ of }: { of: Proof }) {
       <div class="inset">
         <Facts
           of={[
-            ["Difference", of.sinks.length === 0 ? "not known" : <span class={of.difference !== 0 ? "bad-text" : ""}>{number(of.difference)}</span>],
+            ["Difference", of.sinks.length === 0 || of.sinks.some((s) => !s.sink?.checked_at) ? "not known yet" : <span class={of.difference !== 0 ? "bad-text" : ""}>{number(of.difference)}</span>],
             ["Behind Kafka", of.sinks.length === 0 ? "not known" : of.status_lag_ms === 0 ? "nothing waits" : duration(of.status_lag_ms)],
             ["Sinks", number(of.sinks.length)],
           ]}
@@ -94,10 +95,10 @@ function Sinks({ of }: { of: Proof }) {
         columns={[
           { key: "by", title: "Sink", cell: (r) => r.by },
           { key: "state", title: "State", cell: (r) => (r.sink?.failing ? <span class="bad-text" title={r.sink.failing}>{r.sink.failing}</span> : <Badge tone="ok" text="loads" />) },
-          { key: "parts", title: "Partitions", wideOnly: true, cell: (r) => r.sink?.partitions.join(" "), end: true },
-          { key: "rows", title: "Rows", end: true, cell: (r) => number(r.sink?.rows ?? 0) },
+          { key: "parts", title: "Partitions", wideOnly: true, cell: (r) => ranges(r.sink?.partitions ?? []), end: true },
+          { key: "rows", title: "Rows", wideOnly: true, end: true, cell: (r) => number(r.sink?.rows ?? 0) },
           { key: "lag", title: "Behind", end: true, cell: (r) => (r.sink?.lag_ms ? duration(r.sink.lag_ms) : "–") },
-          { key: "diff", title: "Difference", end: true, cell: (r) => number(r.sink?.difference ?? 0) },
+          { key: "diff", title: "Difference", end: true, cell: (r) => (r.sink?.checked_at ? number(r.sink.difference) : "–") },
           { key: "checked", title: "Compared", wideOnly: true, end: true, cell: (r) => (r.sink?.checked_at ? <Ago at={r.sink.checked_at} /> : "not yet") },
           { key: "at", title: "Said so", end: true, cell: (r) => <Ago at={r.at} /> },
         ]}

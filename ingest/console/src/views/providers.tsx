@@ -1,33 +1,32 @@
 // Providers: how each is, how fast it may be called, what it answers, and how
 // routes share messages out among them.
 
+import "./desk.css";
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ViewProps } from "../app.tsx";
 import { get } from "../api/client.ts";
-import { errors, health, stats } from "../api/operate.ts";
+import { errors, health, hour, since, stats } from "../api/operate.ts";
 import type { Errors, ProviderHealth, Stats } from "../api/operate.ts";
-import { useQuery } from "../api/query.ts";
-import { sumUp } from "../overview.ts";
-import { callsWords, matchWords, paceWords, parts, standing } from "../providers.ts";
-import { ChangeEntry } from "../ui/change.tsx";
-import { Checkbox, Input } from "../ui/field.tsx";
+import { type QueryState, useQuery } from "../api/query.ts";
+import { type Hour, sumUp } from "../overview.ts";
+import { callsWords, paceWords, parts, standing } from "../providers.ts";
+import { matchWords } from "../say/limit.ts";
 import { compact, duration, number, percent } from "../ui/format.ts";
 import { Facts, Page, Panel } from "../ui/page.tsx";
-import { Answer, Empty } from "../ui/states.tsx";
+import { Answer, Empty, Failed, known } from "../ui/states.tsx";
 import { Badge } from "../ui/status.tsx";
 import { Table } from "../ui/table.tsx";
 import { Ago, useNow } from "../ui/time.tsx";
-
-const hour = 3_600_000;
-
-type Route = { name?: string; match?: Record<string, unknown>; to?: { provider: string; weight?: number }[]; failover?: string[] };
+import { ChangePace, ChangeWeights, type Route } from "./provider-changes.tsx";
 
 export default function Providers(_: ViewProps) {
   const all = useQuery((signal) => health(signal), [], { every: 3000 });
   const routes = useQuery((signal) => get("/v1/routes", { signal }), [], { every: 15_000 });
   const counts = useQuery((signal) => stats(signal, { by: "provider" }), [], { every: 10_000 });
-  const codes = useQuery((signal) => errors(signal, { from: new Date(Date.now() - hour).toISOString() }), [], { every: 15_000 });
+  const codes = useQuery((signal) => errors(signal, { from: since(hour) }), [], { every: 15_000 });
   const [change, setChange] = useState<{ kind: "provider" | "route"; name: string }>();
+  const failed = [counts, codes].filter((q) => q.error !== undefined);
   const again = () => {
     all.reload();
     routes.reload();
@@ -42,9 +41,10 @@ export default function Providers(_: ViewProps) {
             </Empty>
           ) : (
             <div class="stack">
+              {failed[0] && <Failed title="What they answered could not be loaded, and may be old" error={failed[0].error} busy={failed.some((q) => q.loading)} retry={() => failed.forEach((q) => q.reload())} />}
               <div class="panels even">
                 {providers.map((p) => (
-                  <Provider key={p.name} of={p} counts={counts.data} codes={codes.data} onChange={() => setChange({ kind: "provider", name: p.name })} />
+                  <Provider key={p.name} of={p} counts={counts} codes={codes} onChange={() => setChange({ kind: "provider", name: p.name })} />
                 ))}
               </div>
               <Answer of={routes} lines={3}>
@@ -60,11 +60,11 @@ export default function Providers(_: ViewProps) {
   );
 }
 
-function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; counts: Stats | undefined; codes: Errors | undefined; onChange: () => void }) {
+function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; counts: QueryState<Stats>; codes: QueryState<Errors>; onChange: () => void }) {
   const now = useNow(1000);
   const s = standing(p, now);
-  const h = counts && sumUp(counts.counts.filter((c) => c.provider === p.name));
-  const said = codes?.errors.filter((e) => e.provider === p.name).slice(0, 4);
+  const h = (show: (h: Hour) => ComponentChildren) => (counts.data ? show(sumUp(counts.data.counts.filter((c) => c.provider === p.name))) : known(counts, () => ""));
+  const said = codes.data?.errors.filter((e) => e.provider === p.name).slice(0, 4);
   const newest = Math.max(...p.lanes.map((l) => Date.parse(l.at)));
   return (
     <Panel title={p.name} note={<Badge tone={s.tone} text={s.state} />}>
@@ -81,10 +81,11 @@ function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; coun
         <h3>Last hour</h3>
         <Facts
           of={[
-            ["Sent", h ? compact(h.sent) : "…"],
-            ["Success", h ? (h.success === undefined ? "–" : percent(h.success)) : "…"],
-            ["p95 to sent", h ? (h.p95 === undefined ? "–" : duration(h.p95)) : "…"],
-            ["Undelivered", h ? compact(h.undelivered) : "…"],
+            ["Sent", h((x) => compact(x.sent))],
+            ["Success", h((x) => (x.success === undefined ? "–" : percent(x.success)))],
+            ["p95 to sent", h((x) => (x.p95 === undefined ? "–" : duration(x.p95)))],
+            ["Delivered", h((x) => receipts(x, x.delivered))],
+            ["Undelivered", h((x) => receipts(x, x.undelivered))],
           ]}
         />
       </div>
@@ -98,6 +99,7 @@ function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; coun
             <span class="num">{number(e.events)} ×</span>
           </li>
         ))}
+        {!said && codes.error !== undefined && <li class="muted">Its errors are not known now.</li>}
         {said?.length === 0 && <li class="muted">It answered no error in the last hour.</li>}
       </ul>
       <div class="panel-foot">
@@ -108,6 +110,9 @@ function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; coun
     </Panel>
   );
 }
+
+/** receipts writes a count of receipts. None at all is not 0 delivered: many providers send none, or were not told where to. */
+const receipts = (h: Hour, n: number) => (h.delivered + h.undelivered > 0 ? compact(n) : <span title="No receipt came in the last hour">–</span>);
 
 function Routes({ of, providers, onChange }: { of: Route[]; providers: ProviderHealth[]; onChange: (name: string) => void }) {
   const share = (name: string) => providers.find((p) => p.name === name)?.share ?? 0;
@@ -148,59 +153,5 @@ function Routes({ of, providers, onChange }: { of: Route[]; providers: ProviderH
         empty={<Empty title="No routes: every provider of a message's channel has equal weight." />}
       />
     </Panel>
-  );
-}
-
-function ChangePace({ name, onClose, onDone }: { name: string; onClose: () => void; onDone: () => void }) {
-  return (
-    <ChangeEntry kind="providers" name={name} title={`The pace of ${name}`} onClose={onClose} onDone={onDone}>
-      {(value, set, wrong) => {
-        const pace = (value["pace"] as string[] | undefined) ?? [];
-        return (
-          <div class="form">
-            <Input
-              label="Calls at most"
-              value={pace.join(", ")}
-              onValue={(v) => set({ ...value, pace: v.split(",").map((w) => w.trim()).filter(Boolean) })}
-              placeholder="as fast as it goes"
-              error={wrong("/pace")}
-              hint="Over the whole cluster, in any such time: 5/1s, 200/60s. With commas between several."
-            />
-            <Checkbox label="Space calls evenly" checked={value["smooth"] === true} onValue={(v) => set({ ...value, smooth: v || undefined })} hint="Else they come in bursts, as the windows allow." />
-            {wrong("/smooth") && <p class="field-error">{wrong("/smooth")}</p>}
-          </div>
-        );
-      }}
-    </ChangeEntry>
-  );
-}
-
-function ChangeWeights({ name, onClose, onDone }: { name: string; onClose: () => void; onDone: () => void }) {
-  return (
-    <ChangeEntry kind="routes" name={name} title={`The weights of ${name}`} onClose={onClose} onDone={onDone}>
-      {(value, set, wrong) => {
-        const to = (value["to"] as NonNullable<Route["to"]> | undefined) ?? [];
-        const shares = parts(to, () => 1);
-        return (
-          <div class="form">
-            {to.map((t, i) => (
-              <Input
-                key={t.provider}
-                label={t.provider}
-                type="number"
-                min={0}
-                max={1_000_000}
-                inputMode="numeric"
-                value={String(t.weight ?? 1)}
-                onValue={(v) => set({ ...value, to: to.map((x, j) => (j === i ? { ...x, weight: v === "" ? 0 : Math.trunc(Number(v)) } : x)) })}
-                error={wrong(`/to/${i}`)}
-                hint={`${percent(shares[i]?.meant ?? 0)} of its messages, while all are well`}
-              />
-            ))}
-            {wrong("/to") && !to.some((_, i) => wrong(`/to/${i}`)) && <p class="field-error">{wrong("/to")}</p>}
-          </div>
-        );
-      }}
-    </ChangeEntry>
   );
 }

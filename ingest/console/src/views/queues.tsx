@@ -3,16 +3,16 @@
 
 import "./desk.css";
 import type { ViewProps } from "../app.tsx";
-import { delays } from "../api/delays.ts";
+import { delays } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
 import { useWho } from "../session.tsx";
 import { duration, number, plural } from "../ui/format.ts";
 import { Page, Panel } from "../ui/page.tsx";
-import { Answer, Empty, Failed, Loading } from "../ui/states.tsx";
+import { Answer, Empty, Listed } from "../ui/states.tsx";
 import { Table } from "../ui/table.tsx";
-import { Ago, Time } from "../ui/time.tsx";
+import { Ago } from "../ui/time.tsx";
 import { DeadLetters } from "./dlq.tsx";
-import { messageColumns, useMessages } from "./messages.tsx";
+import { columns, useMessages } from "./messages.tsx";
 
 export default function View({ query }: ViewProps) {
   const { can } = useWho();
@@ -28,20 +28,20 @@ export default function View({ query }: ViewProps) {
 }
 
 function Delays() {
-  const tiers = useQuery(delays, [], { every: 5000 });
-  const most = Math.max(1, ...(tiers.data ?? []).map((t) => t.waiting));
+  const asked = useQuery(delays, [], { every: 5000 });
+  const most = Math.max(1, ...(asked.data?.tiers ?? []).map((t) => t.waiting));
   return (
-    <Panel title="Delays" note="all tenants; Kafka counts the markers of transactions too" wide flush>
-      <Answer of={tiers} lines={5}>
-        {(list) => (
+    <Panel title="Delays" note="of all tenants: messages, callbacks and receipts" wide flush>
+      <Answer of={asked} lines={5}>
+        {({ tiers }) => (
           <Table
             caption="Delays by how long they wait"
-            rows={list}
+            rows={tiers}
             rowKey={(t) => t.name}
             empty={<Empty title="There are no delay topics" />}
             columns={[
               { key: "wait", title: "Waits", cell: (t) => duration(t.wait_ms), width: "6rem" },
-              { key: "n", title: "Records", cell: (t) => number(t.waiting), end: true, width: "6rem" },
+              { key: "n", title: "Records", cell: (t) => (t.at_most ? <span title="Too many to count one by one">up to {number(t.waiting)}</span> : number(t.waiting)), end: true, width: "8rem" },
               {
                 key: "bar",
                 title: "",
@@ -70,7 +70,7 @@ function Waiting() {
         <span class="panel-actions">
           {list.rows && plural(list.rows.length, "message")}
           {list.more && ", and more "}
-          <button type="button" class="button small" onClick={list.refresh} disabled={list.loading}>
+          <button type="button" class="button small" onClick={list.refresh} aria-busy={list.loading}>
             Look again
           </button>
         </span>
@@ -78,20 +78,19 @@ function Waiting() {
       wide
       flush
     >
-      {list.error !== undefined && !list.loading && <Failed error={list.error} retry={list.refresh} />}
-      {list.rows === undefined ? (
-        list.loading && <Loading lines={3} />
-      ) : (
-        <Table
-          caption="Messages that wait"
-          columns={[...messageColumns.filter((c) => c.key !== "provider"), { key: "due", title: "Due", cell: (m) => <Time at={m.retry_at} />, width: "8.5rem" }]}
-          rows={list.rows}
-          rowKey={(m) => m.id}
-          onEnd={list.loadMore}
-          all={20}
-          empty={<Empty title="Nothing waits" />}
-        />
-      )}
+      <Listed of={list} more="Older ones">
+        {(rows) => (
+          <Table
+            caption="Messages that wait"
+            columns={columns("status", "to", "class", "why", "at", "due").map((c) => (c.key === "at" ? { ...c, wideOnly: true } : c.key === "class" ? { ...c, roomyOnly: true } : c))}
+            rows={rows}
+            rowKey={(m) => m.id}
+            onEnd={list.loadMore}
+            all={20}
+            empty={<Empty title="Nothing waits" />}
+          />
+        )}
+      </Listed>
     </Panel>
   );
 }

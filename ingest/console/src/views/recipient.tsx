@@ -2,23 +2,23 @@
 // window, and everything that was sent. Any spelling leads here.
 
 import "./desk.css";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { get } from "../api/client.ts";
 import { useLive } from "../api/live.ts";
-import { usePages } from "../api/pages.ts";
-import { useQuery } from "../api/query.ts";
+import { useAgain, useQuery } from "../api/query.ts";
+import { useSoon } from "../api/soon.ts";
 import type { ViewProps } from "../app.tsx";
 import { find, go, link } from "../router.ts";
-import { type LimitState, type Message, type Suppression, again, countdown, covers, leftWords, next, short, suppressionWords, why } from "../say/why.ts";
+import { type LimitState, type Message, type Suppression, again, channels, countdown, covers, leftWords, next, suppressionWords, why } from "../say/why.ts";
 import { windowWords } from "../say/window.ts";
 import { useWho } from "../session.tsx";
 import { Input, Select } from "../ui/field.tsx";
 import { local, millis } from "../ui/format.ts";
 import { Page, Panel } from "../ui/page.tsx";
-import { Answer, Empty, Failed, Loading } from "../ui/states.tsx";
-import { Status } from "../ui/status.tsx";
-import { type Column, Table } from "../ui/table.tsx";
+import { Answer, Empty, Failed, Listed, Loading } from "../ui/states.tsx";
+import { Table } from "../ui/table.tsx";
 import { Time, useNow } from "../ui/time.tsx";
+import { columns, useMessages } from "./messages.tsx";
 import { Places } from "./places.tsx";
 import { Suppressions } from "./suppressions.tsx";
 
@@ -30,7 +30,7 @@ export default function Recipient({ param }: ViewProps) {
 function Ask() {
   const [text, set] = useState("");
   return (
-    <Page title="Recipient" lead="Why did a number get nothing, and when may it get the next? Paste it as it stands in the ticket.">
+    <Page title="Recipients" lead="Why did a number get nothing, and when may it get the next? Paste it as it stands in the ticket.">
       <form
         class="ask"
         onSubmit={(e) => {
@@ -48,27 +48,20 @@ function Ask() {
 }
 
 function Known({ to }: { to: string }) {
-  const history = usePages<Message>(
-    async (cursor, signal) => {
-      const page = await get("/v1/messages", { query: { to, limit: 100, cursor }, signal });
-      return { rows: page.messages, next: page.next_cursor };
-    },
-    (m) => m.id,
-    [to],
-  );
+  const history = useMessages({ to }, 100);
   const [changed, setChanged] = useState(0);
-  const soon = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const refresh = useCallback(() => {
-    // Many steps of many messages come at once: one question for all of them.
-    soon.current ??= setTimeout(() => {
-      soon.current = undefined;
-      history.refresh();
-      setChanged((n) => n + 1);
-    }, 250);
-  }, [history.refresh]);
-  useEffect(() => () => clearTimeout(soon.current), []);
+  const refresh = useSoon(() => {
+    history.refresh();
+    setChanged((n) => n + 1);
+  }, 250);
   const failed = history.rows === undefined && history.error !== undefined;
-  useLive({ query: { to }, onEvents: refresh, onGap: refresh, skip: failed });
+  useLive({
+    query: { to },
+    skip: failed,
+    onEvents: refresh,
+    onGap: refresh,
+    onState: (state) => state === "live" && refresh(), // what came between the answer and the stream
+  });
 
   const rows = history.rows;
   const canonical = rows?.find((m) => m.to)?.to;
@@ -76,49 +69,41 @@ function Known({ to }: { to: string }) {
   const newest = rows?.[0];
 
   return (
-    <Page title={canonical ?? to} lead={canonical && canonical !== to ? `Looked up as ${to}.` : undefined}>
+    <Page title={canonical ?? to} lead={canonical && canonical !== to ? <>Looked up as <bdi>{to}</bdi>.</> : undefined}>
       {failed ? (
-        <Failed error={history.error} retry={history.refresh} />
+        <Failed error={history.error} retry={history.refresh} busy={history.loading} />
       ) : rows === undefined ? (
         <Loading lines={6} />
       ) : (
         <div class="stack">
           <Left to={to} rows={rows} changed={changed} />
-          <Suppressions to={canonical ?? to} changed={changed} onChange={refresh} />
-          {refused && <LastRefused message={refused} newest={refused.id === newest?.id} />}
+          <Suppressions to={to} changed={changed} onChange={refresh} />
+          {refused && <LastRefused message={refused} newest={refused.id === newest?.id} changed={changed} />}
           <Panel title="Messages" note={rows.length > 0 ? `${rows.length}${history.more ? " newest" : ""}` : undefined} wide flush>
-            <Table caption={`Messages to ${canonical ?? to}`} columns={columns} rows={rows} rowKey={(m) => m.id} onEnd={history.loadMore} empty={<Empty title="No message to this recipient is known">Other spellings lead to the same place, so it was either never asked for, by another tenant, or longer ago than is kept.</Empty>} />
-            {history.more && (
-              <p class="table-more">
-                <button type="button" class="button" onClick={history.loadMore} disabled={history.loading} aria-busy={history.loading}>
-                  Older messages
-                </button>
-              </p>
-            )}
+            <Listed of={history} more="Older messages">
+              {(rows) => (
+                <Table
+                  caption={`Messages to ${canonical ?? to}`}
+                  columns={columns("at", "status", "class", "channel", "provider", "why")}
+                  rows={rows}
+                  rowKey={(m) => m.id}
+                  onEnd={history.loadMore}
+                  empty={
+                    history.partial ? (
+                      <Empty title="None in these minutes" />
+                    ) : (
+                      <Empty title="No message to this recipient is known">Other spellings lead to the same place, so it was either never asked for, by another tenant, or longer ago than is kept.</Empty>
+                    )
+                  }
+                />
+              )}
+            </Listed>
           </Panel>
         </div>
       )}
     </Page>
   );
 }
-
-const columns: readonly Column<Message>[] = [
-  { key: "at", title: "Accepted", cell: (m) => <Time at={m.accepted_at} />, width: "8.5rem" },
-  {
-    key: "status",
-    title: "Status",
-    cell: (m) => (
-      <a href={link("messages", m.id)} class="row-link">
-        <Status status={m.status} />
-      </a>
-    ),
-    width: "8.5rem",
-  },
-  { key: "class", title: "Class", cell: (m) => <span class="clip">{m.class ?? "default"}</span>, width: "9rem" },
-  { key: "channel", title: "Channel", cell: (m) => m.channel ?? "", width: "5rem", wideOnly: true },
-  { key: "provider", title: "Provider", cell: (m) => <span class="clip">{m.provider ?? ""}</span>, width: "9rem", wideOnly: true },
-  { key: "why", title: "Why", cell: (m) => <span class="clip muted">{short(m)}</span> },
-];
 
 /** Left is what each window leaves to a class, and when the next may go. */
 function Left({ to, rows, changed }: { to: string; rows: readonly Message[]; changed: number }) {
@@ -148,7 +133,7 @@ function Left({ to, rows, changed }: { to: string; rows: readonly Message[]; cha
       note={
         <div class="pickers">
           <Select label="Class" value={cls} onValue={pick} options={classes} />
-          <Select label="Channel" value={via} onValue={setChannel} options={[["", "any"], "sms", "voice", "email", "push", "webhook"]} />
+          <Select label="Channel" value={via} onValue={setChannel} options={[["", "any"], ...channels]} />
         </div>
       }
       wide
@@ -210,8 +195,13 @@ function Verdict({ limits, cls, now, out }: { limits: readonly LimitState[]; cls
 }
 
 /** LastRefused says in a sentence why the last refused one was. The evidence is in the message itself. */
-function LastRefused({ message, newest }: { message: Message; newest: boolean }) {
+function LastRefused({ message, newest, changed }: { message: Message; newest: boolean; changed: number }) {
   const whole = useQuery((signal) => get("/v1/messages/{id}", { path: { id: message.id }, signal }), [message.id]);
+  useEffect(() => {
+    if (changed > 0) whole.reload();
+  }, [changed]);
+  // Who waited for the decision may look before the server that is asked has read it.
+  useAgain((whole.data?.timeline.length ?? 0) === 0, whole.loading, whole.reload);
   const now = useNow(1000);
   const m = whole.data ?? { ...message, timeline: [] };
   return (

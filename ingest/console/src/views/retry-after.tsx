@@ -1,6 +1,7 @@
 // What a Retry-After header means, in local time, and as a line for a client's
 // code. Nothing leaves the browser, and no key is needed.
 
+import "./desk.css";
 import { useEffect, useState } from "preact/hooks";
 import type { ViewProps } from "../app.tsx";
 import { explain, sentence, stamp, utc } from "../retry-after.ts";

@@ -1,20 +1,21 @@
 // What a recipient is suppressed for: until when, why and by whom; and the buttons
 // that lift one and make one. It is asked of whoever decides, so it is as of now.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { call, get, type Schemas } from "../api/client.ts";
 import { useQuery } from "../api/query.ts";
 import { useWho } from "../session.tsx";
+import { type Channel, channels } from "../say/why.ts";
 import { announce } from "../ui/announce.tsx";
 import { Confirm } from "../ui/confirm.tsx";
 import { Input, Select } from "../ui/field.tsx";
+import { words, zone } from "../ui/format.ts";
 import { Panel } from "../ui/page.tsx";
 import { Answer, Empty } from "../ui/states.tsx";
 import { type Column, Table } from "../ui/table.tsx";
 import { Time } from "../ui/time.tsx";
 
 type Listed = Schemas["ListedSuppression"];
-type Channel = "sms" | "voice" | "email" | "push" | "webhook";
 
 const named = (channel: string | undefined): { channel?: Channel } => (channel ? { channel: channel as Channel } : {});
 
@@ -23,19 +24,22 @@ const scopeOf = (s: Listed): string => [s.channel ?? "any channel", s.class ? `c
 
 export function Suppressions({ to, changed, onChange }: { to: string; changed: number; onChange: () => void }) {
   const { can } = useWho();
-  const asked = useQuery((signal) => get("/v1/suppressions", { query: { to }, signal }), [to, changed], { every: 15_000 });
+  const asked = useQuery((signal) => get("/v1/suppressions", { query: { to }, signal }), [to], { every: 15_000 });
+  useEffect(() => {
+    if (changed > 0) asked.reload(); // what is shown stays until the answer
+  }, [changed]);
   const [lifting, lift] = useState<Listed>();
   const [adding, add] = useState(false);
-  const done = (outcome: string | undefined, words: string) => {
-    announce(outcome ? words : "Asked for, and not decided yet");
+  const done = (outcome: string | undefined, what: string) => {
+    announce(outcome ? what : "Asked for, and not decided yet");
     asked.reload();
     onChange();
   };
   const columns: readonly Column<Listed>[] = [
     { key: "scope", title: "Covers", cell: (s) => scopeOf(s), width: "13rem" },
     { key: "until", title: "Until", cell: (s) => (s.expires_at ? <Time at={s.expires_at} /> : "it is lifted"), width: "9rem" },
-    { key: "reason", title: "Reason", cell: (s) => <span class="clip">{s.reason ?? ""}</span>, width: "10rem" },
-    { key: "by", title: "By", cell: (s) => <span class="clip muted">{s.tenant ? (s.provider ?? "") : "an operator, for every tenant"}</span>, wideOnly: true },
+    { key: "reason", title: "Reason", cell: (s) => words(s.reason ?? ""), width: "10rem", wideOnly: true },
+    { key: "by", title: "By", cell: (s) => <span class="muted">{s.tenant ? (s.provider ?? "") : "an operator, for every tenant"}</span>, wideOnly: true },
     { key: "at", title: "Since", cell: (s) => (s.at ? <Time at={s.at} /> : ""), width: "8.5rem", wideOnly: true },
     {
       key: "lift",
@@ -81,7 +85,7 @@ export function Suppressions({ to, changed, onChange }: { to: string; changed: n
         }}
       >
         <p>
-          Messages to {lifting?.to} ({lifting && scopeOf(lifting)}) go out again. {lifting?.reason ? `It was suppressed for: ${lifting.reason}. ` : ""}Whoever opted out must have opted in.
+          Messages to {lifting?.to} ({lifting && scopeOf(lifting)}) go out again. {lifting?.reason ? `It was suppressed for: ${words(lifting.reason)}. ` : ""}Whoever opted out must have opted in.
         </p>
       </Confirm>
       {adding && <Add to={to} onClose={() => add(false)} onDone={done} />}
@@ -89,7 +93,7 @@ export function Suppressions({ to, changed, onChange }: { to: string; changed: n
   );
 }
 
-function Add({ to, onClose, onDone }: { to: string; onClose: () => void; onDone: (outcome: string | undefined, words: string) => void }) {
+function Add({ to, onClose, onDone }: { to: string; onClose: () => void; onDone: (outcome: string | undefined, what: string) => void }) {
   const [channel, setChannel] = useState("");
   const [cls, setClass] = useState("");
   const [until, setUntil] = useState("");
@@ -107,10 +111,10 @@ function Add({ to, onClose, onDone }: { to: string; onClose: () => void; onDone:
         onDone(data?.outcome, data?.outcome === "repeated" ? "It was suppressed so already" : "Suppressed");
       }}
     >
-      <p>Your messages to {to} end as suppressed, until then or until somebody lifts it.</p>
-      <Select label="Channel" value={channel} onValue={setChannel} options={[["", "any"], "sms", "voice", "email", "push", "webhook"]} />
+      <p>Your messages to {to} end as suppressed until the time below, or until somebody lifts it.</p>
+      <Select label="Channel" value={channel} onValue={setChannel} options={[["", "any"], ...channels]} />
       <Input label="Class" hint="Empty is any." value={cls} onValue={setClass} maxLength={64} autocomplete="off" />
-      <Input label="Until" hint="Empty is until it is lifted." type="datetime-local" value={until} onValue={setUntil} />
+      <Input label="Until" hint={`In your zone, ${zone(Date.now())}. Empty is until it is lifted.`} type="datetime-local" value={until} onValue={setUntil} />
       <Input label="Reason" value={reason} onValue={setReason} maxLength={64} placeholder="asked by phone" autocomplete="off" />
     </Confirm>
   );

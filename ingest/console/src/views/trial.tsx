@@ -1,6 +1,8 @@
 // What limits would have done to the traffic that was recorded, beside what was done.
 
-import type { Result } from "../api/trial.ts";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Result, tryLimits } from "../api/trial.ts";
+import type { Limit } from "../say/limit.ts";
 import { windowWords } from "../say/window.ts";
 import { Chart } from "../ui/chart.tsx";
 import { local, millis, number, percent, plural } from "../ui/format.ts";
@@ -14,11 +16,34 @@ export function effectWords(r: Result): string {
   return `Of ${plural(r.messages, "recorded message")} it would have refused ${number(r.now.refused)} (${share}); ${number(r.then.refused)} ${r.then.refused === 1 ? "was" : "were"}. ${change ? `That is ${change}.` : "Every message would have been decided as it was."}`;
 }
 
+/** useTrial runs one backtest at a time, and takes back the one before. */
+export function useTrial() {
+  const [state, set] = useState<{ running: boolean; result?: Result; error?: unknown; of?: string }>({ running: false });
+  const ctl = useRef<AbortController | undefined>(undefined);
+  useEffect(() => () => ctl.current?.abort(), []);
+  return {
+    ...state,
+    run(limit: Limit, since: string, of: string) {
+      ctl.current?.abort();
+      const now = (ctl.current = new AbortController());
+      set({ running: true, of });
+      tryLimits([limit], since, now.signal).then(
+        (result) => !now.signal.aborted && set({ running: false, result, of }),
+        (error: unknown) => !now.signal.aborted && set({ running: false, error, of }),
+      );
+    },
+    clear() {
+      ctl.current?.abort();
+      set({ running: false });
+    },
+  };
+}
+
 export function Trial({ result: r }: { result: Result }) {
-  const hours = r.by_hour ?? [];
-  const classes = r.by_class ?? [];
-  const busiest = r.busiest ?? [];
-  const limits = r.by_limit ?? [];
+  const hours = r.by_hour;
+  const classes = r.by_class;
+  const busiest = r.busiest.slice(0, 8);
+  const limits = r.by_limit.filter((l) => l.then + l.now > 0);
   const now = Date.now();
   return (
     <div class="trial">
@@ -73,7 +98,7 @@ export function Trial({ result: r }: { result: Result }) {
         {busiest.length > 0 && (
           <Table
             caption="Refused most, masked"
-            rows={busiest.slice(0, 20)}
+            rows={busiest}
             rowKey={(b, i) => `${b.to} ${i}`}
             columns={[
               { key: "to", title: "Refused most", cell: (b) => <code>{b.to}</code> },

@@ -30,7 +30,7 @@ test("the console is built: make console", () => {
 });
 
 test("the first view is under 150 KB, as brotli and as gzip", () => {
-  const otherViews = /assets\/(recipient|message|limits|providers|queues|proof|retry-after)-/;
+  const otherViews = /assets\/(recipient|message|limits|providers|queues|alerts|proof|retry-after|sign-in)-/;
   const files = [...needed(["index.html"], (name) => otherViews.test(name))];
   expect(files.some((f) => /assets\/home-.*\.js$/.test(f)), files.join(" ")).toBe(true);
   for (const how of [".br", ".gz"]) {

@@ -1,5 +1,4 @@
-import type { Difference } from "../say/limit.ts";
-import { valueWords } from "../say/limit.ts";
+import { type Difference, valueWords } from "../say/limit.ts";
 
 /** Diff is what a change changes, field by field: what is in force, and what comes. */
 export function Diff({ fields, caption, before = "In force", after = "After" }: { fields: readonly Difference[]; caption: string; before?: string; after?: string }) {
