@@ -49,16 +49,17 @@ type room struct {
 
 func newRoom(most, share int) *room { return &room{most: most, share: share, by: make(map[string]int)} }
 
-// enter takes a place, if there is one.
-func (r *room) enter(tenant string) bool {
+// enter takes a place, if there is one. It is given back by leave, which may be called
+// again.
+func (r *room) enter(tenant string) (leave func(), p *client.Problem) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.in >= r.most || r.by[tenant] >= r.share {
-		return false
+		return nil, after(overloaded.problem("As many batches are under way as may, of yours or of all."), time.Second)
 	}
 	r.in++
 	r.by[tenant]++
-	return true
+	return sync.OnceFunc(func() { r.leave(tenant) }), nil
 }
 
 func (r *room) leave(tenant string) {
@@ -68,10 +69,6 @@ func (r *room) leave(tenant string) {
 	if r.by[tenant]--; r.by[tenant] == 0 {
 		delete(r.by, tenant)
 	}
-}
-
-var tooManyBatches = func() *client.Problem {
-	return after(overloaded.problem("As many batches are under way as may, of yours or of all."), time.Second)
 }
 
 // linesTypes are the media types of a body that is JSON by the line.
@@ -89,11 +86,11 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, c *caller) {
 		refuse(w, r, p)
 		return
 	}
-	if !s.batches.any.enter(c.tenant) {
-		refuse(w, r, tooManyBatches())
+	leave, p := s.batches.any.enter(c.tenant)
+	if p != nil {
+		refuse(w, r, p)
 		return
 	}
-	leave := sync.OnceFunc(func() { s.batches.any.leave(c.tenant) })
 	defer leave()
 	connOf(r).working() // there are few, and they are long
 	b := &batch{server: s, caller: c, header: r.Header, keys: keys, path: r.URL.EscapedPath(), done: leave, room: make(chan struct{}, batchRecords)}
@@ -189,11 +186,11 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, b *batch) {
 		refuse(w, r, p)
 		return
 	}
-	if !s.batches.whole.enter(b.caller.tenant) {
-		refuse(w, r, tooManyBatches())
+	leave, p := s.batches.whole.enter(b.caller.tenant)
+	if p != nil {
+		refuse(w, r, p)
 		return
 	}
-	leave := sync.OnceFunc(func() { s.batches.whole.leave(b.caller.tenant) })
 	defer leave()
 	rc := http.NewResponseController(w)
 	tooBig := func() *client.Problem { return tooLarge.problem("A batch has at most 16 MiB.") }

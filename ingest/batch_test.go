@@ -159,7 +159,7 @@ func TestBatchBreaksOff(t *testing.T) {
 	fmt.Fprintf(conn, "%x\r\n%s\r\n", len(text), text)
 	w.requests(1) // before the batch's end
 	fmt.Fprintf(conn, "zz\r\n")
-	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestBatchBrokerAway(t *testing.T) {
 	began := time.Now()
 	r := w.do("POST", "/v1/messages/batch", strings.Repeat(one("1")+"\n", 100), ndjson)
 	r.problem(503, "kafka_unavailable")
-	if r.header.Get("Retry-After") == "" || time.Since(began) > 8*time.Second {
+	if r.header.Get("Retry-After") == "" || time.Since(began) > 30*time.Second {
 		t.Errorf("after %v: %v", time.Since(began), r.header)
 	}
 }

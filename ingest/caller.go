@@ -69,16 +69,18 @@ func (c *caller) may(s scope) *client.Problem {
 var keyless = &caller{tenant: schemas.DefaultTenant}
 
 // identify tells who asks, by the request's header alone. A key that is given
-// must be good, also where none is needed; one that is not counts as a guess of
-// its address, which may take a few.
+// must be good, also where none is needed, and a session where one is. A key that is
+// not good counts as a guess of its address, which may take a few.
 func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, *client.Problem) {
 	token, given := bearer(r.Header)
 	guess := token != ""
+	session := false
 	if !given {
 		var p *client.Problem
-		if token, given, p = s.sessions.token(r); p != nil {
+		if token, session, p = s.sessions.token(r); p != nil {
 			return nil, p
 		}
+		given = session
 	}
 	if !given {
 		if s.keyless {
@@ -88,6 +90,9 @@ func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, *cli
 	}
 	if c := s.keys.find(s.policy.Latest(), token, schemas.MillisOf(time.Now())); c != nil {
 		return c, nil
+	}
+	if session && s.keyless { // a session of another day, or of another server on this host: it takes nothing away
+		return keyless, nil
 	}
 	p := unauthenticated.problem("The API key or the session is unknown, was revoked, or has expired.")
 	if !guess { // what stands in a session was a good key: a page that outlives it must not keep its reader from signing in

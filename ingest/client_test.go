@@ -185,7 +185,7 @@ func TestClientFollowsEvents(t *testing.T) {
 	w := newWorld(t, settings{})
 	c := client.New("http://"+w.addr, "")
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	follow := func(after string, n int) (ids []string, last string) {
 		for e, err := range c.Events(ctx, client.EventQuery{Status: []schemas.Status{schemas.StatusQueued, schemas.StatusSent}, After: after}) {

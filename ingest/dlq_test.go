@@ -110,12 +110,17 @@ func TestDLQOverHTTP(t *testing.T) {
 	if dry.Redriven != n/2 || !dry.DryRun || asked() != 0 {
 		t.Fatalf("a dry run: %+v, and %d records", dry, asked())
 	}
+	w.bury(2, "default") // one of them was given up on for good
+	same := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"reason":"permanent","dry_run":true,"cursor":"`+dry.Start+`"}`), http.StatusOK)
+	if same.Redriven != n/2 || dry.Start == "" || same.Start != "" {
+		t.Fatalf("from a dry run's start: %+v", same)
+	}
 	one := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"ids":["`+first.Entries[0].Position+`"]}`), http.StatusAccepted)
 	if one.Redriven != 1 || asked() != 1 {
 		t.Fatalf("one: %+v, and %d records", one, asked())
 	}
 	all := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"rate":5000}`), http.StatusAccepted)
-	if all.Redriven != n || all.ByReason["permanent"] != n/2 || all.Cursor != "" || asked() != n+1 {
+	if all.Redriven != n+2 || all.ByReason["permanent"] != n/2+1 || all.Cursor != "" || asked() != n+3 {
 		t.Fatalf("all: %+v, and %d records", all, asked())
 	}
 	w.line.cut()

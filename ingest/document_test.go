@@ -222,7 +222,7 @@ func TestDocumentHasTheParameters(t *testing.T) {
 			body = "{}"
 		}
 		knows := func(name string) bool {
-			c := &http.Client{Timeout: 5 * time.Second}
+			c := &http.Client{Timeout: 20 * time.Second}
 			req, err := http.NewRequestWithContext(t.Context(), rt.method, "http://"+w.addr+path+"?"+name+"=x", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)

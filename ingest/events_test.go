@@ -40,7 +40,7 @@ func (s streamed) event(t *testing.T) (e schemas.Event) {
 
 func (w *world) stream(path string, headers ...string) *eventStream {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+w.addr+path, nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -117,7 +117,7 @@ func numbered(i int) string { return fmt.Sprintf("0192f0c1-2a3b-7c4d-8e5f-607182
 func TestEvents(t *testing.T) {
 	// The server's own time limits are for calls that end.
 	w := newWorld(t, settings{server: func(s *Server) {
-		s.http.WriteTimeout, s.http.ReadTimeout, s.streams.beat = 150*time.Millisecond, 150*time.Millisecond, 30*time.Millisecond
+		s.http.WriteTimeout, s.http.ReadTimeout, s.streams.beat = time.Second, time.Second, 150*time.Millisecond
 	}, status: []*schemas.Event{event(numbered(0), schemas.StatusQueued, 1)}})
 	all := w.stream("/v1/events")
 	some := w.stream("/v1/events?to=+8613800000000&status=sent,failed&class=verify&channel=sms")

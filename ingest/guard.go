@@ -169,8 +169,25 @@ func methodNotAllowed(routes chi.Routes) http.HandlerFunc {
 	}
 }
 
+// batchMethods keeps what reads a message from taking the batches' path for one.
+func batchMethods(routes chi.Routes) func(http.Handler) http.Handler {
+	refused := methodNotAllowed(routes)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.EscapedPath() == batchPath && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+				refused(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
 func methods(routes chi.Routes, path string) (allowed []string) {
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if path == batchPath && m != http.MethodPost {
+			continue
+		}
 		if routes.Match(chi.NewRouteContext(), m, path) {
 			allowed = append(allowed, m)
 		}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -44,7 +46,7 @@ func (k *knocker) Receipts(h *provider.Hook) (list []provider.Receipt, reply pro
 
 func (k *knocker) Inbound(h *provider.Hook) (list []provider.Inbound, _ provider.Reply, err error) {
 	if h.Method == http.MethodGet { // a page; what is said beside it must do nothing
-		return []provider.Inbound{{From: "+8613811110000", Text: "STOP", Channel: schemas.ChannelSMS}}, provider.Reply{Status: 200, ContentType: "text/html", Body: []byte("<p>sure?")}, nil
+		return []provider.Inbound{{From: "+8613811119999", Text: "STOP", Channel: schemas.ChannelSMS}}, provider.Reply{Status: 200, ContentType: "text/html", Body: []byte("<p>sure?")}, nil
 	}
 	if err := k.judge(h); err != nil {
 		return nil, provider.Reply{}, err
@@ -106,7 +108,9 @@ func (h *hookWorld) read(topic string, n int) (out []*kgo.Record) {
 	}
 	defer cl.Close()
 	h.until(fmt.Sprintf("%d records in %s", n, topic), func() bool {
-		out = append(out, cl.PollFetches(h.t.Context()).Records()...)
+		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second) // until ends it if none comes
+		defer cancel()
+		out = append(out, cl.PollFetches(ctx).Records()...)
 		return len(out) >= n
 	})
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -178,19 +179,40 @@ func hunt(t *testing.T) (*world, *prey) {
 // name it.
 func (w *world) tracks(from map[string]map[int32]kgo.Offset) (out []string) {
 	w.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.ConsumePartitions(from), kgo.FetchMaxWait(100*time.Millisecond))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.ConsumePartitions(from), kgo.FetchMaxWait(100*time.Millisecond), kgo.KeepControlRecords())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer cl.Close()
+	left := make(map[string]map[int32]int64) // up to where, of what is not read
+	n := 0
+	for topic, parts := range w.ends(slices.Collect(maps.Keys(from))...) {
+		left[topic] = make(map[int32]int64)
+		for p, end := range parts {
+			if at := end.EpochOffset().Offset; from[topic][p].EpochOffset().Offset < at {
+				left[topic][p] = at
+				n++
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+	defer cancel()
 	for {
-		ctx, cancel := context.WithTimeout(w.t.Context(), 500*time.Millisecond)
-		fetches := cl.PollFetches(ctx)
-		cancel()
-		if fetches.NumRecords() == 0 {
+		if n == 0 {
 			return out
 		}
+		fetches := cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			w.t.Fatalf("%d partitions are not read", n)
+		}
 		fetches.EachRecord(func(r *kgo.Record) {
+			if end, ok := left[r.Topic][r.Partition]; ok && r.Offset+1 >= end {
+				delete(left[r.Topic], r.Partition)
+				n--
+			}
+			if r.Attrs.IsControl() {
+				return
+			}
 			text := r.Topic + " " + string(r.Value)
 			for _, h := range r.Headers {
 				text += " " + h.Key + "=" + string(h.Value)

@@ -46,7 +46,7 @@ func TestKeysLife(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		w.until(what, ok)
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%s after %v only", what, took)
 		}
 	}
@@ -65,7 +65,7 @@ func TestKeysLife(t *testing.T) {
 		t.Errorf("secret of %d bytes", len(kept.Secret))
 	}
 
-	rotated := read[client.Resource[schemas.Key]](a.do("POST", "/v1/keys/shop/rotate", `{"overlap":"2s"}`, admin), 200)
+	rotated := read[client.Resource[schemas.Key]](a.do("POST", "/v1/keys/shop/rotate", `{"overlap":"5s"}`, admin), 200)
 	if _, ok := schemas.IsSecret(rotated.Secret); !ok || rotated.Secret == made.Secret || rotated.Value.Previous == nil || rotated.Value.Previous.Hash != "" || rotated.ETag == kept.ETag {
 		t.Fatalf("%+v", rotated.Value)
 	}

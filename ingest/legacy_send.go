@@ -93,11 +93,12 @@ func legacyRefusal(err error) legacy.Envelope {
 // postLegacyBatch takes many messages in, each as if it had come alone. They are
 // decided side by side.
 func (s *Server) postLegacyBatch(w http.ResponseWriter, r *http.Request, c *caller) {
-	if !s.batches.any.enter(c.tenant) {
-		refuse(w, r, tooManyBatches())
+	leave, p := s.batches.any.enter(c.tenant)
+	if p != nil {
+		refuse(w, r, p)
 		return
 	}
-	defer s.batches.any.leave(c.tenant)
+	defer leave()
 	body, p := readUpTo(w, r, maxLegacyBatchBytes, func() *client.Problem { return tooLarge.problem("A batch has at most 4 MiB.") })
 	if p != nil {
 		refuse(w, r, p)

@@ -135,7 +135,7 @@ func readBookmark(text string, q history.Search) (bookmark, *client.Problem) {
 	if err == nil {
 		err = json.Unmarshal(raw, &got)
 	}
-	if err != nil || got.Of != b.Of || (got.At == 0) != (got.ID == "") || got.At < 0 || len(got.ID) > 64 || len(got.Seen) > mostSeen {
+	if err != nil || got.Of != b.Of || got.At == 0 && got.ID != "" || got.At < 0 || len(got.ID) > 64 || len(got.Seen) > mostSeen {
 		return b, invalidRequest.problem("The cursor belongs to other filters.", client.FieldError{Code: "bad_cursor", Detail: "is none that was given for these filters"})
 	}
 	return got, nil

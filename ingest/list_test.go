@@ -30,7 +30,17 @@ func (s *store) Search(ctx context.Context, q history.Search) (*history.Found, e
 	slices.SortFunc(all, func(a, b *schemas.Event) int {
 		return cmp.Or(placeOf(b).Compare(placeOf(a)), cmp.Compare(b.To, a.To))
 	})
+	bound := schemas.Millis(0)
+	if s.window > 0 && len(all) > 0 {
+		if bound = cmp.Or(q.Before.At, all[0].AcceptedAt+1) - s.window; bound <= q.From {
+			bound = 0
+		}
+	}
 	for _, e := range all {
+		if e.AcceptedAt != 0 && e.AcceptedAt < bound { // nothing older is looked at now
+			found.Reached = &history.Place{At: bound}
+			break
+		}
 		if e.AcceptedAt == 0 || len(q.To) > 0 && !slices.Contains(q.To, e.To) || q.Class != "" && q.Class != e.Class || q.Channel != "" && q.Channel != e.Channel ||
 			e.AcceptedAt < q.From || q.Until > 0 && e.AcceptedAt >= q.Until || q.Before != (history.Place{}) && placeOf(e).Compare(q.Before) >= 0 {
 			continue
@@ -209,6 +219,13 @@ func TestList(t *testing.T) {
 	check("a status", "/v1/messages?limit=4&status=sent", func(m want) bool { return m.status == schemas.StatusSent }, false, nil)
 	check("statuses", "/v1/messages?limit=4&status=delivered,queued", func(m want) bool { return m.status == schemas.StatusDelivered || m.status == schemas.StatusQueued }, false, nil)
 	check("a span", "/v1/messages?limit=4&from=2026-11-21T08:00:10Z&until=2026-11-21T08:00:30Z", func(m want) bool { return m.accepted >= t0+10_000 && m.accepted < t0+30_000 }, false, nil)
+	h.mu.Lock()
+	h.window = 7_000 // a page that looks through it may be empty, and is not the last
+	h.mu.Unlock()
+	check("a window at a time", "/v1/messages?limit=9&class=verify&until=2026-11-21T08:00:41Z", func(m want) bool { return m.class == "verify" && m.accepted < t0+41_000 }, false, nil)
+	h.mu.Lock()
+	h.window = 0
+	h.mu.Unlock()
 	if n := len(w.walk("/v1/messages?limit=5&channel=email", nil)); n != 0 {
 		t.Errorf("%d e-mails", n)
 	}

@@ -274,7 +274,12 @@ func (ts targets) request(r *rand.Rand) *http.Request {
 func mutate(r *rand.Rand, seeds [][]byte) []byte {
 	b := slices.Clone(pick(r, seeds))
 	if r.IntN(500) == 0 {
-		b = append(b, bytes.Repeat([]byte(pick(r, pieces)), 300_000/len(pick(r, pieces)))...)
+		size := 300_000 // more than a message may have
+		if r.IntN(5) == 0 {
+			size = maxBatchBytes + 1<<20 // and than anything may
+		}
+		piece := []byte(pick(r, pieces))
+		b = append(b, bytes.Repeat(piece, size/len(piece)+1)...)
 	}
 	for range r.IntN(4) {
 		at := r.IntN(len(b) + 1)

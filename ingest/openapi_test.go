@@ -153,6 +153,12 @@ func (d *document) check(t testing.TB, method, path string, resp *http.Response,
 			t.Errorf("%s has no %s", where, name)
 		}
 	}
+	if resp.StatusCode == http.StatusNotModified {
+		if len(body) > 0 {
+			t.Errorf("%s has a body", where)
+		}
+		return
+	}
 	mediaType, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	content, ok := d.in(described, "content")[mediaType].(map[string]any)
 	if _, any := d.in(described, "content")["*/*"]; any && !ok {

@@ -112,7 +112,7 @@ func TestClientUnderOverload(t *testing.T) {
 	if tries := line.tries.Load(); tries > 7*messages {
 		t.Errorf("%d tries for %d messages", tries, messages)
 	}
-	if line.refused.Load() < 2*messages || line.lost.Load() < messages/10 {
+	if line.refused.Load() < messages/2 || line.lost.Load() < messages/10 {
 		t.Errorf("only %d refusals and %d lost answers: nothing was tested", line.refused.Load(), line.lost.Load())
 	}
 	t.Logf("OVERLOAD %d messages at 100/s in %.1f s: %d tries, %d refused, %d answers lost, %d records under %d ids",

@@ -121,7 +121,7 @@ func (d *waits) now() (client.Delays, error) {
 	}
 	out := client.Delays{Tiers: make([]client.DelayTier, len(all))}
 	for i, t := range all {
-		out.Tiers[i] = client.DelayTier{Name: t.Tier.Name, Wait: t.Tier.Wait.Milliseconds(), Waiting: t.Records, OldestAt: t.Oldest}
+		out.Tiers[i] = client.DelayTier{Name: t.Tier.Name, Wait: t.Tier.Wait.Milliseconds(), Waiting: t.Records, AtMost: t.AtMost, OldestAt: t.Oldest}
 	}
 	d.at, d.last = time.Now(), out
 	return out, nil

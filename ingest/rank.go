@@ -26,7 +26,7 @@ const (
 // getErrors counts what providers answered the caller's messages.
 func (s *Server) getErrors(w http.ResponseWriter, r *http.Request, c *caller) {
 	q := history.Errors{Tenant: c.tenant, Most: mostErrors}
-	p := readSpan(r, &q.From, &q.Until, func(name, v string) (err error) {
+	ranked(s, w, r, &q.From, &q.Until, func(name, v string) (err error) {
 		switch name {
 		case "provider":
 			q.Provider, err = readName(v)
@@ -36,27 +36,20 @@ func (s *Server) getErrors(w http.ResponseWriter, r *http.Request, c *caller) {
 			err = errUnknownField
 		}
 		return err
+	}, func(ctx context.Context) (any, error) {
+		counts, err := s.history.Errors(ctx, q)
+		out := client.Errors{From: q.From, Until: q.Until, Errors: make([]client.ErrorCount, len(counts))}
+		for i, e := range counts {
+			out.Errors[i] = client.ErrorCount{Provider: e.Provider, ErrorCode: e.Code, Example: e.Example, Events: e.Events}
+		}
+		return out, err
 	})
-	if p != nil {
-		refuse(w, r, p)
-		return
-	}
-	counts, p := ranked(s, r, func(ctx context.Context) ([]history.ErrorCount, error) { return s.history.Errors(ctx, q) })
-	if p != nil {
-		refuse(w, r, p)
-		return
-	}
-	out := client.Errors{From: q.From, Until: q.Until, Errors: make([]client.ErrorCount, len(counts))}
-	for i, e := range counts {
-		out.Errors[i] = client.ErrorCount{Provider: e.Provider, ErrorCode: e.Code, Example: e.Example, Events: e.Events}
-	}
-	answer(w, http.StatusOK, "application/json", out)
 }
 
 // getRefused tells whose messages limits refused most.
 func (s *Server) getRefused(w http.ResponseWriter, r *http.Request, c *caller) {
 	q := history.Refused{Tenant: c.tenant, Most: defaultRanks}
-	p := readSpan(r, &q.From, &q.Until, func(name, v string) (err error) {
+	ranked(s, w, r, &q.From, &q.Until, func(name, v string) (err error) {
 		switch name {
 		case "class":
 			q.Class, err = readName(v)
@@ -68,21 +61,40 @@ func (s *Server) getRefused(w http.ResponseWriter, r *http.Request, c *caller) {
 			err = errUnknownField
 		}
 		return err
+	}, func(ctx context.Context) (any, error) {
+		counts, err := s.history.Refused(ctx, q)
+		out := client.Refused{From: q.From, Until: q.Until, Recipients: make([]client.RefusedCount, len(counts))}
+		for i, n := range counts {
+			out.Recipients[i] = client.RefusedCount{To: recipient.Mask(n.To), Refused: n.Refused, LastAt: n.LastAt, Limit: n.Limit}
+		}
+		return out, err
 	})
-	if p != nil {
+}
+
+// ranked reads a question, from and until into where they belong and the rest by set,
+// and answers what count makes of the store's counts.
+func ranked(s *Server, w http.ResponseWriter, r *http.Request, from, until *schemas.Millis, set func(name, v string) error, count func(context.Context) (any, error)) {
+	if p := readSpan(r, from, until, set); p != nil {
 		refuse(w, r, p)
 		return
 	}
-	counts, p := ranked(s, r, func(ctx context.Context) ([]history.RefusedCount, error) { return s.history.Refused(ctx, q) })
-	if p != nil {
-		refuse(w, r, p)
+	if s.history == nil {
+		refuse(w, r, noCounts())
 		return
 	}
-	out := client.Refused{From: q.From, Until: q.Until, Recipients: make([]client.RefusedCount, len(counts))}
-	for i, n := range counts {
-		out.Recipients[i] = client.RefusedCount{To: recipient.Mask(n.To), Refused: n.Refused, LastAt: n.LastAt, Limit: n.Limit}
+	ctx, cancel := context.WithTimeout(r.Context(), rankTimeout)
+	defer cancel()
+	out, err := count(ctx)
+	if err != nil {
+		s.logger.Warn("counting failed", "error", err)
+		refuse(w, r, after(historyUnavailable.problem("What happened cannot be counted now, or not of so long a time."), time.Second))
+		return
 	}
 	answer(w, http.StatusOK, "application/json", out)
+}
+
+func noCounts() *client.Problem {
+	return after(historyUnavailable.problem("This server has no ClickHouse, which counts."), time.Minute)
 }
 
 // readSpan reads from and until, the last day where they are not said; set reads
@@ -109,29 +121,23 @@ func readSpan(r *http.Request, from, until *schemas.Millis, set func(name, v str
 	if *from == 0 {
 		*from = until.Add(-rankSpan)
 	}
-	switch span := until.Sub(*from); {
-	case len(wrong) > 0:
-	case span <= 0:
-		wrong = append(wrong, wrongParameter("until", errors.New("is not after from")))
-	case *from < 0 || *until > now+366*86_400_000:
-		wrong = append(wrong, wrongParameter("from", errors.New("or until is out of all time")))
-	case span > longestRank:
+	if len(wrong) == 0 {
+		wrong = wrongSpan(*from, *until, now)
+	}
+	if len(wrong) == 0 && until.Sub(*from) > longestRank {
 		wrong = append(wrong, wrongParameter("from", errors.New("is at most 31 days before until")))
 	}
 	return invalidParameters(wrong)
 }
 
-// ranked asks the store.
-func ranked[T any](s *Server, r *http.Request, ask func(context.Context) ([]T, error)) ([]T, *client.Problem) {
-	if s.history == nil {
-		return nil, after(historyUnavailable.problem("This server has no ClickHouse, which counts."), time.Minute)
+// wrongSpan is what is wrong with any span.
+func wrongSpan(from, until, now schemas.Millis) []client.FieldError {
+	const year = 366 * 86_400_000
+	switch {
+	case until <= from:
+		return []client.FieldError{wrongParameter("until", errors.New("is not after from"))}
+	case from < 0 || until > now+year:
+		return []client.FieldError{wrongParameter("from", errors.New("or until is out of all time"))}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), rankTimeout)
-	defer cancel()
-	out, err := ask(ctx)
-	if err != nil {
-		s.logger.Warn("counting failed", "error", err)
-		return nil, after(historyUnavailable.problem("What happened cannot be counted now, or not of so long a time."), time.Second)
-	}
-	return out, nil
+	return nil
 }

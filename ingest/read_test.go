@@ -225,8 +225,9 @@ type store struct {
 	events []*schemas.Event
 	err    error
 	asked  int
-	short  int           // events that a search looks at, if not 0
-	tally  history.Tally // the last one
+	short  int            // events that a search looks at, if not 0
+	window schemas.Millis // how far back it looks at a time, if not 0
+	tally  history.Tally  // the last one
 	errors history.Errors
 	refuse history.Refused
 }
@@ -298,6 +299,8 @@ func TestRoutes(t *testing.T) {
 		{"BREW", "/v1/messages", "GET, POST, HEAD, OPTIONS"},
 		{"DELETE", "/v1/messages/" + theirs, "GET, HEAD, OPTIONS"},
 		{"POST", "/healthz", "GET, HEAD, OPTIONS"},
+		{"GET", "/v1/messages/batch", "POST, OPTIONS"},
+		{"PUT", "/v1/messages/batch", "POST, OPTIONS"},
 	} {
 		r := w.do(tt.method, tt.path, "")
 		if r.code != http.StatusMethodNotAllowed || r.header.Get("Allow") != tt.allow {

@@ -65,8 +65,27 @@ func (s *Server) getResource(k schemas.ResourceKind) handler {
 			refuse(w, r, noResource(k))
 			return
 		}
-		answerResource(w, http.StatusOK, shown(in.Revision, v))
+		now := shown(in.Revision, v)
+		if matchesNone(r.Header, now.ETag) {
+			answerResource(w, http.StatusOK, now)
+			return
+		}
+		w.Header().Set("ETag", now.ETag)
+		w.WriteHeader(http.StatusNotModified)
 	}
+}
+
+// matchesNone judges If-None-Match of a GET (RFC 9110, 13.1.2): whether the caller
+// lacks what has this tag. Whether a tag is weak makes no difference here.
+func matchesNone(h http.Header, tag string) bool {
+	for _, v := range h.Values("If-None-Match") {
+		for t := range strings.SplitSeq(v, ",") {
+			if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == tag {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (s *Server) putResource(k schemas.ResourceKind) handler {
@@ -100,8 +119,8 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 			if err == nil {
 				err = revise.Decidable(put.Policy)
 			}
-			if err == nil && s.templates != nil {
-				err = s.templates(put.Policy)
+			if err == nil && s.providers != nil {
+				err = s.providers(put.Policy)
 			}
 			if err != nil {
 				return nil, invalidResource(put, err)

@@ -18,6 +18,8 @@ import (
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/provider/twilio"
 	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -90,13 +92,6 @@ func TestResourcesRoundTrip(t *testing.T) {
 			w.do("GET", one, "").problem(404, "resource_not_found")
 			w.do("DELETE", one, "").problem(404, "resource_not_found")
 			first := w.do("PUT", one, e.body)
-			// What this version does not act on is refused as weir apply refuses it.
-			if put, err := w.pol.Latest().Policy.WithResource(e.kind, e.name, []byte(e.body), ""); err == nil && put.Policy.Only(e.kind, e.name).NotYetInForce() != nil {
-				if p := first.problem(400, "invalid_request"); p.Errors[0].Code != schemas.ReasonNotInForce {
-					t.Errorf("%s", first.body)
-				}
-				return
-			}
 			made := read[client.RawResource](first, 201)
 			if first.header.Get("ETag") != made.ETag || first.header.Get("Location") != one || first.header.Get("Cache-Control") != "no-store" ||
 				made.Revision != before.Revision+1 || len(made.Changes) != 1 || made.Changes[0].Op != schemas.ChangeAdd {
@@ -227,6 +222,50 @@ keys: [{name: k, tenant: acme, scopes: [read], hash: "` + hashOf("k") + `"}]
 	if now := w.pol.Latest().Revision; now != before {
 		t.Errorf("revision %d was made of mistakes", now)
 	}
+}
+
+// TestProviderSettings: an edit is refused for settings that the provider's type would
+// refuse when its lane opens it, whatever its secrets hold.
+func TestProviderSettings(t *testing.T) {
+	w := newWorld(t, settings{server: func(s *Server) { s.providers = provider.Types{"twilio": twilio.Type}.Check }})
+	for _, tt := range []struct{ settings, pointer, code string }{
+		{`{"auth_token":"${TOKEN}","from":"Weir"}`, "/settings/account_sid", "required"},
+		{`{"account_sid":"AC1","auth_token":"${TOKEN}","from":17}`, "/settings/from", "bad_value"},
+		{`{"account_sid":"AC1","auth_token":"${TOKEN}","from":"Weir","form":"x"}`, "/settings/form", "unknown_field"},
+	} {
+		p := w.do("PUT", "/v1/providers/us", `{"type":"twilio","channels":["sms"],"settings":`+tt.settings+`}`).problem(400, "invalid_request")
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != tt.pointer || p.Errors[0].Code != tt.code {
+			t.Errorf("%s: %+v", tt.settings, p.Errors)
+		}
+	}
+	if r := w.do("PUT", "/v1/providers/us", `{"type":"twilio","channels":["sms"],"settings":{"account_sid":"${SID}","auth_token":"file:/none","from":"Weir"}}`); r.code != 201 {
+		t.Errorf("%d %s", r.code, r.body)
+	}
+}
+
+// TestResourceUnless: who has the version in force is not told it again (RFC 9110, 13.1.2).
+func TestResourceUnless(t *testing.T) {
+	w := newWorld(t, settings{})
+	const one = "/v1/classes/c"
+	tag := read[client.RawResource](w.do("PUT", one, `{}`), 201).ETag
+	for _, tt := range []struct {
+		header string
+		code   int
+	}{
+		{tag, 304}, {"W/" + tag, 304}, {`"x", ` + tag, 304}, {"*", 304},
+		{`"x"`, 200}, {strings.Trim(tag, `"`), 200}, {"", 200},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			r := w.do(method, one, "", "If-None-Match: "+tt.header)
+			if r.code != tt.code || r.header.Get("ETag") != tag || (len(r.body) > 0) != (tt.code == 200 && method == "GET") {
+				t.Errorf("%s %s: %d %v %q", method, tt.header, r.code, r.header, r.body)
+			}
+		}
+	}
+	if next := read[client.RawResource](w.do("PUT", one, `{"priority":"bulk"}`), 200).ETag; w.do("GET", one, "", "If-None-Match: "+tag).header.Get("ETag") != next {
+		t.Error("a version that is new is not told")
+	}
+	w.do("GET", "/v1/classes/none", "", "If-None-Match: *").problem(404, "resource_not_found")
 }
 
 func TestResourceConditions(t *testing.T) {
@@ -439,8 +478,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// A change is in force on every instance within a second.
-func TestInForceWithinASecond(t *testing.T) {
+// A change is in force on every instance soon.
+func TestInForceElsewhere(t *testing.T) {
 	w := newWorld(t, settings{})
 	other := w.another(false)
 	var worst time.Duration
@@ -459,7 +498,7 @@ func TestInForceWithinASecond(t *testing.T) {
 		}
 	}
 	t.Logf("elsewhere after %v at most", worst)
-	if worst > time.Second {
+	if worst > 10*time.Second { // on whatever machine; make chaos holds the program to a second
 		t.Errorf("elsewhere only after %v", worst)
 	}
 }

@@ -20,13 +20,16 @@ type route struct {
 // handler answers a caller who may ask. The body is still unread.
 type handler func(w http.ResponseWriter, r *http.Request, c *caller)
 
+// batchPath is no message's, though /v1/messages/{id} has its form: ids are UUIDs.
+const batchPath = "/v1/messages/batch"
+
 // table is every route there is. schemas/openapi.yaml lists the same, and a
 // test holds them to one another.
 func (s *Server) table() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return append([]route{
 		{post, "/v1/messages", scopeSend, paceWrite, s.postMessage},
-		{post, "/v1/messages/batch", scopeSend, paceBatch, s.postBatch},
+		{post, batchPath, scopeSend, paceBatch, s.postBatch},
 		{get, "/v1/messages", scopeRead, paceQuery, s.getMessages},
 		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
 		{post, "/v1/messages/{id}/cancel", scopeSend, paceWrite, s.postCancel},
@@ -81,7 +84,7 @@ func (s *Server) table() []route {
 
 func (s *Server) routes() *chi.Mux {
 	m := chi.NewRouter()
-	m.Use(framing, s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, s.consolePaths, legacyPaths, middleware.GetHead)
+	m.Use(framing, s.measure, s.recover, headers, s.ownHost, sameOrigin().Handler, s.consolePaths, legacyPaths, batchMethods(m), middleware.GetHead)
 	m.NotFound(notFound)
 	m.MethodNotAllowed(methodNotAllowed(m))
 	for _, rt := range s.table() {

@@ -54,9 +54,9 @@ type Config struct {
 	// number of brokers if fewer.
 	Replication int16
 	History     History // where the tail does not reach; nil is none
-	// Templates judges what templates say of providers, by the providers' types: its
-	// error is a schemas.PolicyErrors. nil judges nothing.
-	Templates func(*schemas.Policy) error
+	// Providers judges what a policy says of its providers, by their types: its error is
+	// a schemas.PolicyErrors. nil judges nothing.
+	Providers func(*schemas.Policy) error
 	// Console is the pages for people; nil serves none.
 	Console *console.Pages
 	// Health is what is known of the providers, Reports what sinks and audits said
@@ -131,7 +131,7 @@ type Server struct {
 	conns      *conns
 	sessions   *sessions
 	keyless    bool // who sends no key is served too
-	templates  func(*schemas.Policy) error
+	providers  func(*schemas.Policy) error
 	localOnly  bool // only under names of this machine
 	hooks      *hooks
 	grace      time.Duration
@@ -178,7 +178,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		logger:     cfg.Logger,
 		pace:       newPacer(cfg.Policy, cfg.TrustedProxies),
 		keyless:    cfg.Keyless || cfg.Insecure,
-		templates:  cfg.Templates,
+		providers:  cfg.Providers,
 		localOnly:  cfg.Keyless && !cfg.Insecure,
 		editFor:    editTimeout,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),

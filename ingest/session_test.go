@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 func TestSession(t *testing.T) {
@@ -37,6 +39,16 @@ func TestSession(t *testing.T) {
 	w.do("GET", "/v1/session", "", "Cookie: "+cookie[:len(cookie)-2]).problem(401, "unauthenticated")
 	w.do("GET", "/v1/session", "", "Cookie: weir_session=").problem(401, "unauthenticated")
 	w.do("GET", "/v1/session", "").problem(401, "unauthenticated")
+	// Where no key is needed, a session that is over takes nothing away, and a key that is
+	// none is still refused.
+	open := newWorld(t, settings{})
+	for _, old := range []string{cookie, "weir_session=", "weir_session=x"} {
+		if got := read[session](open.do("GET", "/v1/session", "", "Cookie: "+old), http.StatusOK); got.Tenant != schemas.DefaultTenant {
+			t.Errorf("%+v", got)
+		}
+	}
+	open.do("GET", "/v1/session", "", "Cookie: "+cookie, "Authorization: Basic x").problem(401, "unauthenticated")
+	open.do("GET", "/v1/session", "", "Authorization: Bearer weir_live_nobody").problem(401, "unauthenticated")
 	w.do("POST", "/v1/session", `{"key":"weir_live_nobody"}`).problem(401, "unauthenticated")
 	w.do("POST", "/v1/session", `{}`).problem(400, "invalid_request")
 	if r := w.do("DELETE", "/v1/session", ""); r.code != http.StatusNoContent || !strings.Contains(r.header.Get("Set-Cookie"), "Max-Age=0") {

@@ -24,7 +24,7 @@ func (w *world) raw(text string) (answers []reply) {
 		w.t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(conn, text); err != nil {
 		w.t.Fatal(err)
 	}

@@ -18,6 +18,11 @@ const (
 	mostCounts = 10_000 // rows of an answer, of each kind
 	mostDays   = 31
 	statsSpan  = time.Hour // where from is not said
+
+	// Spans up to these have latencies unless the question says otherwise: they cost
+	// some thirty times what counts do.
+	latencySpan       = 24 * time.Hour
+	latencyBeforeSpan = 2 * time.Hour
 )
 
 // longest is the span that may be told apart by a time; of none it is what
@@ -32,7 +37,7 @@ func (s *Server) getStats(w http.ResponseWriter, r *http.Request, c *caller) {
 		return
 	}
 	if s.history == nil {
-		refuse(w, r, after(historyUnavailable.problem("This server has no ClickHouse, which counts."), time.Minute))
+		refuse(w, r, noCounts())
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), historyTimeout)
@@ -53,6 +58,7 @@ func (s *Server) getStats(w http.ResponseWriter, r *http.Request, c *caller) {
 func readTally(r *http.Request, c *caller, now time.Time) (*history.Tally, *client.Problem) {
 	q := &history.Tally{Tenant: c.tenant, Most: mostCounts}
 	var unit history.Dimension
+	var latency *bool
 	wrong, p := readQuery(r, func(name, v string) (err error) {
 		switch name {
 		case "from":
@@ -73,6 +79,12 @@ func readTally(r *http.Request, c *caller, now time.Time) (*history.Tally, *clie
 			if q.Days, err = strconv.Atoi(v); err != nil || q.Days < 0 || q.Days > mostDays {
 				err = errors.New("is a whole number from 0 to 31")
 			}
+		case "latency":
+			if v != "true" && v != "false" {
+				err = errors.New("is true or false")
+			}
+			yes := v == "true"
+			latency = &yes
 		default:
 			err = errUnknownField
 		}
@@ -90,13 +102,15 @@ func readTally(r *http.Request, c *caller, now time.Time) (*history.Tally, *clie
 		q.From = q.Until.Add(-statsSpan)
 	}
 	q.From = q.From / minute * minute
+	if len(wrong) == 0 {
+		wrong = wrongSpan(q.From, q.Until, schemas.MillisOf(now))
+	}
 	span := q.Until.Sub(q.From)
+	if q.Latency, q.LatencyBefore = span <= latencySpan, span <= latencyBeforeSpan; latency != nil {
+		q.Latency, q.LatencyBefore = *latency, *latency
+	}
 	switch {
 	case len(wrong) > 0:
-	case span <= 0:
-		wrong = append(wrong, wrongParameter("until", errors.New("is not after from")))
-	case q.From < 0 || q.Until > schemas.MillisOf(now)+366*86_400_000:
-		wrong = append(wrong, wrongParameter("from", errors.New("or until is out of all time")))
 	case span > longest[unit]:
 		wrong = append(wrong, wrongParameter("by", errors.New("tells apart by minute one day at most, by hour 31, else 800")))
 	case q.Days > 0 && span > 24*time.Hour:

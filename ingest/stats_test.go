@@ -54,15 +54,28 @@ func TestStats(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
-	if asked := (history.Tally{Tenant: "default", Channel: "sms", Class: "verify", Provider: "p", From: from, Until: until, By: []history.Dimension{"class", "hour"}, Most: mostCounts, Days: 2}); !reflect.DeepEqual(h.tally, asked) {
+	if asked := (history.Tally{Tenant: "default", Channel: "sms", Class: "verify", Provider: "p", From: from, Until: until, By: []history.Dimension{"class", "hour"}, Most: mostCounts, Days: 2, Latency: true, LatencyBefore: true}); !reflect.DeepEqual(h.tally, asked) {
 		t.Errorf("asked %+v, want %+v", h.tally, asked)
+	}
+	for query, want := range map[string][2]bool{ // of the span, of the days before
+		"from=2026-11-21T08:00:00Z&until=2026-11-21T10:00:00Z&days=7":               {true, true},
+		"from=2026-11-21T08:00:00Z&until=2026-11-21T10:00:01Z&days=7":               {true, false},
+		"from=2026-11-20T08:00:00Z&until=2026-11-21T08:00:00Z&by=hour&days=7":       {true, false},
+		"from=2026-11-20T08:00:00Z&until=2026-11-21T08:01:00Z&by=hour":              {false, false},
+		"from=2026-11-20T08:00:00Z&until=2026-11-21T08:00:00Z&days=7&latency=true":  {true, true},
+		"from=2026-11-21T08:00:00Z&until=2026-11-21T09:00:00Z&days=7&latency=false": {false, false},
+	} {
+		read[client.Stats](w.do("GET", "/v1/stats?"+query, ""), http.StatusOK)
+		if got := [2]bool{h.tally.Latency, h.tally.LatencyBefore}; got != want {
+			t.Errorf("%s: latencies %v, want %v", query, got, want)
+		}
 	}
 	got = read[client.Stats](w.do("GET", "/v1/stats", ""), http.StatusOK)
 	if late := schemas.MillisOf(time.Now()) - got.Until; got.Until.Sub(got.From) != time.Hour || got.Until%60_000 != 0 || late > 1000 || late < -60_000 {
 		t.Errorf("the last hour is %v to %v", got.From, got.Until)
 	}
 	for query, detail := range map[string]string{
-		"from=x": `"from"`, "by=country": `"by"`, "by=": `"by"`, "by=minute,hour": "one of minute", "days=-1": `"days"`, "days=32": `"days"`, "status=sent": `"status" is unknown`,
+		"from=x": `"from"`, "by=country": `"by"`, "by=": `"by"`, "by=minute,hour": "one of minute", "days=-1": `"days"`, "days=32": `"days"`, "latency=yes": `"latency"`, "status=sent": `"status" is unknown`,
 		"from=2026-11-21T09:00:00Z&until=2026-11-21T09:00:00Z": `"until" is not after from`, "until=2126-11-21T09:00:00Z": "out of all time",
 		"by=minute&from=2026-11-19T09:00:00Z&until=2026-11-21T09:00:00Z": `"by"`, "by=hour&from=2026-01-19T09:00:00Z&until=2026-11-21T09:00:00Z": `"by"`,
 		"days=1&from=2026-11-19T09:00:00Z&until=2026-11-21T09:00:00Z": `"days"`, "class=a&class=b": "more than once",

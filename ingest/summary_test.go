@@ -23,7 +23,7 @@ func TestSummaryStream(t *testing.T) {
 		return s
 	}
 	first := count(t, st.next("summary"))
-	if took := first.Until.Sub(first.From); first.Counts == nil || len(first.Counts) != 0 || took < 500*time.Millisecond || took > 5*time.Second {
+	if took := first.Until.Sub(first.From); first.Counts == nil || len(first.Counts) != 0 || took < 500*time.Millisecond || took > time.Minute {
 		t.Errorf("nothing has happened: %+v", first)
 	}
 	for i := range 700 {

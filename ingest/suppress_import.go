@@ -58,11 +58,11 @@ func (s *Server) postSuppressions(w http.ResponseWriter, r *http.Request, c *cal
 		refuse(w, r, p)
 		return
 	}
-	if !s.batches.any.enter(c.tenant) {
-		refuse(w, r, tooManyBatches())
+	leave, p := s.batches.any.enter(c.tenant)
+	if p != nil {
+		refuse(w, r, p)
 		return
 	}
-	leave := sync.OnceFunc(func() { s.batches.any.leave(c.tenant) })
 	defer leave()
 	connOf(r).working()
 	rc := http.NewResponseController(w)

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -27,6 +28,7 @@ type tail struct {
 	recent *recent
 	feed   *feed
 	logger *slog.Logger
+	failed stream.FetchErrors
 
 	caughtUp atomic.Bool // has been at the end that stood when it began
 }
@@ -56,8 +58,12 @@ func (t *tail) run(ctx context.Context) {
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			return
 		}
-		if err := fetches.Err(); err != nil {
-			t.logger.Warn("reading statuses failed", "topic", t.topic, "error", err)
+		failed := false
+		fetches.EachError(func(_ string, p int32, err error) {
+			failed = true
+			t.failed.Warn(t.logger, "reading statuses failed", t.topic, p, err)
+		})
+		if failed {
 			wait(ctx, tailPause)
 		}
 		now := time.Now()
@@ -83,7 +89,7 @@ func (t *tail) begin(ctx context.Context) map[int32]int64 {
 			t.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: from})
 			return ends
 		}
-		t.logger.Warn("finding the end of the statuses failed", "topic", t.topic, "error", err)
+		t.failed.Warn(t.logger, "finding the end of the statuses failed", t.topic, -1, err)
 		wait(ctx, tailPause)
 	}
 	return nil

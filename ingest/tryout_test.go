@@ -112,7 +112,7 @@ func TestTry(t *testing.T) {
 func TestTryOneAtATime(t *testing.T) {
 	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 	w := newWorld(t, settings{policy: triedPolicy, server: func(s *Server) {
-		s.http.WriteTimeout = 100 * time.Millisecond // of calls that end at once
+		s.http.WriteTimeout = time.Second // of calls that end at once
 		s.tryout.run = func(ctx context.Context, _ backtest.Config) (*backtest.Result, error) {
 			began <- struct{}{}
 			<-ctx.Done()
@@ -138,7 +138,7 @@ func TestTryOneAtATime(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	w.srv.tryout.within = 300 * time.Millisecond // no backtest runs now
+	w.srv.tryout.within = 1500 * time.Millisecond // no backtest runs now
 	w.until("free again", func() bool { return len(w.srv.tryout.turn) == 0 })
 	late := make(chan reply, 1)
 	go func() { late <- w.do("POST", "/v1/limits/try", `{}`) }()

@@ -138,10 +138,10 @@ func newWorld(t *testing.T, set settings) *world {
 	return w
 }
 
-// until polls a real process, for at most ten seconds.
+// until polls a real process. It ends in time to show what a test that fails waits for.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("never %s; the log says\n%s", what, w.log)
@@ -244,7 +244,7 @@ func (w *world) transaction(e *schemas.Event, end kgo.TransactionEndTry) {
 // requests reads n records of weir.requests.
 func (w *world) requests(n int) (out []*kgo.Record) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
 	for len(out) < n {
 		fetches := w.cl.PollFetches(ctx)

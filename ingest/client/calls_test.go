@@ -88,9 +88,9 @@ var calls = []struct {
 		return err
 	}, `GET /v1/quota?channel=sms&class=verify&metadata.ip=%3A%3A1&to=%2B86138 `, `{"limits":[]}`},
 	{"stats", func(ctx context.Context, c *client.Client) error {
-		_, err := c.Stats(ctx, client.StatsQuery{From: 1000, Channel: "sms", By: []string{"class", "provider"}, Days: 7})
+		_, err := c.Stats(ctx, client.StatsQuery{From: 1000, Channel: "sms", By: []string{"class", "provider"}, Days: 7, Latency: new(bool)})
 		return err
-	}, `GET /v1/stats?by=class%2Cprovider&channel=sms&days=7&from=1970-01-01T00%3A00%3A01.000Z `, `{}`},
+	}, `GET /v1/stats?by=class%2Cprovider&channel=sms&days=7&from=1970-01-01T00%3A00%3A01.000Z&latency=false `, `{}`},
 	{"errors", func(ctx context.Context, c *client.Client) error {
 		a, err := c.Errors(ctx, client.ErrorsQuery{From: 1000, Until: 2000, Provider: "aliyun", Class: "verify"})
 		if err == nil && (len(a.Errors) != 1 || a.Errors[0].ErrorCode != "21610" || a.Errors[0].Events != 3) {

@@ -94,6 +94,7 @@ func reset(w http.ResponseWriter) {
 // A call is tried again where that may help and is safe, with the same key, and
 // never otherwise.
 func TestFaults(t *testing.T) {
+	const inTime = "in time: "
 	past := "Wed, 21 Oct 2015 07:28:00 GMT"
 	tests := []struct {
 		name  string
@@ -114,8 +115,8 @@ func TestFaults(t *testing.T) {
 			io.WriteString(w, `{"id":"x","status":"accepted"}`)
 			panic(http.ErrAbortHandler)
 		}, 3},
-		{"no answer in time", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 3},
-		{"half an answer in time", func(w http.ResponseWriter, r *http.Request) {
+		{inTime + "no answer", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 3},
+		{inTime + "half an answer", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			w.WriteHeader(http.StatusAccepted)
 			http.NewResponseController(w).Flush()
@@ -164,7 +165,11 @@ func TestFaults(t *testing.T) {
 				accept(w)
 			}))
 			defer srv.Close()
-			c := client.New(srv.URL, "k", client.WithRetry(quick), client.WithTimeout(200*time.Millisecond))
+			timeout := time.Minute
+			if strings.HasPrefix(tt.name, inTime) {
+				timeout = 1500 * time.Millisecond // in which the third try is answered
+			}
+			c := client.New(srv.URL, "k", client.WithRetry(quick), client.WithTimeout(timeout))
 			defer c.Close()
 			sent, err := c.Send(t.Context(), message)
 			if ok := err == nil && sent.ID == "x"; ok != (tt.tries == 3) {

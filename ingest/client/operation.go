@@ -79,12 +79,12 @@ type Delays struct {
 	Tiers []DelayTier `json:"tiers"`
 }
 
-// DelayTier is what waits in one delay topic. The markers of transactions are
-// counted among the records.
+// DelayTier is what waits in one delay topic.
 type DelayTier struct {
 	Name     string         `json:"name"`
 	Wait     int64          `json:"wait_ms"`
 	Waiting  int64          `json:"waiting"`
+	AtMost   bool           `json:"at_most,omitempty"`  // too many to count: so many at most
 	OldestAt schemas.Millis `json:"oldest_at,omitzero"` // since when; 0 where none waits
 }
 

@@ -48,6 +48,8 @@ type StatsQuery struct {
 
 	By   []string // channel, class, provider, and one of minute, hour and day; by status it always is
 	Days int      // the same span of so many days before, too
+
+	Latency *bool // whether to say how long it took; nil is the server's default: where the span is short
 }
 
 // Stats counts what happened to the caller's messages.
@@ -60,6 +62,9 @@ func (c *Client) Stats(ctx context.Context, q StatsQuery) (*Stats, error) {
 	set(v, "provider", q.Provider)
 	set(v, "by", strings.Join(q.By, ","))
 	setNumber(v, "days", q.Days)
+	if q.Latency != nil {
+		set(v, "latency", fmt.Sprint(*q.Latency))
+	}
 	var a Stats
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/stats", query: v}, &a); err != nil {
 		return nil, fmt.Errorf("get stats: %w", err)
@@ -136,7 +141,7 @@ type RedriveRequest struct {
 	IDs      []string       `json:"ids,omitempty"`  // messages, or PARTITION/OFFSET; at most 60
 	Rate     float64        `json:"rate,omitempty"` // messages a second
 	DryRun   bool           `json:"dry_run,omitempty"`
-	Cursor   string         `json:"cursor,omitempty"` // of the call before, with the same request
+	Cursor   string         `json:"cursor,omitempty"` // of the call before, with the same request; or a dry run's start
 }
 
 // Redriven is what one call sent again, or would.
@@ -147,6 +152,9 @@ type Redriven struct {
 	ByReason map[string]int64 `json:"by_reason"`
 	DryRun   bool             `json:"dry_run"`
 	Cursor   string           `json:"cursor,omitempty"` // goes on; empty at the end
+	// Start is of a dry run's first call: as Cursor of the same request without DryRun
+	// it sends what the dry run counts, and nothing that was given up on since.
+	Start string `json:"start,omitempty"`
 }
 
 // Redrive sends again what Weir gave up on, as new messages. A call does as

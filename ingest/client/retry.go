@@ -64,7 +64,7 @@ const (
 	unsure chance = "unsure" // it may have done all of it
 )
 
-// chanceOf judges an answer.
+// chance judges an answer.
 func (p *Problem) chance() chance {
 	switch p.Status {
 	case http.StatusTooManyRequests:

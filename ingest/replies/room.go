@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -44,6 +45,7 @@ type Room struct {
 	partition int32
 	most      int
 	logger    *slog.Logger
+	failed    stream.FetchErrors // of Run's goroutine
 
 	mu    sync.Mutex
 	open  bool               // the partition is being read
@@ -89,20 +91,18 @@ func (r *Room) Run(ctx context.Context) error {
 	if !r.begin(ctx) {
 		return nil
 	}
-	said := false
 	for ctx.Err() == nil {
 		fetches := r.cl.PollFetches(ctx)
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			return nil
 		}
-		if err := fetches.Err(); err != nil {
-			if !said {
-				r.logger.Warn("reading replies failed", "topic", r.topic, "partition", r.partition, "error", err)
-			}
-			said = true
+		failed := false
+		fetches.EachError(func(_ string, p int32, err error) {
+			failed = true
+			r.failed.Warn(r.logger, "reading replies failed", r.topic, p, err)
+		})
+		if failed {
 			wait(ctx, pause)
-		} else {
-			said = false
 		}
 		fetches.EachRecord(r.take)
 	}
@@ -113,16 +113,15 @@ func (r *Room) Run(ctx context.Context) error {
 // ticket: a position that the client looks up by itself, later, might lie behind
 // the first reply.
 func (r *Room) begin(ctx context.Context) bool {
-	for said := false; ctx.Err() == nil; wait(ctx, pause) {
+	for ; ctx.Err() == nil; wait(ctx, pause) {
 		end, err := r.end(ctx)
 		if err == nil {
 			r.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {r.partition: kgo.NewOffset().At(end)}})
 			r.setOpen(true)
 			return true
 		}
-		if !said && ctx.Err() == nil {
-			said = true
-			r.logger.Warn("finding the end of the replies failed", "topic", r.topic, "partition", r.partition, "error", err)
+		if ctx.Err() == nil {
+			r.failed.Warn(r.logger, "finding the end of the replies failed", r.topic, r.partition, err)
 		}
 	}
 	return false

@@ -68,7 +68,7 @@ func (h *house) room(slot, most int) *Room {
 // expect waits for the room to open.
 func (h *house) expect(r *Room) *Ticket {
 	h.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		ticket, err := r.Expect()
 		if err == nil {
@@ -109,7 +109,7 @@ func reply(header, reason string) *kgo.Record {
 }
 
 func (h *house) wait(ticket *Ticket) (*schemas.Reply, error) {
-	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	return ticket.Wait(ctx)
 }
