@@ -78,19 +78,15 @@ fewer.`,
 	},
 }
 
-// readPolicy parses a policy, over base when there is one, and refuses what
-// this version does not act on.
+// readPolicy parses a policy, over base when there is one, and judges all of it.
 func readPolicy(name string, text []byte, base *schemas.Policy) (*schemas.Document, error) {
 	doc, err := schemas.ParsePolicyOver(name, text, base)
 	if err != nil {
 		return nil, fmt.Errorf("the policy is not valid, nothing was changed:\n%w", err)
 	}
-	if err := doc.NotYetInForce(); err != nil {
-		return nil, fmt.Errorf("the policy asks for what this version does not do yet, nothing was changed:\n%w", err)
-	}
 	err = revise.Decidable(&doc.Policy)
 	if err == nil {
-		err = providerTypes.CheckTemplates(&doc.Policy)
+		err = providerTypes.Check(&doc.Policy)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the policy is not valid, nothing was changed:\n%w", doc.Located(err))

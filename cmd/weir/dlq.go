@@ -14,7 +14,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/processor/dlq"
+	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -104,10 +107,35 @@ It writes weir.readmit, which only Weir and its operators may (docs/dlq.md).`,
 			return c.showDead(ctx, box, words[0], *body, *asJSON)
 		case "redrive":
 			o := dlq.RedriveOptions{Rate: rate, DryRun: *dryRun, Keep: true}
-			return c.redrive(ctx, box, f, o, *resume, *asJSON)
+			n, err := c.redrive(ctx, box, f, o, *resume, *asJSON)
+			if err != nil || n > 0 {
+				return err
+			}
+			return c.missTenant(ctx, s, f.Tenant)
 		}
-		return c.listDead(ctx, box, f, dlq.ListOptions{Oldest: *oldest, Limit: *limit}, *asJSON)
+		n, err := c.listDead(ctx, box, f, dlq.ListOptions{Oldest: *oldest, Limit: *limit}, *asJSON)
+		if err != nil || n > 0 {
+			return err
+		}
+		return c.missTenant(ctx, s, f.Tenant)
 	},
+}
+
+// missTenant says, where nothing matched, that the policy does not know the tenant that
+// was asked for. One that was taken out of it may have records all the same.
+func (c *call) missTenant(ctx context.Context, s *Settings, tenant string) error {
+	if tenant == "" {
+		return nil
+	}
+	w, err := policy.Watch(ctx, topics.Names{Prefix: s.Prefix}.Config(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if _, known := w.Latest().Policy.Tenant(tenant); !known {
+		fmt.Fprintf(c.stderr, "The policy in force has no tenant %s: weir get tenants\n", tenant)
+	}
+	return nil
 }
 
 // perSecond reads a rate.
@@ -122,13 +150,12 @@ func perSecond(v string) (float64, error) {
 }
 
 // listDead prints entries as they come, so that all of them take no memory.
-func (c *call) listDead(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.ListOptions, asJSON bool) error {
+func (c *call) listDead(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.ListOptions, asJSON bool) (listed int, err error) {
 	const lines = 500 // that columns are laid out over
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	if !asJSON {
 		fmt.Fprintln(table, "POSITION\tAT\tREASON\tPROVIDER\tCLASS\tTO\tATTEMPTS\tBYTES\tID\t")
 	}
-	listed := 0
 	more, err := box.Each(ctx, f, o, func(e *dlq.Entry) error {
 		if listed++; asJSON {
 			return c.printLine(e)
@@ -144,21 +171,19 @@ func (c *call) listDead(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.L
 		return nil
 	})
 	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return nil
+	case err != nil || asJSON:
+		return listed, err
 	case listed == 0:
 		fmt.Fprintln(c.stdout, "Nothing matches.")
-		return nil
+		return 0, nil
 	}
 	if err := table.Flush(); err != nil {
-		return err
+		return listed, err
 	}
 	if more {
 		fmt.Fprintln(c.stdout, "There are more: --limit 0 lists all.")
 	}
-	return nil
+	return listed, nil
 }
 
 // shown is a record for programs.
@@ -251,7 +276,7 @@ func (c *call) showDead(ctx context.Context, box *dlq.Box, what string, body, as
 	return nil
 }
 
-func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.RedriveOptions, resume, asJSON bool) error {
+func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.RedriveOptions, resume, asJSON bool) (matched int64, err error) {
 	began := time.Now()
 	told := began
 	o.Progress = func(s dlq.Summary) {
@@ -268,11 +293,11 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 	}
 	s, err := drive()
 	if s.Skipped == nil { // it did not begin
-		return err
+		return 0, err
 	}
 	if asJSON {
 		if err := c.printJSON(s); err != nil {
-			return err
+			return 0, err
 		}
 	} else {
 		did := "were asked for again"
@@ -290,7 +315,7 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 		}
 	}
 	if err != nil && !s.DryRun {
-		return fmt.Errorf("%w\nIt broke off. To go on: weir dlq redrive --resume", err)
+		err = fmt.Errorf("%w\nIt broke off. To go on: weir dlq redrive --resume", err)
 	}
-	return err
+	return s.Matched, err
 }

@@ -72,8 +72,16 @@ func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settin
 			return nil, &usageError{err.Error()}
 		}
 		e, err := readEndpoints(*dir)
-		if err != nil || e == nil {
-			return &l.Settings, err
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			named := false
+			fset.Visit(func(f *flag.Flag) { named = named || f.Name == "dir" })
+			if named && l.from["kafka.brokers"] == "default" && l.from["http.listen"] == "default" {
+				return nil, &usageError{fmt.Sprintf("--dir %s: no weir dev has run there", *dir)}
+			}
+			return &l.Settings, nil
 		}
 		fill := map[string]func(){
 			"kafka.brokers":    func() { l.Brokers = []string{e.Kafka} },

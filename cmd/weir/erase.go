@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -53,12 +54,16 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 			return err
 		}
 		switch {
-		case *to == "" || fs.NArg() > 0:
+		case fs.NArg() > 0:
+			return usagef("takes no argument %q; --to names the recipient, in quotes where it has spaces", fs.Arg(0))
+		case *to == "":
 			return usagef("say whom: --to RECIPIENT")
 		case *dryRun && *yes:
 			return usagef("--dry-run and --yes are one too many")
 		case *channel != "" && !slices.Contains([]string{"sms", "voice", "email", "push", "webhook"}, *channel):
 			return usagef("--channel %s: sms, voice, email, push or webhook", *channel)
+		case *region != "" && !recipient.Numbers(*region):
+			return usagef("--region %s: no region that has numbers; two letters of ISO 3166-1, such as CN or GB", *region)
 		}
 		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
 			if s.ClickHouse == "" {
@@ -70,7 +75,19 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 			}
 			defer w.Close()
 			pol := w.Latest().Policy
-			keys, err := erase.Spell(*to, schemas.Channel(*channel), regions(&pol, *tenant, *region))
+			conn, err := warehouse.OpenPatient(ctx, s.ClickHouse) // parts are rewritten before it answers
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if _, known := pol.Tenant(*tenant); *tenant != "" && !known {
+				if err := hasRows(ctx, conn, *tenant); err != nil {
+					return err
+				}
+				fmt.Fprintf(c.stderr, "The policy in force has no tenant %s; ClickHouse has rows of it, which are looked at all the same.\n", *tenant)
+			}
+			in := regions(&pol, *tenant, *region)
+			keys, err := erase.Spell(*to, schemas.Channel(*channel), in)
 			if err != nil {
 				return usagef("--to: %v", err)
 			}
@@ -78,18 +95,13 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 			if err != nil {
 				return err
 			}
-			conn, err := warehouse.Open(ctx, s.ClickHouse)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
 			r := &erasure{DryRun: !*yes, Tenant: *tenant}
 			for _, key := range keys {
 				if key != *to || len(keys) == 1 { // as it was given it may be no canonical form, and cannot be masked as one
 					r.Recipients = append(r.Recipients, recipient.Mask(key))
 				}
 			}
-			store, err := erase.Open(ctx, conn, erase.Person{Keys: keys, Tenant: *tenant}, hashKey)
+			store, err := erase.Open(ctx, conn, s.Cluster, erase.Person{Keys: keys, Tenant: *tenant, Channel: schemas.Channel(*channel), Regions: in}, hashKey)
 			if err != nil {
 				return err
 			}
@@ -117,6 +129,28 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 		})
 	},
 }
+
+// hasRows refuses a tenant of whom there is nothing. One that was taken out of the
+// policy may have rows all the same.
+func hasRows(ctx context.Context, conn driver.Conn, tenant string) error {
+	have, err := erase.Tenants(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(have, tenant):
+		return nil
+	case len(have) == 0:
+		return usagef("--tenant %s: the policy in force has no such tenant, and ClickHouse has no rows at all", tenant)
+	}
+	more := ""
+	if n := len(have); n > mostTenants {
+		have, more = have[:mostTenants], fmt.Sprintf(" and %d more", n-mostTenants)
+	}
+	return usagef("--tenant %s: the policy in force has no such tenant, and ClickHouse has no rows of it. It has rows of %s%s", tenant, strings.Join(have, ", "), more)
+}
+
+// mostTenants is how many are named: requests that are rejected may name any.
+const mostTenants = 20
 
 // regions are those in which a number without + may have been meant.
 func regions(p *schemas.Policy, tenant, more string) []string {
@@ -207,6 +241,9 @@ func (r *erasure) print(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", t.Table, t.Rows, t.Fate)
 	}
 	fmt.Fprintln(w, "\nstatus_by_minute and limits_by_minute hold counts and no recipients.")
+	if !slices.ContainsFunc(r.Tables, func(t erase.Found) bool { return t.Rows > 0 }) {
+		fmt.Fprintln(w, "Nothing of them was found: are the recipient, and the tenant if you named one, spelled right?")
+	}
 	switch {
 	case r.DryRun:
 	case len(r.Left) == 0:

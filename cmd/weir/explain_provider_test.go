@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +75,7 @@ func TestSettingsOnThePage(t *testing.T) {
 					}
 				}
 			}
-			// What Known lists is what it has.
+			// What an unknown one is answered with is all that it has.
 			for what, err := range openings(of, typ, map[string]any{"no_such_setting": "x"}) {
 				if err == nil {
 					t.Errorf("%s takes anything", what)
@@ -88,6 +91,35 @@ func TestSettingsOnThePage(t *testing.T) {
 						t.Errorf("the page does not show %s", name)
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestSettingsOnThePageCanBeApplied: what a type's page shows is a policy that is taken,
+// and a type that is in the table of adapters is judged.
+func TestSettingsOnThePageCanBeApplied(t *testing.T) {
+	whole := regexp.MustCompile(`(?m)^    providers:\n(?:      .*\n)+`)
+	for typ, of := range providerTypes {
+		t.Run(typ, func(t *testing.T) {
+			if of.Check == nil {
+				t.Fatal("nothing judges its settings when a policy is applied")
+			}
+			if typ == "simulated" || typ == "none" { // no page of its own
+				return
+			}
+			page, err := os.ReadFile("../../docs/provider-" + typ + ".md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy := strings.ReplaceAll(whole.FindString(string(page)), "\n    ", "\n")
+			if policy = strings.TrimPrefix(policy, "    "); policy == "" {
+				text, _ := docs.ProviderSettings(typ)
+				channels, _ := json.Marshal(schemas.ProviderTypes[typ])
+				policy = fmt.Sprintf("providers:\n  - name: p\n    type: %s\n    channels: %s\n    %s", typ, channels, strings.ReplaceAll(text, "\n", "\n    "))
+			}
+			if doc, err := readPolicy("page.yaml", []byte(policy), nil); err != nil || len(doc.Policy.Providers) != 1 {
+				t.Errorf("%v\n%s", err, policy)
 			}
 		})
 	}

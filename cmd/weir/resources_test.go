@@ -33,7 +33,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		_ = b.Stop(ctx)
 	})
@@ -78,7 +78,7 @@ const twoProviders = `limits:
   - {name: verify, match: {class: verify}, per: [recipient], allow: [1/60s]}
 providers:
   - {name: one, type: simulated, channels: [sms]}
-  - {name: two, type: simulated, channels: [sms], settings: {token: "${TOKEN}"}}
+  - {name: two, type: http, channels: [sms], settings: {url: "http://127.0.0.1:9", headers: {X-Key: "${TOKEN}"}}}
 routes:
   - {name: china, match: {channel: sms, prefix: "86"}, to: [{provider: one}]}
 `
@@ -106,6 +106,7 @@ func TestApplyMergesAndPrunes(t *testing.T) {
 	}
 	b.fails([]string{"apply", "-f", b.file("providers: [{name: one, type: simulated, channels: [email]}]")}, "route china: ")
 	b.fails([]string{"apply", "-f", part, "--prune"}, "policy.yaml:4:")
+	b.fails([]string{"apply", "-f", b.file("providers:\n  - {name: us, type: twilio, channels: [sms], settings: {auth_token: \"${TWILIO}\", from: Weir}}\n")}, "policy.yaml:2:57: providers[0].settings.account_sid: is missing: write")
 
 	// The whole policy again.
 	out = b.does([]string{"apply", "-f", whole, "--prune", "--json"})

@@ -18,14 +18,15 @@ type clockTeller struct {
 	topic  string
 	slot   string
 	logger *slog.Logger
+	now    func() time.Time   // the clock that was found ahead
 	found  chan time.Duration // the latest; what nobody has taken is replaced
 }
 
 // clockEvery is how often a stall is said while it lasts.
 const clockEvery = 10 * time.Second
 
-func newClockTeller(cl *kgo.Client, topic, slot string, logger *slog.Logger) *clockTeller {
-	return &clockTeller{cl: cl, topic: topic, slot: slot, logger: logger, found: make(chan time.Duration, 1)}
+func newClockTeller(cl *kgo.Client, topic, slot string, now func() time.Time, logger *slog.Logger) *clockTeller {
+	return &clockTeller{cl: cl, topic: topic, slot: slot, logger: logger, now: now, found: make(chan time.Duration, 1)}
 }
 
 // tell takes what admission found. It does not block, and has one caller.
@@ -53,7 +54,7 @@ func (c *clockTeller) run(ctx context.Context) error {
 			continue
 		}
 		stalled, at = ahead > 0, time.Now()
-		r := schemas.Report{At: schemas.MillisOf(at.Add(-ahead)), By: c.slot, Clock: &schemas.ClockReport{AheadMillis: ahead.Milliseconds()}}
+		r := schemas.Report{At: schemas.MillisOf(c.now().Add(-ahead)), By: c.slot, Clock: &schemas.ClockReport{AheadMillis: ahead.Milliseconds()}}
 		within, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := report.Write(within, c.cl, c.topic, schemas.ReportKeyClock(c.slot), r)
 		cancel()

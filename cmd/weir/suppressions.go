@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,9 +22,10 @@ import (
 
 var suppressionsCommand = command{
 	name:    "suppressions",
-	args:    "list | add RECIPIENT | remove RECIPIENT | import FILE.csv [--channel C] [--class C] [flags]",
+	args:    "list | add --to RECIPIENT | remove --to RECIPIENT | import FILE.csv [--channel C] [--class C] [flags]",
 	summary: "Who is not to be sent to, until when and why.",
-	details: `list     what your tenant suppresses, in the order of recipients; with --to what is suppressed of one, exactly
+	details: `list     what your tenant suppresses, in the order of recipients, as of a second or two ago; with --to what is
+         suppressed of one, exactly and now
 add      suppresses a recipient: on --channel and of --class, or on any and of any; said again it changes until when and why
 remove   lifts the suppression of exactly that recipient, channel and class
 import   takes in a table whose first row names its columns: to, and any of channel, class, expires_at and reason. FILE
@@ -32,14 +34,14 @@ import   takes in a table whose first row names its columns: to, and any of chan
 
 It speaks HTTP: an API key stands in ` + apiKeyEnv + `; weir dev needs none. The tenant is the key's; --tenant only makes sure of it.`,
 	example: `weir suppressions list --reason hard_bounce
-  weir suppressions add +8613800000000 --channel sms --expires 2027-01-01T00:00:00Z --reason "asked by phone"
-  weir suppressions remove +8613800000000 --channel sms
+  weir suppressions add --to +8613800000000 --channel sms --expires 2027-01-01T00:00:00Z --reason "asked by phone"
+  weir suppressions remove --to +8613800000000 --channel sms
   weir suppressions import opt-outs.csv --dry-run`,
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("list", "add", "remove", "import")
 		words := c.leading(len(c.args))
 		fs := flag.NewFlagSet("suppressions", flag.ContinueOnError)
-		to := fs.String("to", "", "list: of this recipient")
+		to := fs.String("to", "", "the recipient; list: of this one only")
 		channel := fs.String("channel", "", "sms, voice, email, push or webhook (default any)")
 		class := fs.String("class", "", "class (default any)")
 		reason := fs.String("reason", "", "add: why; list: only those for this reason")
@@ -60,11 +62,11 @@ It speaks HTTP: an API key stands in ` + apiKeyEnv + `; weir dev needs none. The
 		switch {
 		case verb == "":
 			return usagef("say list, add, remove or import")
-		case verb == "list" && len(words) > 0:
-			return usagef("list takes no argument; --to names a recipient")
-		case (verb == "add" || verb == "remove") && len(words) != 1:
-			return usagef("%s takes one recipient", verb)
-		case verb == "import" && len(words) != 1:
+		case verb != "import" && len(words) > 0:
+			return usagef("%s takes no argument; --to names a recipient", verb)
+		case (verb == "add" || verb == "remove") && *to == "":
+			return usagef("%s needs --to, the recipient", verb)
+		case verb == "import" && (len(words) != 1 || *to != ""):
 			return usagef("import takes one file; - is standard input")
 		case *limit < 0:
 			return usagef("--limit is 0 or more")
@@ -82,7 +84,7 @@ It speaks HTTP: an API key stands in ` + apiKeyEnv + `; weir dev needs none. The
 			return c.importSuppressions(ctx, cl, words[0], *tenant, *dryRun, *asJSON)
 		}
 		var done *client.SuppressionDone
-		if q.To = words[0]; verb == "add" {
+		if verb == "add" {
 			done, err = cl.Suppress(ctx, client.SuppressRequest{To: q.To, Tenant: q.Tenant, Channel: q.Channel, Class: q.Class, ExpiresAt: expires, Reason: *reason})
 		} else {
 			done, err = cl.Unsuppress(ctx, q)
@@ -219,8 +221,11 @@ func (c *call) importSuppressions(ctx context.Context, cl *client.Client, path, 
 	rows := csv.NewReader(buffered)
 	rows.FieldsPerRecord = -1
 	head, err := rows.Read()
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s is empty: %s", path, headRule)
+	}
 	if err != nil {
-		return fmt.Errorf("%s: the first row names the columns: %w", path, err)
+		return fmt.Errorf("%s: %s: %w", path, headRule, err)
 	}
 	out := &imported{DryRun: dryRun, Refused: []refusedRow{}}
 	part := newImportPart(head)
@@ -230,6 +235,9 @@ func (c *call) importSuppressions(ctx context.Context, cl *client.Client, path, 
 			return nil
 		}
 		got, err := cl.ImportSuppressions(ctx, part.text(), dryRun)
+		if p, ok := errors.AsType[*client.Problem](err); ok && len(p.Errors) > 0 && p.Errors[0].Code == "bad_header" {
+			return fmt.Errorf("%s:1: %s; nothing was taken in", path, headRule)
+		}
 		if err != nil {
 			return fmt.Errorf("from line %d of %s on nothing is sure; to import it again is safe: %w", part.lines[0], path, err)
 		}
@@ -275,6 +283,7 @@ func (c *call) importSuppressions(ctx context.Context, cl *client.Client, path, 
 	if err := send(); err != nil {
 		return err
 	}
+	slices.SortStableFunc(out.Refused, func(a, b refusedRow) int { return cmp.Compare(a.Line, b.Line) })
 	if asJSON {
 		err = c.printJSON(out)
 	} else {
@@ -285,6 +294,9 @@ func (c *call) importSuppressions(ctx context.Context, cl *client.Client, path, 
 	}
 	return err
 }
+
+// headRule says what the API wants of a file's first row.
+const headRule = "the first row names the columns, with commas between: to, and any of channel, class, expires_at and reason, each once"
 
 func (c *call) printImported(out *imported, path string, took time.Duration) error {
 	did := "were accepted"

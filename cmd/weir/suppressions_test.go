@@ -33,6 +33,10 @@ func suppressionServer(t *testing.T) (listen string, asked *[]string) {
 			v = client.SuppressionPage{Suppressions: []client.Suppression{{To: "a@example.com", Tenant: "acme", Channel: "email", ExpiresAt: 1798761600000, Reason: "hard_bounce", Provider: "ses", At: 1795248000000}}, NextCursor: "two"}
 		case r.Method == http.MethodGet:
 			v = client.SuppressionPage{Suppressions: []client.Suppression{{To: "b@example.com", At: 1795248000000}}}
+		case r.Method == http.MethodPost && !strings.HasPrefix(string(body), "to"):
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusBadRequest)
+			v = client.Problem{Status: http.StatusBadRequest, Code: "invalid_request", Errors: []client.FieldError{{Code: "bad_header", Detail: "is no row of such names"}}}
 		case r.Method == http.MethodPost:
 			all := client.Imported{DryRun: r.URL.Query().Get("dry_run") == "true"}
 			for i, row := range strings.Split(strings.TrimSpace(string(body)), "\n")[1:] {
@@ -65,9 +69,9 @@ func TestSuppressions(t *testing.T) {
 		{"list", "a@example.com  email    any    2027-01-01T00:00:00.000Z  hard_bounce  ses", "GET /v1/suppressions?cursor=two&limit=49"},
 		{"list --limit 1", "There are more", "GET /v1/suppressions?limit=1"},
 		{"list --channel email --reason hard_bounce --tenant acme --limit 0", "(every tenant's)", "GET /v1/suppressions?channel=email&cursor=two&limit=500&reason=hard_bounce&tenant=acme"},
-		{"add 13800000000 --channel sms --reason asked --expires 2027-01-01T00:00:00Z", "suppressed +8613800000000, on sms and of any class\n",
+		{"add --to 13800000000 --channel sms --reason asked --expires 2027-01-01T00:00:00Z", "suppressed +8613800000000, on sms and of any class\n",
 			`PUT /v1/suppressions {"to":"13800000000","channel":"sms","expires_at":"2027-01-01T00:00:00.000Z","reason":"asked"}`},
-		{"remove 13800000000 --channel sms", "nothing to lift: +8613800000000, on sms and of any class\n", "DELETE /v1/suppressions?channel=sms&to=13800000000"},
+		{"remove --to 13800000000 --channel sms", "nothing to lift: +8613800000000, on sms and of any class\n", "DELETE /v1/suppressions?channel=sms&to=13800000000"},
 	} {
 		args := append([]string{"suppressions"}, strings.Fields(c.args)...)
 		code, stdout, stderr := weir(t, append(args, "--http-listen", listen, "--dir", t.TempDir())...)
@@ -102,7 +106,7 @@ func TestSuppressionsImport(t *testing.T) {
 	for _, r := range out.Refused {
 		refused = append(refused, fmt.Sprint(r.Line, " ", r.Code))
 	}
-	if code != exitError || out.Rows != 4 || len(refused) != 2 || !out.DryRun || !strings.Contains(stderr, "4 rows") {
+	if code != exitError || out.Rows != 4 || fmt.Sprint(refused) != "[5 bad_row 6 bad_recipient]" || !out.DryRun || !strings.Contains(stderr, "4 rows") {
 		t.Errorf("code %d, %+v, %q", code, out, stderr)
 	}
 	if call := (*asked)[len(*asked)-1]; !strings.HasPrefix(call, "POST /v1/suppressions/import?dry_run=true to,reason\na@example.com,") {
@@ -136,5 +140,23 @@ func TestSuppressionsImport(t *testing.T) {
 	}
 	if code, stdout, _ := weir(t, "suppressions", "import", write("to\na@example.com\n"), "--http-listen", listen, "--dir", t.TempDir()); code != exitOK || !strings.HasPrefix(stdout, "1 of 1 rows were accepted") {
 		t.Errorf("code %d, %q", code, stdout)
+	}
+	for text, want := range map[string]string{
+		"": "is empty: the first row names the columns", "number;channel\n+8613800000000;sms\n": ":1: the first row names the columns, with commas between: to, and",
+	} {
+		if code, _, stderr := weir(t, "suppressions", "import", write(text), "--http-listen", listen, "--dir", t.TempDir()); code != exitError || !strings.Contains(stderr, want) || strings.Contains(stderr, "nothing is sure") {
+			t.Errorf("%q: code %d, %q", text, code, stderr)
+		}
+	}
+}
+
+// TestDirWithoutDev: whoever names a directory means the weir dev that runs there.
+func TestDirWithoutDev(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, stderr := weir(t, "suppressions", "list", "--dir", dir); code != exitUsage || !strings.Contains(stderr, "no weir dev has run there") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+	if code, _, stderr := weir(t, "suppressions", "list", "--dir", dir, "--http-listen", "127.0.0.1:1"); code != exitError || strings.Contains(stderr, "weir dev") {
+		t.Errorf("an address counts: code %d, %q", code, stderr)
 	}
 }

@@ -242,7 +242,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	if has("admission") {
 		registry.MustRegister(advice)
-		stalls := newClockTeller(amend, names.Reports(), s.settings.Slot, s.logger)
+		stalls := newClockTeller(amend, names.Reports(), s.settings.Slot, machineClock(), s.logger)
 		rs.start(ctx, "clock", stalls.run)
 		rs.start(ctx, "admission", func(ctx context.Context) error {
 			return admission.Run(ctx, admission.Config{
@@ -344,7 +344,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
-			Console: pages, History: history, Templates: providerTypes.CheckTemplates, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
+			Console: pages, History: history, Providers: providerTypes.Check, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
 			Receipts: told, Inbox: inbox, PublicURL: s.settings.PublicURL,
 			Listen:         func(p schemas.Provider) (provider.Listener, error) { return providerTypes.Listen(p, adapters(p)) },
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
@@ -426,7 +426,7 @@ var providerTypes = provider.Types{
 	"http":        httpprovider.Type,
 	"none":        external.Type,
 	"ses":         ses.Type,
-	"simulated":   {Open: simulated.Open},
+	"simulated":   simulated.Type,
 	"smpp":        smpp.Type,
 	"smtp":        smtp.Type,
 	"sns":         sns.Type,

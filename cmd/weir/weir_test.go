@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -67,10 +66,10 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"dlq", "list", "3/17"}, "takes no argument"},
 		{[]string{"suppressions"}, "list, add, remove or import"},
 		{[]string{"suppressions", "list", "+8613800000000"}, "takes no argument"},
-		{[]string{"suppressions", "add"}, "takes one recipient"},
-		{[]string{"suppressions", "remove", "a", "b"}, "takes one recipient"},
+		{[]string{"suppressions", "add"}, "needs --to"},
+		{[]string{"suppressions", "remove", "a@b.example"}, "takes no argument; --to names"},
 		{[]string{"suppressions", "import"}, "takes one file"},
-		{[]string{"suppressions", "add", "a@b.example", "--expires", "soon"}, "neither a time"},
+		{[]string{"suppressions", "add", "--to", "a@b.example", "--expires", "soon"}, "neither a time"},
 		{[]string{"dlq", "show"}, "one position or id"},
 		{[]string{"dlq", "redrive", "--rate", "fast"}, "no rate"},
 		{[]string{"dlq", "redrive", "--rate", "20000/s"}, "is the most"},
@@ -134,26 +133,11 @@ func TestSettingsFileSaysWhereItIsWrong(t *testing.T) {
 }
 
 func TestApplyChangesNothingUnlessAllIsValid(t *testing.T) {
-	broker, err := broker.Start(t.Context(), broker.Options{Dir: t.TempDir(), Addr: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = broker.Stop(ctx)
-	})
-	at := []string{"--kafka-brokers", broker.Addr(), "--kafka-partitions", "4", "--dir", t.TempDir()}
-	policy := func(text string) string {
-		file := filepath.Join(t.TempDir(), "policy.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	b := newBench(t)
+	at := b.flags
 	const good = "limits:\n  - {name: a, per: [recipient], allow: [1/60s]}\nproviders:\n  - {name: one, type: simulated, channels: [sms]}\n"
 	apply := func(text string) (int, string, string) {
-		return weir(t, append([]string{"apply", "-f", policy(text)}, at...)...)
+		return weir(t, append([]string{"apply", "-f", b.file(text)}, at...)...)
 	}
 	if code, stdout, stderr := apply(good); code != exitOK || !strings.Contains(stdout, "Revision 1") {
 		t.Fatalf("code %d, %q %q", code, stdout, stderr)
@@ -181,7 +165,7 @@ func TestApplyChangesNothingUnlessAllIsValid(t *testing.T) {
 	if code, _, stderr := weir(t, append([]string{"topics", "apply"}, at...)...); code != exitError || !strings.Contains(stderr, "partition") {
 		t.Errorf("another N: code %d, %q", code, stderr)
 	}
-	if code, _, stderr := weir(t, "run", "--roles", "delay", "--kafka-brokers", broker.Addr(), "--kafka-partitions", "5"); code != exitError || !strings.Contains(stderr, "partition") {
+	if code, _, stderr := weir(t, "run", "--roles", "delay", "--kafka-brokers", b.addr, "--kafka-partitions", "5"); code != exitError || !strings.Contains(stderr, "partition") {
 		t.Errorf("run with another N: code %d, %q", code, stderr)
 	}
 }

@@ -9,13 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/alert"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -28,6 +31,7 @@ type alerted struct {
 		Text  string
 		Items []struct {
 			Event, State, Limit, Window, Text string
+			Stage, Process                    string
 			Count, Recipients                 int64
 			Examples                          []string
 		}
@@ -98,7 +102,7 @@ func TestAlertsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := startDev(t, t.TempDir(), append([]string{"--policy", file, "--log-level", "info"}, anyPorts...)...)
-	if !poll(t, 20*time.Second, func() bool { return strings.Contains(d.Output(), "this process sends the alerts") }) {
+	if !poll(t, 20*time.Second, func() bool { return strings.Contains(d.Output(), alerting) }) {
 		t.Fatal("nobody sends alerts")
 	}
 	call := func() {
@@ -148,35 +152,35 @@ alerts:
 `
 
 // alertsOverKills kills the alerter in the middle of a stream of refusals, again
-// and again: each refusal is told once, and at_most holds.
+// and again: each refusal is told once, and at_most holds. A kill waits until both
+// have joined: see stable.
 func alertsOverKills(t *testing.T, brokers []string, sc scale) {
 	ears := listenForAlerts(t)
 	s := newSite(t, brokers, "alerts", strings.Replace(alertPolicy, "URL", ears.URL, 1))
 	s.env = []string{"WEIR_CALLBACK_ALLOW_PRIVATE=127.0.0.1"}
 	work := s.run(0, "admission,lanes,delay")
 	alerters := []*Process{s.run(1, "alerts"), s.run(2, "alerts")}
-	const marker = "this process sends the alerts"
+	// active is who became the alerter last, unless that one has ended.
 	active := func() int {
-		for i, p := range alerters {
-			select {
-			case <-p.Done():
-				continue
-			default:
-			}
-			if strings.Contains(p.Output(), marker) {
-				return i
-			}
+		terms := s.terms(alerters)
+		if len(terms) == 0 {
+			return -1
 		}
-		return -1
+		i := slices.IndexFunc(alerters, func(p *Process) bool { return slotOf(p) == terms[len(terms)-1] })
+		select {
+		case <-alerters[i].Done():
+			return -1
+		default:
+			return i
+		}
 	}
-	if !poll(t, 30*time.Second, func() bool { return active() >= 0 }) {
-		t.Fatal("nobody sends alerts")
+	cl := s.client()
+	adm := kadm.NewClient(cl)
+	joined := func() bool {
+		all, err := adm.DescribeGroups(t.Context(), alert.Group(s.names))
+		g := all[alert.Group(s.names)]
+		return err == nil && g.State == "Stable" && len(g.Members) == 2 && active() >= 0
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
 	const rounds, each = 3, 400
 	sent := 0
 	burst := func(n int) {
@@ -184,7 +188,7 @@ func alertsOverKills(t *testing.T, brokers []string, sc scale) {
 		var rs []*kgo.Record
 		for i := range n {
 			to := fmt.Sprintf("+86138%08d", i%10)
-			rs = append(rs, &kgo.Record{Topic: s.names.Requests(), Key: []byte(to), Value: []byte(fmt.Sprintf(`{"channel":"sms","to":%q,"body":"b"}`, to))})
+			rs = append(rs, &kgo.Record{Key: []byte(to), Value: []byte(fmt.Sprintf(`{"channel":"sms","to":%q,"body":"b"}`, to))})
 		}
 		if err := cl.ProduceSync(t.Context(), rs...).FirstErr(); err != nil {
 			t.Fatal(err)
@@ -192,6 +196,9 @@ func alertsOverKills(t *testing.T, brokers []string, sc scale) {
 		sent += n
 	}
 	for round := range rounds {
+		if !poll(t, 30*time.Second, joined) {
+			t.Fatal("nobody sends alerts")
+		}
 		// The kill comes while refusals come, and a second has room for a notice.
 		for range each / 50 {
 			burst(50)
@@ -203,11 +210,10 @@ func alertsOverKills(t *testing.T, brokers []string, sc scale) {
 		}
 		alerters[i].Kill()
 		burst(50)
-		next := s.run(3+round, "alerts")
-		alerters = append(alerters, next)
-		if !poll(t, 40*time.Second, func() bool { return active() >= 0 }) {
-			t.Fatal("nobody took over")
-		}
+		alerters = append(alerters, s.run(3+round, "alerts"))
+	}
+	if !poll(t, 40*time.Second, joined) {
+		t.Fatal("nobody took over")
 	}
 	want := int64(sent - 10) // the first of each number is let through
 	if !poll(t, 30*time.Second, func() bool { n, _ := ears.count(); return n >= want }) {

@@ -9,15 +9,29 @@ import (
 	"github.com/weirhq/weir/deploy/local/localtest"
 )
 
-var full = scale{passing: 0.7, requests: 200_000, recipients: 20_000, perSecond: 2_500, kills: 5, pause: true, within: 240 * time.Second, messages: 300}
+var full = scale{passing: 0.7, requests: 200_000, recipients: 20_000, perSecond: 2_500, kills: 5, pause: true, within: 7 * time.Minute, messages: 300}
 
 func TestApacheKafka(t *testing.T) {
 	brokers := localtest.ForTest(t)
 	suite(t, brokers, full)
 }
 
-func TestApacheSinkScaled(t *testing.T) { sinkScaled(t, localtest.ForTest(t), 300_000) }
+func TestApacheSinkScaled(t *testing.T) {
+	t.Parallel()
+	sinkScaled(t, localtest.ForTest(t), 300_000)
+}
 
-func TestApacheReceipts(t *testing.T) { manyReceipts(t, localtest.ForTest(t), 2_000) }
+func TestApacheReceipts(t *testing.T) {
+	t.Parallel()
+	manyReceipts(t, localtest.ForTest(t), 2_000)
+}
 
-func TestApacheCallbacks(t *testing.T) { callbacksOverKills(t, localtest.ForTest(t), 150, 2) }
+func TestApacheCallbacks(t *testing.T) {
+	t.Parallel()
+	callbacksOverKills(t, localtest.ForTest(t), 150, 2)
+}
+
+func TestApacheAlerterPaused(t *testing.T) {
+	t.Parallel()
+	alertsOverPauses(t, localtest.ForTest(t), 2)
+}

@@ -52,7 +52,7 @@ func TestClickHouseAway(t *testing.T) {
 	}
 	stop := func(p *child.Process) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := p.Stop(ctx); err != nil {
 			t.Error(err)

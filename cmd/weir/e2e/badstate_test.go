@@ -118,7 +118,7 @@ func (x *tamper) refuses(name string, want ...string) {
 	w := x.work()
 	select {
 	case <-w.Done():
-	case <-time.After(40 * time.Second):
+	case <-time.After(patience):
 		x.t.Fatalf("%s: a worker runs on:\n%s", name, w.Tail(10))
 	}
 	lines := strings.Split(strings.TrimSpace(w.Output()), "\n")

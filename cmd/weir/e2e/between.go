@@ -264,7 +264,7 @@ func (o *Oracle) agree() {
 	for _, p := range o.parts {
 		for key, places := range p.places {
 			limit := limitOf(key)
-			for _, pl := range places {
+			for _, pl := range places.all() {
 				if stands[pl.message] == nil {
 					stands[pl.message] = make(map[string]int)
 				}
@@ -323,7 +323,7 @@ func (o *Oracle) seen(p *logged, c schemas.Charge, t schemas.Millis) bool {
 		for i := range pol.Limits {
 			l := &pol.Limits[i]
 			for _, w := range l.Allow {
-				if l.Name == c.Limit && w.Kind != schemas.WindowBucket && count(w, l, p.since, []place{{t: c.T, cost: 1}}, t, "") > 0 {
+				if l.Name == c.Limit && w.Kind != schemas.WindowBucket && count(w, l, p.since, one(c.T), t, "") > 0 {
 					return true
 				}
 			}

@@ -271,10 +271,6 @@ func (l *load) whole() {
 	}
 }
 
-// clockVar names the file from which a worker built with the tag chaos reads how
-// far its clock is off.
-const clockVar = "WEIR_CHAOS_CLOCK"
-
 // aheadAtMost is how far before its own append time admission may stamp a decision.
 const aheadAtMost = 2 * time.Second
 

@@ -20,7 +20,7 @@ func TestDelaysOnAWrongClock(t *testing.T) {
 	}
 	for _, off := range []string{"3s", "-3s"} {
 		t.Run(off, func(t *testing.T) {
-			delays(t, brokers, func(s *site) {
+			delays(t, brokers, full, func(s *site) {
 				file := filepath.Join(s.dir, "clock")
 				if err := os.WriteFile(file, []byte(off), 0o644); err != nil {
 					t.Fatal(err)

@@ -20,8 +20,8 @@ providers:
 
 // delays lets messages wait a tier, and until times of their own, and looks at
 // when each is back by the broker's clock: once, never early, and not late.
-// bench/delay has the figures; what is allowed here is for a busy machine.
-func delays(t *testing.T, brokers []string, change func(*site)) {
+// bench/delay has the figures.
+func delays(t *testing.T, brokers []string, sc scale, change func(*site)) {
 	s := newSite(t, brokers, "delay", delayPolicy)
 	if change != nil {
 		change(s)
@@ -59,7 +59,7 @@ func delays(t *testing.T, brokers []string, change func(*site)) {
 		}
 	}
 	put := make(map[string]schemas.Millis)
-	if err := readCommitted(t.Context(), brokers, s.names.Delay("5s"), func(r *kgo.Record) error {
+	if err := ReadCommitted(t.Context(), brokers, s.names.Delay("5s"), func(r *kgo.Record) error {
 		if _, again := put[string(r.Key)]; !again && !r.Attrs.IsControl() {
 			put[string(r.Key)] = schemas.MillisOf(r.Timestamp)
 		}
@@ -68,13 +68,13 @@ func delays(t *testing.T, brokers []string, change func(*site)) {
 		t.Fatal(err)
 	}
 	back := make(map[string]schemas.Millis)
-	for deadline := time.Now().Add(40 * time.Second); len(back) < n; {
+	for deadline := time.Now().Add(patience); len(back) < n; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d are back", len(back), n)
 		}
 		<-tick.C
 		clear(back)
-		if err := readCommitted(t.Context(), brokers, s.names.Readmit(), func(r *kgo.Record) error {
+		if err := ReadCommitted(t.Context(), brokers, s.names.Readmit(), func(r *kgo.Record) error {
 			if r.Attrs.IsControl() {
 				return nil
 			}
@@ -100,7 +100,7 @@ func delays(t *testing.T, brokers []string, change func(*site)) {
 		what string
 		late []time.Duration
 		p99  time.Duration
-	}{{"a tier", tier, time.Second}, {"a time of its own", clocked, 2500 * time.Millisecond}} {
+	}{{"a tier", tier, sc.most(time.Second, 4*time.Second)}, {"a time of its own", clocked, sc.most(2500*time.Millisecond, 7*time.Second)}} {
 		slices.Sort(of.late)
 		least, p50, p99, most := of.late[0], of.late[len(of.late)/2], of.late[len(of.late)*99/100], of.late[len(of.late)-1]
 		t.Logf("DELAY %d messages that wait for %s: earliest %v, late p50 %v, p99 %v, max %v", len(of.late), of.what, least, p50, p99, most)

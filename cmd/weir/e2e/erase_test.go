@@ -35,7 +35,7 @@ func withEngine(t *testing.T, d *devProcess) {
 // try runs a command that may fail.
 func (d *devProcess) try(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, weirBinary(t), append(args[:1:1], append([]string{"--dir", d.dir}, args[1:]...)...)...)
 	raw, err := cmd.CombinedOutput()
@@ -83,13 +83,9 @@ func TestErase(t *testing.T) {
 	}
 	const dense = "SELECT partition, max(seq) - min(seq) + 1 - uniqExact(seq), count() FROM weir.decisions GROUP BY partition ORDER BY partition"
 	const loaded = "SELECT count(), uniqExact(status_partition, status_offset) FROM weir.status_events"
-	var before []string
-	if !poll(t, 20*time.Second, func() bool { // three statuses of each that is sent, one of each that is limited; and nothing on its way
-		was := before
-		before = []string{d.sql(t, dense), d.sql(t, loaded)}
-		time.Sleep(time.Second)
-		return slices.Equal(was, before) && before[1] == "8\t8"
-	}) {
+	d.settled(t)
+	before := []string{d.sql(t, dense), d.sql(t, loaded)}
+	if before[1] != "8\t8" { // three statuses of each that is sent, one of each that is limited
 		t.Fatalf("loaded: %q", before)
 	}
 
@@ -100,10 +96,11 @@ func TestErase(t *testing.T) {
 	}{
 		{"", 2, []string{"say whom"}},
 		{"--to 13800138000 --channel carrier-pigeon", 2, []string{"sms, voice, email, push or webhook"}},
-		{"--to +8613800138000 --dry-run", 0, []string{"+86*********00, of every tenant, found, not erased", "messages_state"}},
+		{"--to +8613800138000 --dry-run", 0, []string{"+86*********00, of every tenant, found, not erased", "messages_by_recipient"}},
 		{"--to +8613800138000", 2, []string{"nothing was erased: say --yes"}},
-		{"--to 13800138000 --tenant globex --yes", 2, []string{"a number has its + and country"}}, // only default's region is CN
-		{"--to +8613800138000 --tenant globex --yes", 0, []string{"of tenant globex"}},
+		{"--to 13800138000 --region XX --yes", 2, []string{"--region XX: no region that has numbers"}},
+		{"--to 13800138000 --tenant globex --yes", 2, []string{"the policy in force has no such tenant, and ClickHouse has no rows of it. It has rows of default"}},
+		{"--to 13800138000 --tenant default --region gb --dry-run", 0, []string{"+86*********00", "of tenant default"}},
 	} {
 		out, code := d.try(t, append([]string{"erase"}, strings.Fields(tt.args)...)...)
 		if code != tt.code || slices.ContainsFunc(tt.says, func(s string) bool { return !strings.Contains(out, s) }) {
@@ -148,6 +145,24 @@ func TestErase(t *testing.T) {
 	}
 	if left := d.sql(t, "SELECT count() FROM system.tables WHERE startsWith(name, 'erasing_')"); left != "0" {
 		t.Errorf("%s lists are left", left)
+	}
+	// A tenant that was taken out of the policy has rows all the same, but no region.
+	d.sql(t, "INSERT INTO weir.status_events (kind, at, tenant, message_id, `to`, status) VALUES ('status', now64(3), 'former', 'm-former', '+8613800138009', 'sent')")
+	for _, tt := range []struct {
+		to   string
+		code int
+		says []string
+	}{
+		{"13800138009", 2, []string{"a number has its + and country"}},
+		{"+8613800138009", 0, []string{"has no tenant former; ClickHouse has rows of it", "of tenant former", "nothing is left in ClickHouse"}},
+	} {
+		out, code := d.try(t, "erase", "--to", tt.to, "--tenant", "former", "--yes")
+		if code != tt.code || slices.ContainsFunc(tt.says, func(s string) bool { return !strings.Contains(out, s) }) {
+			t.Errorf("weir erase --to %s --tenant former: exit %d\n%s", tt.to, code, out)
+		}
+	}
+	if left := d.sql(t, "SELECT count() FROM weir.status_events WHERE to != '' AND tenant = 'former'"); left != "0" {
+		t.Errorf("%s rows of the former tenant are left", left)
 	}
 	// Whoever is sent to again is there again.
 	d.weir(t, "send", "--to", "+8613800138000", "--channel", "sms", "--class", "notice", "--body", "x", "--wait")

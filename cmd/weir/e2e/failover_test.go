@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -114,7 +113,7 @@ type ill struct {
 // hang, while messages flow; then both are well again. It measures how long
 // messages are still admitted for them, and when they are admitted for them
 // again.
-func failover(t *testing.T, brokers []string) {
+func failover(t *testing.T, brokers []string, sc scale) {
 	refusing, hanging, good := newPatient(t), newPatient(t), newCallee(t)
 	s := newSite(t, brokers, "failover", fmt.Sprintf(failoverPolicy, refusing.addr, hanging.addr, good.URL))
 	var mu sync.Mutex
@@ -178,6 +177,29 @@ func failover(t *testing.T, brokers []string) {
 			reqMu.Unlock()
 		})
 	}
+	// opens are what the lanes said when they first opened their breakers.
+	opens := func() map[string]schemas.Health {
+		opened := map[string]schemas.Health{}
+		if err := ReadCommitted(t.Context(), brokers, s.names.Health(), func(r *kgo.Record) error {
+			h, err := schemas.DecodeHealth(r.Value)
+			if _, had := opened[h.Provider]; err == nil && h.Breaker == schemas.BreakerOpen && !had {
+				opened[h.Provider] = h
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return opened
+	}
+	isOut := func(name string) bool { return opens()[name].At != 0 }
+	// shares are what admission said last of each provider.
+	shares := func() map[string]string {
+		is := map[string]string{}
+		for _, m := range regexp.MustCompile(`a provider's share of its weight changes" provider=(\S+) was=\S+ is=(\S+)`).FindAllStringSubmatch(worker.Output(), -1) {
+			is[m[1]] = m[2]
+		}
+		return is
+	}
 	// flow sends 50 messages a second of two classes, and five of the third.
 	flow := func(d time.Duration, until func() bool) {
 		tick := time.NewTicker(20 * time.Millisecond)
@@ -191,7 +213,6 @@ func failover(t *testing.T, brokers []string) {
 			<-tick.C
 		}
 	}
-	never := func() bool { return false }
 	count := func(name string, from schemas.Millis) int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -203,12 +224,19 @@ func failover(t *testing.T, brokers []string) {
 		}
 		return c
 	}
-	flow(30*time.Second, func() bool { return count("refusing", 0) > 20 && count("hanging", 0) > 20 })
+	flow(patience, func() bool { return count("refusing", 0) > 20 && count("hanging", 0) > 20 })
 
 	refusing.shut()
 	hanging.hang()
-	flow(5*time.Second, never)
-	if out := s.weir("status"); !regexp.MustCompile(`(?m)^refusing +open, probed at [0-9:]+Z +[1-9]`).MatchString(out) {
+	fell := time.Now()
+	told := make(chan string, 1)
+	go func() {
+		open, out := regexp.MustCompile(`(?m)^refusing +open, probed at [0-9:]+Z +[1-9]`), ""
+		poll(t, patience, func() bool { out, _ = s.try("status"); return open.MatchString(out) })
+		told <- out
+	}()
+	flow(2*patience, func() bool { return time.Since(fell) > 5*time.Second && len(told) == 1 && isOut("hanging") })
+	if out := <-told; !strings.Contains(out, "open, probed at") {
 		t.Errorf("weir status does not say that a provider is out:\n%s", out)
 	} else {
 		_, out, _ = strings.Cut(out, "PROVIDER")
@@ -217,7 +245,9 @@ func failover(t *testing.T, brokers []string) {
 	well := schemas.MillisOf(time.Now())
 	refusing.open(t)
 	hanging.well()
-	flow(15*time.Second, func() bool { return count("refusing", well) > 30 && count("hanging", well) > 30 })
+	flow(patience, func() bool {
+		return count("refusing", well) > 30 && count("hanging", well) > 30 && shares()["refusing"] == "well" && shares()["hanging"] == "well"
+	})
 	if err := cl.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -226,24 +256,10 @@ func failover(t *testing.T, brokers []string) {
 	t.Log(s.weir("audit"))
 
 	// Nobody keeps a smaller weight for what failed before the breaker closed.
-	shares := map[string]string{}
-	for _, m := range regexp.MustCompile(`a provider's share of its weight changes" provider=(\S+) was=\S+ is=(\S+)`).FindAllStringSubmatch(worker.Output(), -1) {
-		shares[m[1]] = m[2]
+	if is := shares(); is["refusing"] != "well" || is["hanging"] != "well" {
+		t.Errorf("in the end their shares are %v", is)
 	}
-	if shares["refusing"] != "well" || shares["hanging"] != "well" {
-		t.Errorf("in the end their shares are %v", shares)
-	}
-
-	opened := map[string]schemas.Health{} // first time
-	if err := readCommitted(context.Background(), brokers, s.names.Health(), func(r *kgo.Record) error {
-		h, err := schemas.DecodeHealth(r.Value)
-		if _, had := opened[h.Provider]; err == nil && h.Breaker == schemas.BreakerOpen && !had {
-			opened[h.Provider] = h
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	opened := opens()
 	mu.Lock()
 	defer mu.Unlock()
 	if ends[schemas.StatusSent] != len(requests) || len(ends) != 1 {
@@ -253,7 +269,8 @@ func failover(t *testing.T, brokers []string) {
 		t.Error("nobody waited for the provider that stood alone")
 	}
 	t.Logf("FAILOVER %d messages, all sent; %d times one waited without a provider", len(requests), parked)
-	for name, bound := range map[string]time.Duration{"refusing": 2 * time.Second, "hanging": 3 * time.Second} {
+	// Whom nobody tells of a breaker goes on for ten seconds, until it is half-open.
+	for name, bound := range map[string]time.Duration{"refusing": sc.most(2*time.Second, 7*time.Second), "hanging": sc.most(3*time.Second, 8*time.Second)} {
 		p, open := seen[name], opened[name]
 		from := p.failed
 		if name == "hanging" {
@@ -272,7 +289,7 @@ func failover(t *testing.T, brokers []string) {
 		if from == 0 || open.At == 0 || last.Sub(from) > bound {
 			t.Errorf("%s: admitted %v after the first failure, want at most %v", name, last.Sub(from), bound)
 		}
-		if first == 0 || first.Sub(open.ProbeAt) > 2*time.Second {
+		if first == 0 || first.Sub(open.ProbeAt) > sc.most(2*time.Second, 20*time.Second) {
 			t.Errorf("%s: admitted again %v after its probe time", name, first.Sub(open.ProbeAt))
 		}
 	}

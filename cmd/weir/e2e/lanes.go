@@ -36,7 +36,7 @@ func Permits(ctx context.Context, brokers []string, names topics.Names, provider
 	}
 	open := make(map[dispatched]*Permit)
 	var out []*Permit
-	err := readCommitted(ctx, brokers, names.Journal(provider), func(r *kgo.Record) error {
+	err := ReadCommitted(ctx, brokers, names.Journal(provider), func(r *kgo.Record) error {
 		var e struct {
 			Kind, ID, Outcome, Code, Topic string
 			Attempt                        int

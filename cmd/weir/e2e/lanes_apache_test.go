@@ -16,6 +16,7 @@ import (
 // TestApacheLanes is the lane's pace through a kill and a move: never over.
 // What depends on how fast the machine is stands in TestChaosLanes.
 func TestApacheLanes(t *testing.T) {
+	t.Parallel()
 	brokers := localtest.ForTest(t)
 	t.Log("LANES " + lanePace(t, brokers, 1, 1, "20/1s, 100/10s", 4*time.Second))
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -190,6 +191,9 @@ func (l *load) finish(workers ...*Process) figures {
 	l.stop(workers...)
 	l.marked()
 
+	// The product's own proof, by code that shares nothing with the oracle, beside it.
+	proofs := make(chan proof, 1)
+	go func() { proofs <- l.prove() }()
 	oracle, report := l.judge(l.requests, map[string]map[string]int{"callee": l.callee.record()})
 	t.Logf("EXACT %s", report)
 	if !report.OK() {
@@ -202,14 +206,12 @@ func (l *load) finish(workers ...*Process) figures {
 		}
 	}
 	f := figures{Report: *report, Done: l.done, settled: settled}
-	// The product's own proof, by code that shares nothing with the oracle.
-	out, err := l.audit("--json")
-	if jsonErr := json.Unmarshal(out, &f.Audit); err != nil || jsonErr != nil || f.Audit.Outcome != "proven" {
-		text, _ := l.audit()
-		t.Errorf("weir audit: %v %v\n%s", err, jsonErr, text)
-	} else if testing.Verbose() {
-		text, _ := l.audit()
-		t.Logf("weir audit:\n%s", text)
+	p := <-proofs
+	f.Audit = p.auditReport
+	if p.err != nil || f.Audit.Outcome != "proven" {
+		t.Errorf("weir audit: %v\n%s", p.err, p.text)
+	} else if p.text != "" {
+		t.Logf("weir audit:\n%s", p.text)
 	}
 	f.Took = time.Since(l.began)
 	// A log without the cases proves nothing of them.
@@ -263,6 +265,23 @@ func (l *load) marked() {
 		l.t.Errorf("transactions without an end: %v: %v", open, err)
 		l.diagnose()
 	}
+}
+
+// proof is what weir audit came to.
+type proof struct {
+	auditReport
+	text string // where it is shown
+	err  error
+}
+
+func (l *load) prove() (p proof) {
+	out, err := l.audit("--json")
+	p.err = errors.Join(err, json.Unmarshal(out, &p.auditReport))
+	if p.err != nil || p.Outcome != "proven" || testing.Verbose() {
+		text, _ := l.audit()
+		p.text = string(text)
+	}
+	return p
 }
 
 // audit runs weir audit and returns what it prints, without its progress.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,6 +25,10 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Main(map[string]child.Role{broker.Name: broker.Role, engine.RoleName: engine.Role})
+	// These wait for other processes most of their time. -parallel says otherwise.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if binDir != "" {
 		os.RemoveAll(binDir)
@@ -60,7 +65,7 @@ func embedded(t *testing.T) *child.Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := p.Stop(ctx); err != nil {
 			t.Error(err)
@@ -110,7 +115,7 @@ func (s *site) weir(args ...string) string {
 }
 
 func (s *site) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	words := 1
 	if args[0] == "topics" || args[0] == "ledger" || args[0] == "dlq" {
@@ -169,7 +174,7 @@ func (s *site) stop(workers ...*Process) {
 	var wg sync.WaitGroup
 	for _, p := range workers {
 		wg.Go(func() {
-			if err := p.Stop(20 * time.Second); err != nil {
+			if err := p.Stop(patience); err != nil {
 				s.t.Errorf("%s: %v", p.Name, err)
 			}
 		})
@@ -209,7 +214,7 @@ func (s *site) stable(members int) {
 	adm := kadm.NewClient(cl)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		groups, err := adm.DescribeGroups(s.t.Context())
 		if err != nil {
@@ -225,7 +230,7 @@ func (s *site) stable(members int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.t.Errorf("%d groups were not stable within 30 s", busy)
+			s.t.Errorf("%d groups were not stable within %v", busy, patience)
 			s.diagnose()
 			return
 		}
@@ -237,6 +242,7 @@ func (s *site) stable(members int) {
 // decision.
 func (s *site) settle(trail *Trail, requests []Offset, within time.Duration) {
 	s.t.Helper()
+	within = max(within, patience)
 	ctx, cancel := context.WithTimeout(s.t.Context(), within)
 	defer cancel()
 	next := 0
@@ -275,7 +281,7 @@ func (s *site) settle(trail *Trail, requests []Offset, within time.Duration) {
 // it when all workers have stopped.
 func (s *site) judge(requests []Offset, calls map[string]map[string]int) (*Oracle, *Report) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*patience)
 	defer cancel()
 	o := s.oracle()
 	if err := ReadLog(ctx, s.brokers, s.names, o); err != nil {

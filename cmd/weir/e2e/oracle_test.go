@@ -401,16 +401,17 @@ func TestOracle(t *testing.T) {
 // day begins in a zone.
 func TestOracleWindows(t *testing.T) {
 	shanghai := &schemas.Limit{Name: "l", Timezone: "Asia/Shanghai"}
-	stand := func(seconds ...float64) (out []place) {
+	stand := func(seconds ...float64) *list {
+		out := new(list)
 		for _, s := range seconds {
-			out = append(out, place{t: at(s), cost: 1, message: "m"})
+			out.add(place{t: at(s), cost: 1, message: "m"})
 		}
 		return out
 	}
 	for name, tt := range map[string]struct {
 		window string
 		since  float64
-		places []place
+		places *list
 		t      float64
 		want   int64
 	}{
@@ -421,6 +422,7 @@ func TestOracleWindows(t *testing.T) {
 		"the last moment of a day":      {"9/calendar-day", -1e7, stand(0, 43199.999), 43199.999, 2},
 		"the next day":                  {"9/calendar-day", -1e7, stand(0, 43199.999, 43200), 43200, 1},
 		"an hour":                       {"9/calendar-hour", -1e7, stand(0, 3599.999, 3600), 3600, 1},
+		"a minute":                      {"9/calendar-minute", -1e7, stand(0, 59.999, 60), 60, 1},
 		"a month":                       {"9/calendar-month", -1e7, stand(-86400*20.6, -86400*20.4, 0), 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

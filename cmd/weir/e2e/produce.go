@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -118,4 +119,33 @@ func (p *Producer) Keyed() map[string][]Offset {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.keyed
+}
+
+// Bursts calls send for each of n requests at a pace: half of them evenly, half in
+// bursts just before and just after the moments, five seconds apart, at which windows
+// that align with a clock begin. It breaks off with ctx's cause.
+func Bursts(ctx context.Context, n, perSecond int, send func(i int)) error {
+	const every = 5 * time.Second
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	edges := func(at time.Time) float64 { // half an edge each: 60 ms before one, and 40 ms after
+		past := func(d time.Duration) int64 {
+			return at.Add(d).UnixNano()/int64(every) - began.UnixNano()/int64(every)
+		}
+		return float64(past(60*time.Millisecond)+past(-40*time.Millisecond)) / 2
+	}
+	for sent := 0; sent < n; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		now := time.Now()
+		due := min(n, int(float64(perSecond)/2*(now.Sub(began).Seconds()+every.Seconds()*edges(now))))
+		for ; sent < due; sent++ {
+			send(sent)
+		}
+	}
+	return nil
 }

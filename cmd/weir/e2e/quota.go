@@ -100,7 +100,7 @@ func (p *logged) left(l *schemas.Limit, w schemas.Window, key string, t schemas.
 	}
 	switch w.Kind {
 	case schemas.WindowRolling:
-		for _, pl := range p.places[key] { // in the order of time
+		for _, pl := range p.places[key].all() { // in the order of time
 			if at := pl.t.Add(w.Length); at > t && remaining(at) > s.Remaining {
 				s.Reset = at
 				break

@@ -101,7 +101,7 @@ func shutdown(t *testing.T, brokers []string, sc scale) {
 			t.Fatalf("round %d: the worker does not call", round)
 		}
 		began := time.Now()
-		if err := worker.Stop(26 * time.Second); err != nil {
+		if err := worker.Stop(patience); err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
 		took := time.Since(began)
@@ -140,13 +140,13 @@ func shutdown(t *testing.T, brokers []string, sc scale) {
 
 	// A provider that hangs holds up nothing but its own step.
 	s.stop(worker)
-	worker = s.hanging("begins to hang", "--shutdown-grace", "4s")
+	worker = s.hanging("begins to hang", "--shutdown-grace", "10s")
 	began := time.Now()
-	if err := worker.Stop(6 * time.Second); err != nil {
+	if err := worker.Stop(40 * time.Second); err != nil { // and the call has a minute
 		t.Errorf("a provider that hangs: %v", err)
 	}
 	permits, open := s.journal("sim")
-	t.Logf("SHUTDOWN with a provider that hangs: exit 0 after %v, grace 4s; %d permits, %d without outcome", time.Since(began).Round(time.Millisecond), permits, open)
+	t.Logf("SHUTDOWN with a provider that hangs: exit 0 after %v, grace 10s; %d permits, %d without outcome", time.Since(began).Round(time.Millisecond), permits, open)
 	if permits == 0 || open != 0 {
 		t.Errorf("a provider that hangs: %d permits, %d without outcome", permits, open)
 	}
@@ -167,7 +167,7 @@ func shutdown(t *testing.T, brokers []string, sc scale) {
 		}
 		select {
 		case <-worker.Done():
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("a second signal does not end it")
 		}
 		exit, ok := errors.AsType[*exec.ExitError](worker.Err())
@@ -311,7 +311,7 @@ func TestDevShutdown(t *testing.T) {
 	}
 	select {
 	case <-d.Done():
-	case <-time.After(25 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("weir dev does not end")
 	}
 	if err := d.Err(); err != nil {

@@ -43,9 +43,17 @@ func sinkScaled(t *testing.T, brokers []string, n int) {
 		_, _ = fmt.Sscan(sql(t, "http://"+addr, "SELECT count() FROM weir.status_events"), &v)
 		return v
 	}
+	// loads holds that each of these slots has said that it loads some partitions, nobody
+	// else any, and all together all. One that has said nothing yet does not: another's
+	// last word may be of before its start.
 	loads := func(slots ...int) func() bool {
 		return func() bool {
 			all := s.sinks()
+			for _, slot := range slots {
+				if len(all[slot].Partitions) == 0 {
+					return false
+				}
+			}
 			var parts []int32
 			for slot, r := range all {
 				if len(r.Partitions) > 0 != slices.Contains(slots, slot) {
@@ -136,7 +144,7 @@ func (s *site) sinks() map[int]schemas.SinkReport {
 		s.t.Fatal(err)
 	}
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	ends, err := kadm.NewClient(cl).ListEndOffsets(ctx, topic)
 	if err != nil {

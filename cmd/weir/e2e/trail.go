@@ -83,7 +83,7 @@ func (t *Trail) Until(ctx context.Context, done func(*Oracle) bool) error {
 // Revisions reads weir.config: every policy by its revision.
 func Revisions(ctx context.Context, brokers []string, names topics.Names) (map[int64]*schemas.Policy, error) {
 	out := map[int64]*schemas.Policy{0: {}}
-	err := readCommitted(ctx, brokers, names.Config(), func(r *kgo.Record) error {
+	err := ReadCommitted(ctx, brokers, names.Config(), func(r *kgo.Record) error {
 		var rev schemas.Revision
 		if json.Unmarshal(r.Value, &rev) != nil || rev.Revision != int64(len(out)) || rev.Parent != rev.Revision-1 {
 			return nil // it does not count
@@ -97,17 +97,17 @@ func Revisions(ctx context.Context, brokers []string, names topics.Names) (map[i
 // Committed returns where every committed record of a topic stands.
 func Committed(ctx context.Context, brokers []string, topic string) ([]Offset, error) {
 	var out []Offset
-	err := readCommitted(ctx, brokers, topic, func(r *kgo.Record) error {
+	err := ReadCommitted(ctx, brokers, topic, func(r *kgo.Record) error {
 		out = append(out, Offset{r.Partition, r.Offset})
 		return nil
 	})
 	return out, err
 }
 
-// readCommitted calls fn for every record of a topic that is committed as of
+// ReadCommitted calls fn for every record of a topic that is committed as of
 // now. The last offset of a partition is often a marker, so what counts is how
 // far the client has come, not the offsets of records.
-func readCommitted(ctx context.Context, brokers []string, topic string, fn func(*kgo.Record) error) error {
+func ReadCommitted(ctx context.Context, brokers []string, topic string, fn func(*kgo.Record) error) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
 	if err != nil {
@@ -177,7 +177,7 @@ func ReadLog(ctx context.Context, brokers []string, names topics.Names, o *Oracl
 }
 
 func readLog(ctx context.Context, brokers []string, names topics.Names, take func(Record)) error {
-	return readCommitted(ctx, brokers, names.Status(), func(r *kgo.Record) error {
+	return ReadCommitted(ctx, brokers, names.Status(), func(r *kgo.Record) error {
 		e, err := schemas.DecodeEvent(r.Value)
 		if err != nil {
 			return err

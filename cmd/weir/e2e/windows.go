@@ -107,7 +107,7 @@ func cost(l *schemas.Limit, e *schemas.Event) int64 {
 // A rolling window of length w holds what stands in (t-w, t]; a calendar window
 // holds what stands at the same date of the zone, as far as its unit tells
 // dates apart. Neither looks beyond the window's since.
-func count(w schemas.Window, l *schemas.Limit, since map[string]map[string]schemas.Millis, places []place, t schemas.Millis, without string) int64 {
+func count(w schemas.Window, l *schemas.Limit, since map[string]map[string]schemas.Millis, places *list, t schemas.Millis, without string) int64 {
 	var inside func(at schemas.Millis) bool
 	switch w.Kind {
 	case schemas.WindowRolling:
@@ -121,14 +121,9 @@ func count(w schemas.Window, l *schemas.Limit, since map[string]map[string]schem
 	}
 	from := since[l.Name][w.UnitKey()]
 	// They stand in the order of time, so what is inside is the end of the list.
-	first := sort.Search(len(places), func(i int) bool { return places[i].t > from && inside(places[i].t) })
-	var n int64
-	for _, p := range places[first:] {
-		if p.t <= t && (without == "" || p.message != without) {
-			n += p.cost
-		}
-	}
-	return n
+	all := places.all()
+	first := sort.Search(len(all), func(i int) bool { return all[i].t > from && inside(all[i].t) })
+	return places.sum(first, t, without)
 }
 
 var zones sync.Map // name → *time.Location: loading one reads a file
@@ -145,10 +140,29 @@ func zoneOf(l *schemas.Limit) *time.Location {
 	return zone
 }
 
+// localTime is a date and time. The offset from UTC tells the hours apart that a
+// clock shows twice.
+type localTime struct {
+	year                      int
+	month                     time.Month
+	day, hour, minute, offset int
+}
+
 // date is the local date and time of t, cut to the unit.
-func date(t schemas.Millis, zone *time.Location, unit string) string {
-	layout := map[string]string{"minute": "2006-01-02 15:04 -0700", "hour": "2006-01-02 15 -0700", "day": "2006-01-02", "month": "2006-01"}[unit]
-	return t.Time().In(zone).Format(layout)
+func date(t schemas.Millis, zone *time.Location, unit string) (d localTime) {
+	at := t.Time().In(zone)
+	d.year, d.month, d.day = at.Date()
+	switch unit {
+	case "month":
+		d.day = 0
+	case "hour", "minute":
+		d.hour, d.minute, _ = at.Clock()
+		_, d.offset = at.Zone()
+		if unit == "hour" {
+			d.minute = 0
+		}
+	}
+	return d
 }
 
 func limitOf(shelf string) string {

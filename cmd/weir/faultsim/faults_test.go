@@ -4,12 +4,21 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// A quarter of a cycle's time would go into collecting what little is in memory.
+func TestMain(m *testing.M) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	os.Exit(m.Run())
+}
 
 var oneSeed = flag.Uint64("seed", 0, "run this seed only")
 
@@ -47,20 +56,33 @@ const tooLong = 90 * time.Second
 func TestFaults(t *testing.T) {
 	first, n := seeds(t)
 	began := time.Now()
+	total := cycles(t, first, n, NewPlan)
+	t.Logf("FAULTS %s\nin %s", total, time.Since(began).Round(time.Millisecond))
+	if n >= 200 && uint64(total.Stuck)*100 > n {
+		t.Errorf("the referee restarted %d groups of kfake in %d cycles: more than one in a hundred hides what it should not", total.Stuck, n)
+	}
+	if never := total.Never(); n >= 500 && uint64(total.Transcripts) == n && len(never) > 0 {
+		t.Errorf("over %d cycles these faults never happened: %q", n, never)
+	}
+}
+
+// cycles runs the plans of n seeds, and adds up what they showed.
+func cycles(t *testing.T, first, n uint64, planOf func(seed uint64) *Plan) *Tally {
 	total := newTally()
 	var mu sync.Mutex
+	test := t.Name()
 	t.Run("cycles", func(t *testing.T) {
 		for seed := first; seed < first+n; seed++ {
 			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 				t.Parallel()
+				plan, trace := planOf(seed), new(Trace)
 				var r *Result
 				defer func() {
 					// A goroutine that stays behind: synctest panics for it.
 					if p := recover(); p != nil {
-						t.Errorf("%v\n%s\nPLAN %s", p, r, NewPlan(seed))
+						t.Errorf("%v\n%s\nPLAN %s", p, r, plan)
 					}
 				}()
-				plan, trace := NewPlan(seed), new(Trace)
 				// Simulated time stands still while anything is busy: what never
 				// rests would never end.
 				stuck := time.AfterFunc(tooLong, func() {
@@ -72,18 +94,12 @@ func TestFaults(t *testing.T) {
 				total.Add(r.Tally)
 				mu.Unlock()
 				if len(r.Faults) > 0 {
-					t.Errorf("%s\nagain: go test ./cmd/weir/faultsim -run TestFaults -seed %d -count 20 -failfast", r, seed)
+					t.Errorf("%s\nagain: go test ./cmd/weir/faultsim -run %s -seed %d -count 20 -failfast", r, test, seed)
 				} else if *oneSeed > 0 && testing.Verbose() {
 					t.Log(r)
 				}
 			})
 		}
 	})
-	t.Logf("FAULTS %s\nin %s", total, time.Since(began).Round(time.Millisecond))
-	if n >= 200 && uint64(total.Stuck)*100 > n {
-		t.Errorf("the referee restarted %d groups of kfake in %d cycles: more than one in a hundred hides what it should not", total.Stuck, n)
-	}
-	if never := total.Never(); n >= 500 && uint64(total.Transcripts) == n && len(never) > 0 {
-		t.Errorf("over %d cycles these faults never happened: %q", n, never)
-	}
+	return total
 }

@@ -7,6 +7,8 @@
 //	go run ./cmd/weir/mutations -only seq-reused     one
 //	go run ./cmd/weir/mutations -write docs/exactness.md
 //
+// With both, the table keeps what it says of the others.
+//
 // It judges tests, not code: a mutation that no longer finds its text, or does
 // not compile, or whose test fails without it, is an error of the table.
 package main
@@ -22,6 +24,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -210,25 +213,35 @@ const (
 	endMark   = "<!-- /mutations -->"
 )
 
-// writeTable puts the results between the marks of a Markdown file.
+// writeTable puts the results between the marks of a Markdown file. Of a mutation
+// that was not run the row stays as it is, if there is one.
 func writeTable(path string, done []result) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	before, rest, ok := strings.Cut(string(text), beginMark)
-	_, after, ok2 := strings.Cut(rest, endMark)
+	table, after, ok2 := strings.Cut(rest, endMark)
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no marks %s and %s", path, beginMark, endMark)
 	}
 	var b strings.Builder
 	b.WriteString(before + beginMark + "\n\n| the code is broken so | what would happen | caught by |\n|---|---|---|\n")
-	for _, r := range done {
-		by := r.by
-		if by == "" {
-			by = "**nothing**"
+	for _, m := range mutations {
+		row := fmt.Sprintf("| %s (`%s`) | ", m.what, m.file)
+		if i := slices.IndexFunc(done, func(r result) bool { return r.name == m.name }); i >= 0 {
+			by := "**nothing**"
+			if done[i].by != "" {
+				by = "`" + done[i].by + "`"
+			}
+			b.WriteString(row + m.harm + " | " + by + " |\n")
+			continue
 		}
-		fmt.Fprintf(&b, "| %s (`%s`) | %s | `%s` |\n", r.what, r.file, r.harm, by)
+		for line := range strings.Lines(table) {
+			if strings.HasPrefix(line, row) {
+				b.WriteString(line)
+			}
+		}
 	}
 	b.WriteString("\n" + endMark + after)
 	return os.WriteFile(path, []byte(b.String()), 0o644)

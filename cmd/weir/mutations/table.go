@@ -30,12 +30,13 @@ var (
 	faults = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=300"}}
 )
 
-var mutations = []mutation{
+// exactness are the ways to break what is promised of limits.
+var exactness = []mutation{
 	{
 		name:   "ring-off-by-one",
 		what:   "a window counts one place fewer than there are",
 		harm:   "n + 1 messages pass",
-		file:   "processor/limit/decide.go",
+		file:   "processor/limit/count.go",
 		old:    "len(ring) - int(w.n-p.cost+1)",
 		new:    "len(ring) - int(w.n-p.cost+2)",
 		checks: []check{limitTests},
@@ -53,7 +54,7 @@ var mutations = []mutation{
 		name:   "retry-at-late",
 		what:   "the retry time is one millisecond late",
 		harm:   "clients wait longer than they must, and the answer is not exact",
-		file:   "processor/limit/decide.go",
+		file:   "processor/limit/count.go",
 		old:    "retry = t.nth(s, first, p.cost+count-w.n) + w.length",
 		new:    "retry = t.nth(s, first, p.cost+count-w.n) + w.length + 1",
 		checks: []check{limitTests},
@@ -80,7 +81,7 @@ var mutations = []mutation{
 		name:   "evicted-by-number",
 		what:   "places are dropped when there are n, not when they are old",
 		harm:   "after a lowered n, an override or an import, more than n pass",
-		file:   "processor/limit/decide.go",
+		file:   "processor/limit/place.go",
 		old:    "t.dropOldest(s, t.after(s, unseen))",
 		new:    "t.dropOldest(s, max(t.after(s, unseen), s.places()+1-int(p.windows[0].n)))",
 		checks: []check{limitTests},
@@ -98,7 +99,7 @@ var mutations = []mutation{
 		name:   "given-back-twice",
 		what:   "a give-back that finds no place lowers the count all the same",
 		harm:   "one message returns two places, and more than n pass",
-		file:   "processor/limit/decide.go",
+		file:   "processor/limit/place.go",
 		old:    "if index < 0 && (l == nil || c.T > rolledOut(l, now)) {",
 		new:    "if index < 0 && l == nil {",
 		checks: []check{limitTests},
@@ -414,8 +415,8 @@ var mutations = []mutation{
 		what:   "an owner does not look for the place of an earlier attempt",
 		harm:   "every retry takes a place more, and messages are refused for places that nobody holds",
 		file:   "processor/admission/owner.go",
-		old:    "p.table.DecideStep(&r, p.cur.rules, nil, asks, round.standing(in.env.Place, asks), p.cur.meta.T)",
-		new:    "p.table.DecideStep(&r, p.cur.rules, nil, asks, nil, p.cur.meta.T)",
+		old:    "p.table.DecideStep(&r, p.cur.rules, nil, asks, old, taken, p.cur.meta.T)",
+		new:    "old = nil\n\tp.table.DecideStep(&r, p.cur.rules, nil, asks, old, taken, p.cur.meta.T)",
 		checks: []check{roundTests},
 	},
 	{
@@ -432,8 +433,8 @@ var mutations = []mutation{
 		what:   "an owner of several limits takes them one after another, and keeps what it took when a later one is full",
 		harm:   "places stand that nobody gives back",
 		file:   "processor/admission/owner.go",
-		old:    "\tvar r limit.Result\n\tp.table.DecideStep(&r, p.cur.rules, nil, asks, round.standing(in.env.Place, asks), p.cur.meta.T)\n",
-		new:    "\tvar r limit.Result\n\tp.table.DecideStep(&r, p.cur.rules, nil, asks[:1], round.standing(in.env.Place, asks[:1]), p.cur.meta.T)\n\tif r.OK && len(asks) > 1 {\n\t\tp.table.DecideStep(&r, p.cur.rules, nil, asks[1:], round.standing(in.env.Place, asks[1:]), p.cur.meta.T)\n\t}\n",
+		old:    "\tp.table.DecideStep(&r, p.cur.rules, nil, asks, old, taken, p.cur.meta.T)\n",
+		new:    "\tp.table.DecideStep(&r, p.cur.rules, nil, asks[:1], held(old, asks[:1]), held(taken, asks[:1]), p.cur.meta.T)\n\tif r.OK && len(asks) > 1 {\n\t\tp.table.DecideStep(&r, p.cur.rules, nil, asks[1:], held(old, asks[1:]), held(taken, asks[1:]), p.cur.meta.T)\n\t}\n",
 		checks: []check{roundTests},
 	},
 	{

@@ -1,0 +1,179 @@
+package faultsim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/schemas"
+)
+
+// drainsWithin is how long after its traffic and its faults a cycle may need
+// until every message has ended: its expiry of a minute, the longest tier that
+// a wait of that length uses, sessions and transactions of the dead.
+const drainsWithin = 5 * time.Minute
+
+// tell keeps a message's life for the report, once.
+func (c *cycle) tell(r *Result, id string) {
+	if lines := c.lives[id]; len(lines) > 0 && len(r.Lives) < 10 {
+		r.Lives = append(r.Lives, "LIFE "+id+"\n"+strings.Join(lines, "\n"))
+		delete(c.lives, id)
+	}
+}
+
+// drain waits until every message has ended, every record that admission reads
+// has been decided, and nothing has come of it for a while.
+func (c *cycle) drain() bool {
+	deadline := time.Now().Add(drainsWithin)
+	quiet := 0
+	for time.Now().Before(deadline) && !c.broken.Load() {
+		time.Sleep(time.Second)
+		if c.open() == "" {
+			if quiet++; quiet == 5 {
+				c.trace.Say("drained")
+				return true
+			}
+			continue
+		}
+		quiet = 0
+	}
+	if c.broken.Load() {
+		return false
+	}
+	c.fail("not drained within %s of the last fault: %s", drainsWithin, c.open())
+	return false
+}
+
+// open says what has not ended.
+func (c *cycle) open() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.acked {
+		if id, _, ok := c.oracle.Ended(at); !ok {
+			return fmt.Sprintf("the request at %d/%d (message %q) has no end; by last status %v", at.Partition, at.Offset, id, c.oracle.Unended(c.acked))
+		}
+	}
+	if shut := c.shut(); shut != "" {
+		return shut
+	}
+	for _, at := range c.actions {
+		if !c.decided[schemas.Source{Topic: c.names.Requests(), Partition: at.Partition, Offset: at.Offset}] {
+			return fmt.Sprintf("the action at %d/%d was not decided", at.Partition, at.Offset)
+		}
+	}
+	for _, at := range c.readmit {
+		if !c.oracle.Decided(at) {
+			return fmt.Sprintf("the record of readmit at %d/%d was not decided", at.Partition, at.Offset)
+		}
+	}
+	return ""
+}
+
+// caughtUp waits until the follower has read all that is committed.
+func (c *cycle) caughtUp(ctx context.Context) error {
+	adm := kadm.NewClient(c.cl)
+	deadline := time.Now().Add(time.Minute)
+	for {
+		ends, err := adm.ListEndOffsets(ctx, c.followed()...)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err != nil {
+			return err
+		}
+		behind := ""
+		c.mu.Lock()
+		ends.Each(func(o kadm.ListedOffset) {
+			if c.seen[o.Topic][o.Partition] < o.Offset {
+				behind = fmt.Sprintf("%s/%d read to %d of %d", o.Topic, o.Partition, c.seen[o.Topic][o.Partition], o.Offset)
+			}
+		})
+		c.mu.Unlock()
+		if behind == "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.New("a transaction stays open: " + behind)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// judge lets both judges look.
+func (c *cycle) judge(ctx context.Context, r *Result) error {
+	if err := c.caughtUp(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	r.Oracle = c.oracle.Finish(c.acked, c.readmit, c.calls)
+	for _, v := range r.Oracle.Violations {
+		c.tell(r, v.Message)
+	}
+	var taken []string
+	for what, at := range c.once {
+		n := 0
+		for _, a := range at {
+			if _, end, ok := c.oracle.Ended(a); ok && end != schemas.StatusDuplicate {
+				n++
+			}
+		}
+		if n == 0 || n > 1 && strings.HasPrefix(what, "key") {
+			taken = append(taken, fmt.Sprintf("of %d requests with %s, %d were taken", len(at), what, n))
+		}
+	}
+	c.mu.Unlock()
+	for _, t := range taken {
+		c.fail("%s", t)
+	}
+	if !r.Oracle.OK() {
+		c.fail("the oracle: %v", r.Oracle.Faults)
+	}
+	c.judgeReplies()
+	var err error
+	if r.Audit, err = audit.Run(ctx, audit.Config{Brokers: c.brokers, Names: c.names, Partitions: c.plan.Partitions, Options: c.own()}); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	for _, v := range r.Audit.Violations {
+		c.tell(r, v.MessageID)
+	}
+	if r.Audit.Outcome != audit.Proven {
+		c.fail("the audit: %s %v %v", r.Audit.Outcome, r.Audit.Faults, r.Audit.Untold)
+	}
+	c.judgeDoors(r.Audit)
+	if len(c.plan.Policies) == 1 {
+		if err := c.decideAgain(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Audit.Clock.Ahead > clockMayBeAhead {
+		c.fail("a decision is stamped %s ahead of the broker's clock", r.Audit.Clock.Ahead)
+	}
+	// A clock that steps forward while a transaction is written looks right
+	// when the two are compared, and what was decided is behind. The process's
+	// own clock, which is monotonic, does not.
+	steps := slices.ContainsFunc(c.plan.Events, func(e Event) bool { return e.What == WhatClock })
+	if r.Audit.Clock.Behind > clockMayBeBehind && !steps {
+		c.fail("a decision is stamped %s behind the broker's clock", r.Audit.Clock.Behind)
+	}
+	c.count(func(t *Tally) {
+		t.Decisions += r.Audit.Checked.Decisions
+		t.Wide.Add(r.Oracle.Wide)
+		t.Released += r.Oracle.Released
+		t.NotHeld += r.Oracle.NotHeld
+	})
+	return nil
+}
+
+// clockMayBeAhead is how far ahead of its append a decision may be stamped: two
+// seconds, and one more by which a clock may step between two comparisons.
+const clockMayBeAhead = 3 * time.Second
+
+// clockMayBeBehind is how far behind it may be: as much, and the time that a
+// transaction may take to be written under faults.
+const clockMayBeBehind = 25 * time.Second
