@@ -52,6 +52,7 @@ type Panel struct {
 	Units   map[string]string
 	Links   map[string]string // column: where a click leads
 	Values  map[string]string // what numbers mean, such as "2": "open"
+	Runbook []string          // rules of deploy/prometheus that look at the same: links to what to do
 	Queries []Ask
 }
 
@@ -81,9 +82,9 @@ func cols(names ...string) []string { return names }
 
 // The choices of more than one dashboard.
 var (
-	tenantVar   = Var{Name: "tenant", Label: "Tenant", Source: ClickHouse, Query: "SELECT DISTINCT tenant FROM status_by_minute WHERE $__timeFilter(minute) AND tenant != '' ORDER BY tenant"}
-	classVar    = Var{Name: "class", Label: "Class", Source: ClickHouse, Query: "SELECT DISTINCT class FROM status_by_minute WHERE $__timeFilter(minute) AND class != '' ORDER BY class"}
-	providerVar = Var{Name: "provider", Label: "Provider", Source: ClickHouse, Query: "SELECT DISTINCT provider FROM status_by_minute WHERE $__timeFilter(minute) AND provider != '' ORDER BY provider"}
+	tenantVar   = Var{Name: "tenant", Label: "Tenant", Source: ClickHouse, Query: "SELECT DISTINCT tenant FROM status_by_minute_state WHERE $__timeFilter(minute) AND tenant != '' ORDER BY tenant"}
+	classVar    = Var{Name: "class", Label: "Class", Source: ClickHouse, Query: "SELECT DISTINCT class FROM status_by_minute_state WHERE $__timeFilter(minute) AND class != '' ORDER BY class"}
+	providerVar = Var{Name: "provider", Label: "Provider", Source: ClickHouse, Query: "SELECT DISTINCT provider FROM status_by_minute_state WHERE $__timeFilter(minute) AND provider != '' ORDER BY provider"}
 	jobVar      = Var{Name: "job", Label: "Weir", Source: Prometheus, Query: "label_values(weir_policy_void_records_total, job)"}
 	messageVar  = Var{Name: "message", Label: "Message id"}
 )
@@ -96,6 +97,13 @@ const (
 	byProvider    = "$__conditionalAll(provider IN (${provider:singlequote}), $provider)"
 	theMessage    = "message_id = decodeURLComponent('${message:percentencode}')"
 )
+
+// theDecisions are those on a message. The decision log is not in the order of
+// messages: of all its days only those are read on which the message lived, and a day
+// around them; of one that has no status yet, the last.
+const theDecisions = theMessage +
+	" AND at >= (SELECT if(count() = 0, now64(3), min(at)) - INTERVAL 1 DAY FROM status_events WHERE " + theMessage + ")" +
+	" AND at <= (SELECT if(count() = 0, now64(3), max(at)) + INTERVAL 1 DAY FROM status_events WHERE " + theMessage + ")"
 
 // What every end that a provider had a part in is called. Refusals by a limit and
 // the like are no failures of a delivery.

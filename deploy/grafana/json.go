@@ -15,6 +15,9 @@ const schemaVersion = 39
 
 var legendLabel = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
 
+// runbook has a section for each rule of deploy/prometheus.
+const runbook = "https://github.com/weirhq/weir/blob/main/docs/runbook.md"
+
 type object = map[string]any
 
 // JSON is the dashboard as Grafana reads it.
@@ -57,7 +60,8 @@ func (d Dashboard) JSON() ([]byte, error) {
 		"time": object{"from": d.From, "to": "now"}, "timezone": "browser", "panels": panels,
 		"templating":  object{"list": d.variables()},
 		"annotations": object{"list": []any{}},
-		"links": []object{{"type": "dashboards", "tags": []string{"weir"}, "title": "Weir", "asDropdown": true, "includeVars": true, "keepTime": true,
+		"links": []object{{"type": "link", "title": "Runbook", "url": runbook, "icon": "doc", "targetBlank": true, "tooltip": "What each alert means, and what to do first",
+			"asDropdown": false, "includeVars": false, "keepTime": false, "tags": []any{}}, {"type": "dashboards", "tags": []string{"weir"}, "title": "Weir", "asDropdown": true, "includeVars": true, "keepTime": true,
 			"icon": "external link", "targetBlank": false, "tooltip": "", "url": ""}},
 	})
 	return b.Bytes(), err
@@ -129,6 +133,13 @@ func (p Panel) json() object {
 	o := object{
 		"type": string(p.Kind), "title": p.Title, "description": p.About, "datasource": p.Queries[0].Source.ref(), "targets": targets,
 		"fieldConfig": object{"defaults": p.defaults(), "overrides": p.overrides()}, "options": p.options(), "transparent": false,
+	}
+	if len(p.Runbook) > 0 {
+		links := make([]object, len(p.Runbook))
+		for i, rule := range p.Runbook {
+			links[i] = object{"title": "Runbook: " + rule, "url": runbook + "#" + strings.ToLower(rule), "targetBlank": true}
+		}
+		o["links"] = links
 	}
 	if p.Kind != Table && p.Kind != Stat && p.Queries[0].Source == ClickHouse {
 		o["interval"] = "1m" // the rollups have no finer

@@ -47,7 +47,7 @@ ORDER BY attempt`)},
 					About: "What admission decided, in which partition, as which step of its log, under which revision of the policy. `onward` is the partition it went to next, -1 none.",
 					Queries: []Ask{sql(cols("t", "partition", "seq", "revision", "verdict", "onward", "limit", "window", "observed", "charged"), "SELECT t, partition, seq, revision, verdict, onward, `limit`, `window`, observed, arrayStringConcat(arrayMap((l, s, c) -> concat(l, ' of ', s, ': ', toString(c)), charges.limit, charges.scope, charges.cost), ', ') AS charged"+`
 FROM decisions
-WHERE `+theMessage+`
+WHERE `+theDecisions+`
 ORDER BY t, partition, seq`)},
 				},
 				{
@@ -58,7 +58,7 @@ ORDER BY t, partition, seq`)},
     JSONExtractInt(e, 'n') AS n, JSONExtractInt(e, 'count') AS count, JSONExtractInt(e, 'cost') AS cost, parseDateTime64BestEffortOrNull(JSONExtractString(e, 'oldest'), 3, 'UTC') AS oldest
 FROM decisions
 ARRAY JOIN JSONExtractArrayRaw(evidence) AS e
-WHERE `+theMessage+`
+WHERE `+theDecisions+`
 ORDER BY t, partition, seq`)},
 				},
 			}},

@@ -18,7 +18,7 @@ func overview() Dashboard {
     sumIf(good, days > 0) / nullIf(sumIf(ends, days > 0), 0) AS usual
 FROM (
     SELECT minute, sumIf(events, status = 'sent') AS good, sum(events) AS ends
-    FROM status_by_minute
+    FROM status_by_minute_state
     WHERE minute >= $__fromTime - INTERVAL 7 DAY AND minute <= $__toTime AND `+triedEnds+`
         AND `+byTenantClass+`
     GROUP BY minute
@@ -37,7 +37,7 @@ ORDER BY time`)},
     sumIf(good, days > 0) * 60 / $__interval_s / nullIf(uniqExactIf(days, days > 0), 0) AS usual
 FROM (
     SELECT minute, sum(events) AS good
-    FROM status_by_minute
+    FROM status_by_minute_state
     WHERE minute >= $__fromTime - INTERVAL 7 DAY AND minute <= $__toTime AND status = 'sent'
         AND `+byTenantClass+`
     GROUP BY minute
@@ -53,7 +53,7 @@ ORDER BY time`)},
 					Title: "Events a minute, by status", Kind: Series, Unit: "short", Stacked: true,
 					About: "Every step of every message. A message has several: queued, sending, sent.",
 					Queries: []Ask{{Source: ClickHouse, Columns: cols("time", "status", "events"), Legend: "status", Text: `SELECT $__timeInterval(minute) AS time, toString(status) AS status, sum(events) * 60 / $__interval_s AS events
-FROM status_by_minute
+FROM status_by_minute_state
 WHERE $__timeFilter(minute) AND ` + byTenantClass + `
 GROUP BY ALL
 ORDER BY time, status`}},
@@ -64,7 +64,7 @@ ORDER BY time, status`}},
 					Queries: []Ask{{Source: ClickHouse, Columns: cols("time", "class", "p50", "p95", "p99"), Legend: "class", Text: `SELECT time, class, q[1] AS p50, q[2] AS p95, q[3] AS p99
 FROM (
     SELECT $__timeInterval(minute) AS time, class, quantilesTDigestMerge(0.5, 0.95, 0.99)(latency) AS q
-    FROM status_by_minute
+    FROM status_by_minute_state
     WHERE $__timeFilter(minute) AND status = 'sent' AND ` + byTenantClass + `
     GROUP BY time, class
 )
@@ -82,7 +82,7 @@ GROUP BY ALL
 ORDER BY time, limit`}},
 				},
 				{
-					Title: "Lag by stage", Kind: Series, Unit: "s", Min: at(0),
+					Title: "Lag by stage", Kind: Series, Unit: "s", Min: at(0), Runbook: []string{"WeirAdmissionLag", "WeirSinkLag"},
 					About: "How old the record at the head is when the stage takes it. Lanes may well wait for a provider's pace.",
 					Queries: []Ask{
 						promql("{{stage}}", `max by (stage) (weir_topic_lag_seconds{job=~"$job"})`),
@@ -90,7 +90,7 @@ ORDER BY time, limit`}},
 					},
 				},
 				{
-					Title: "Into the DLQ, an hour", Kind: Series, Unit: "short", Min: at(0),
+					Title: "Into the DLQ, an hour", Kind: Series, Unit: "short", Min: at(0), Runbook: []string{"WeirDLQGrows"},
 					About:   "docs/dlq.md says what each reason means and how to send them again.",
 					Queries: []Ask{promql("{{reason}}", `sum by (reason) (rate(weir_dlq_records_total{job=~"$job"}[$__rate_interval])) * 3600`)},
 				},
@@ -102,20 +102,20 @@ ORDER BY time, limit`}},
 					About: "Of the chosen time. `success` as above.",
 					Queries: []Ask{sql(cols("tenant", "class", "sent", "delivered", "failed", "limited", "success", "p95"), `SELECT
     tenant, class,
-    sumIf(events, status = 'sent') AS sent,
-    sumIf(events, status = 'delivered') AS delivered,
-    sumIf(events, status IN ('failed', 'unknown', 'expired')) AS failed,
-    sumIf(events, status = 'limited') AS limited,
+    sumIf(s.events, status = 'sent') AS sent,
+    sumIf(s.events, status = 'delivered') AS delivered,
+    sumIf(s.events, status IN ('failed', 'unknown', 'expired')) AS failed,
+    sumIf(s.events, status = 'limited') AS limited,
     sent / nullIf(sent + failed, 0) AS success,
     if(sent = 0, NULL, quantilesTDigestMergeIf(0.5, 0.95, 0.99)(latency, status = 'sent')[2]) AS p95
-FROM status_by_minute
+FROM status_by_minute_state AS s
 WHERE $__timeFilter(minute) AND `+byTenantClass+`
 GROUP BY tenant, class
 ORDER BY sent + failed + limited DESC, tenant, class
 LIMIT 100`)},
 				},
 				{
-					Title: "HTTP answers a second", Kind: Series, Unit: "reqps", Stacked: true,
+					Title: "HTTP answers a second", Kind: Series, Unit: "reqps", Stacked: true, Runbook: []string{"WeirHTTPErrors"},
 					About:   "429 is a recipient's limit (Prefer: wait) or a caller's own rate; 503 is Kafka that does not answer.",
 					Queries: []Ask{promql("{{code}}", `sum by (code) (rate(weir_http_request_seconds_count{job=~"$job"}[$__rate_interval]))`)},
 				},

@@ -10,21 +10,22 @@ func pipeline() Dashboard {
 			{Title: "At a glance", Height: 4, Panels: []Panel{
 				{
 					Title: "Workers", Kind: Stat, Unit: "short",
-					About:   "Processes that Prometheus reaches.",
+					About: "Processes that Prometheus reaches.", Runbook: []string{"WeirNobodyWorks", "WeirWorkerAway"},
 					Queries: []Ask{promql("", `count(weir_policy_void_records_total{job=~"$job"})`)},
 				},
 				{
 					Title: "Difference in ClickHouse", Kind: Stat, Unit: "short", Warn: at(1),
-					About:   "Rows that are missing or stand twice, among those loaded lately. Must be 0.",
+					About: "Rows that are missing or stand twice, among those loaded lately. Must be 0.", Runbook: []string{"WeirSinkDifference"},
 					Queries: []Ask{promql("", `sum(weir_sink_difference{job=~"$job"})`)},
 				},
 				{
 					Title: "Slowest stage", Kind: Stat, Unit: "s", Warn: at(60),
-					Queries: []Ask{promql("", `max(weir_topic_lag_seconds{job=~"$job"})`)},
+					About:   "Lanes apart, which wait for their providers' pace as they should.",
+					Queries: []Ask{promql("", `max(weir_topic_lag_seconds{job=~"$job", stage!="lanes"})`)},
 				},
 				{
 					Title: "Stamped ahead of Kafka's clock", Kind: Stat, Unit: "s", Warn: at(1),
-					About:   "Beyond 2 s nothing is decided until the clocks meet.",
+					About: "Beyond 2 s nothing is decided until the clocks meet.", Runbook: []string{"WeirClockAhead"},
 					Queries: []Ask{promql("", `max(weir_admission_clock_ahead_seconds{job=~"$job"})`)},
 				},
 				{
@@ -39,8 +40,13 @@ func pipeline() Dashboard {
 			{Title: "Stages", Height: 8, Panels: []Panel{
 				{
 					Title: "Lag by stage", Kind: Series, Unit: "s", Min: at(0),
-					About:   "How old the record at the head is when the stage takes it; 0 when nothing waits.",
+					About: "How old the record at the head is when the stage takes it; 0 when nothing waits.", Runbook: []string{"WeirAdmissionLag", "WeirTellingLate"},
 					Queries: []Ask{promql("{{stage}} {{instance}}", `max by (stage, instance) (weir_topic_lag_seconds{job=~"$job"})`)},
+				},
+				{
+					Title: "Left in Kafka, by stage", Kind: Series, Unit: "s", Min: at(0),
+					About: "For how long a record has been left, as Kafka says: of a stage that nobody runs too, of which the panel beside knows nothing. 0 below two minutes; one process must have the role alerts.", Runbook: []string{"WeirNothingDecided", "WeirTellingLate"},
+					Queries: []Ask{promql("{{stage}}", `max by (stage) (weir_stage_behind_seconds{job=~"$job"})`)},
 				},
 				{
 					Title: "Commit of admission", Kind: Series, Unit: "s", Min: at(0),
@@ -52,11 +58,11 @@ func pipeline() Dashboard {
 				},
 				{
 					Title: "Restores", Kind: Series, Unit: "s", Min: at(0),
-					About:   "Mean time to restore partitions, in the last hour: after a restart or a rebalance. Nothing of theirs is decided meanwhile.",
+					About: "Mean time to restore partitions, in the last hour: after a restart or a rebalance. Nothing of theirs is decided meanwhile.", Runbook: []string{"WeirRestoreLong"},
 					Queries: []Ask{promql("{{instance}}", `sum by (instance) (increase(weir_admission_restore_seconds_sum{job=~"$job"}[1h])) / (sum by (instance) (increase(weir_admission_restore_seconds_count{job=~"$job"}[1h])) > 0) or sum by (instance) (weir_admission_restore_seconds_sum{job=~"$job"} / weir_admission_restore_seconds_count{job=~"$job"})`)},
 				},
 			}},
-			{Title: "Clock, delays, DLQ", Height: 8, Panels: []Panel{
+			{Title: "Clock, delays, DLQ, callbacks", Height: 8, Panels: []Panel{
 				{
 					Title: "Clocks", Kind: Series, Unit: "s",
 					About: "Admission: stamps ahead of the broker's clock. Delay: by how much this machine's clock was put right.",
@@ -67,18 +73,23 @@ func pipeline() Dashboard {
 				},
 				{
 					Title: "Waiting, by delay tier", Kind: Series, Unit: "short", Stacked: true,
-					About:   "Scheduled, deferred and to be retried, each in the tier of its wait.",
+					About: "Scheduled, deferred and to be retried, each in the tier of its wait.", Runbook: []string{"WeirDelayLate"},
 					Queries: []Ask{promql("{{tier}}", `sum by (tier) (weir_delay_waiting{job=~"$job"})`)},
 				},
 				{
-					Title: "Into the DLQ, an hour, by reason", Kind: Series, Unit: "short", Stacked: true,
+					Title: "Into the DLQ, an hour, by reason", Kind: Series, Unit: "short", Stacked: true, Runbook: []string{"WeirDLQGrows"},
 					Queries: []Ask{promql("{{reason}}", `sum by (reason) (rate(weir_dlq_records_total{job=~"$job"}[$__rate_interval])) * 3600`)},
+				},
+				{
+					Title: "Callbacks a minute, by outcome", Kind: Series, Unit: "short", Stacked: true,
+					About: "Failed and refused ones are tried again, for three days; given up, disabled and withdrawn ones are not.", Runbook: []string{"WeirCallbacksGivenUp"},
+					Queries: []Ask{promql("{{outcome}}", `sum by (outcome) (rate(weir_callbacks_total{job=~"$job"}[$__rate_interval])) * 60`)},
 				},
 			}},
 			{Title: "ClickHouse", Height: 8, Panels: []Panel{
 				{
 					Title: "Sink lag", Kind: Series, Unit: "s", Min: at(0),
-					About:   "Age of the oldest record that was read and is not yet confirmed to be in ClickHouse.",
+					About: "Age of the oldest record that was read and is not yet confirmed to be in ClickHouse.", Runbook: []string{"WeirSinkLag"},
 					Queries: []Ask{promql("{{instance}}", `weir_status_lag_seconds{job=~"$job"}`)},
 				},
 				{
@@ -87,7 +98,7 @@ func pipeline() Dashboard {
 				},
 				{
 					Title: "Difference, failed inserts, lost offsets", Kind: Series, Unit: "short", Min: at(0),
-					About: "A difference must be 0. A failed insert is tried again. Offsets that Kafka deleted before they were loaded are lost to ClickHouse.",
+					About: "A difference must be 0. A failed insert is tried again. Offsets that Kafka deleted before they were loaded are lost to ClickHouse.", Runbook: []string{"WeirSinkDifference", "WeirSinkLost"},
 					Queries: []Ask{
 						promql("difference", `sum(weir_sink_difference{job=~"$job"})`),
 						promql("failed inserts a minute", `sum(rate(weir_sink_insert_failures_total{job=~"$job"}[$__rate_interval])) * 60`),
@@ -99,12 +110,12 @@ func pipeline() Dashboard {
 					About: "Records of weir.status that are no events (poison), and holes in the decision log of each partition in the chosen time: there must be none of either.",
 					Queries: []Ask{sql(cols("what", "partition", "records"), `SELECT 'poison' AS what, status_partition AS partition, toInt64(count()) AS records
 FROM status_events
-WHERE kind = 'poison' AND $__timeFilter(at)
+WHERE message_id = '' AND kind = 'poison' AND $__timeFilter(at)
 GROUP BY partition
 UNION ALL
 SELECT 'hole in decisions' AS what, partition, toInt64(max(seq) - min(seq) + 1 - uniqExact(seq)) AS records
 FROM decisions
-WHERE $__timeFilter(t)
+WHERE $__timeFilter(at)
 GROUP BY partition
 HAVING records > 0
 ORDER BY what, partition`)},
@@ -117,7 +128,7 @@ ORDER BY what, partition`)},
 					Queries: []Ask{promql("{{route}}", `histogram_quantile(0.99, sum by (route, le) (rate(weir_http_request_seconds_bucket{job=~"$job"}[$__rate_interval])))`)},
 				},
 				{
-					Title: "Answers a second, by code", Kind: Series, Unit: "reqps", Stacked: true,
+					Title: "Answers a second, by code", Kind: Series, Unit: "reqps", Stacked: true, Runbook: []string{"WeirHTTPErrors"},
 					Queries: []Ask{promql("{{code}}", `sum by (code) (rate(weir_http_request_seconds_count{job=~"$job"}[$__rate_interval]))`)},
 				},
 				{
@@ -148,7 +159,7 @@ ORDER BY what, partition`)},
 				},
 				{
 					Title: "Bound topics", Kind: Series, Unit: "s", Min: at(0),
-					About: "How old the last record of each topic of a producer's own was when it was passed on; docs/inputs.md.",
+					About: "How old the last record of each topic of a producer's own was when it was passed on; docs/inputs.md. `stopped` is 1 for one that cannot be read.", Runbook: []string{"WeirInputStopped", "WeirInputLag"},
 					Queries: []Ask{
 						promql("{{topic}}", `max by (topic) (weir_input_lag_seconds{job=~"$job"})`),
 						promql("{{topic}} stopped", `max by (topic) (weir_input_stopped{job=~"$job"})`),

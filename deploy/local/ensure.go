@@ -40,6 +40,17 @@ var pom []byte
 //go:embed jars.sha256
 var sums string
 
+// jars are what one program consists of.
+type jars struct {
+	name string // for people
+	dir  string // below the cache
+	size string // to fetch
+	pom  []byte
+	sums string
+}
+
+var kafka = jars{"Apache Kafka " + Version, "kafka-" + Version, "43 MB", pom, sums}
+
 // MissingTool is the error for a program that this package needs and the machine
 // lacks.
 type MissingTool struct {
@@ -58,7 +69,7 @@ type WrongSum struct {
 }
 
 func (e *WrongSum) Error() string {
-	return "Kafka's jars are not the pinned ones: " + strings.Join(e.Files, ", ")
+	return "the jars are not the pinned ones: " + strings.Join(e.Files, ", ")
 }
 
 // CacheDir is where jars are kept: WEIR_CACHE_DIR, or weir in the user's cache.
@@ -79,6 +90,10 @@ func CacheDir() (string, error) {
 // The error is a *MissingTool where Java 17 or Maven is missing, and a *WrongSum
 // where what came is not what was pinned; then nothing is installed.
 func Ensure(ctx context.Context, cacheDir string, progress io.Writer) (libDir string, err error) {
+	return kafka.ensure(ctx, cacheDir, progress)
+}
+
+func (j jars) ensure(ctx context.Context, cacheDir string, progress io.Writer) (libDir string, err error) {
 	if progress == nil {
 		progress = io.Discard
 	}
@@ -90,13 +105,13 @@ func Ensure(ctx context.Context, cacheDir string, progress io.Writer) (libDir st
 	if _, err := java(ctx); err != nil {
 		return "", err
 	}
-	libDir = filepath.Join(cacheDir, "kafka-"+Version)
-	if check(libDir) == nil {
+	libDir = filepath.Join(cacheDir, j.dir)
+	if checkSums(libDir, j.sums) == nil {
 		return libDir, nil
 	}
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
-		return "", &MissingTool{Name: "mvn", Problem: "not found", Install: "install Maven 3 (apt-get install maven, brew install maven) to fetch Apache Kafka's jars"}
+		return "", &MissingTool{Name: "mvn", Problem: "not found", Install: "install Maven 3 (apt-get install maven, brew install maven) to fetch the jars of " + j.name}
 	}
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return "", fmt.Errorf("cache directory: %w", err)
@@ -108,35 +123,33 @@ func Ensure(ctx context.Context, cacheDir string, progress io.Writer) (libDir st
 	}
 	defer os.RemoveAll(temp)
 
-	fmt.Fprintf(progress, "fetching Apache Kafka %s with mvn (43 MB)\n", Version)
+	fmt.Fprintf(progress, "fetching %s with mvn (%s)\n", j.name, j.size)
 	began := time.Now()
-	if err := os.WriteFile(filepath.Join(temp, "pom.xml"), pom, 0o644); err != nil {
-		return "", fmt.Errorf("fetch Kafka: %w", err)
+	if err := os.WriteFile(filepath.Join(temp, "pom.xml"), j.pom, 0o644); err != nil {
+		return "", fmt.Errorf("fetch %s: %w", j.name, err)
 	}
 	fetch := exec.CommandContext(ctx, mvn, "-q", "-B", copyJars, "-DincludeScope=runtime", "-DoutputDirectory=lib")
 	fetch.Dir = temp
 	fetch.WaitDelay = time.Second
 	if out, err := fetch.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("fetch Kafka with mvn: %w: %s", cmp.Or(context.Cause(ctx), err), lastOf(out))
+		return "", fmt.Errorf("fetch %s with mvn: %w: %s", j.name, cmp.Or(context.Cause(ctx), err), lastOf(out))
 	}
 	lib := filepath.Join(temp, "lib")
-	if err := check(lib); err != nil {
+	if err := checkSums(lib, j.sums); err != nil {
 		return "", err
 	}
 	if err := os.RemoveAll(libDir); err != nil {
-		return "", fmt.Errorf("install Kafka: %w", err)
+		return "", fmt.Errorf("install %s: %w", j.name, err)
 	}
-	if err := os.Rename(lib, libDir); err != nil && check(libDir) != nil {
+	if err := os.Rename(lib, libDir); err != nil && checkSums(libDir, j.sums) != nil {
 		// A failed rename with good jars in place is another process's work.
-		return "", fmt.Errorf("install Kafka: %w", err)
+		return "", fmt.Errorf("install %s: %w", j.name, err)
 	}
 	fmt.Fprintf(progress, "fetched in %v, kept in %s\n", time.Since(began).Round(100*time.Millisecond), libDir)
 	return libDir, nil
 }
 
-// check compares a directory with the pinned sums: every jar, and no other.
-func check(dir string) error { return checkSums(dir, sums) }
-
+// checkSums compares a directory with pinned sums: every jar, and no other.
 func checkSums(dir, sums string) error {
 	want := map[string]string{}
 	for lines := bufio.NewScanner(strings.NewReader(sums)); lines.Scan(); {
@@ -148,7 +161,7 @@ func checkSums(dir, sums string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("check the jars of Kafka: %w", err)
+		return fmt.Errorf("check the jars: %w", err)
 	}
 	var wrong []string
 	for _, e := range entries {
@@ -160,7 +173,7 @@ func checkSums(dir, sums string) error {
 		delete(want, e.Name())
 		got, err := sumOf(filepath.Join(dir, e.Name()))
 		if err != nil {
-			return fmt.Errorf("check the jars of Kafka: %w", err)
+			return fmt.Errorf("check the jars: %w", err)
 		}
 		if got != sum {
 			wrong = append(wrong, e.Name()+" has sum "+got)

@@ -6,13 +6,10 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-func TestDevIsInForce(t *testing.T) {
+func TestDev(t *testing.T) {
 	doc, err := schemas.ParsePolicy("dev.yaml", Dev)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if err := doc.NotYetInForce(); err != nil {
-		t.Error(err)
 	}
 	p := &doc.Policy
 	if len(p.Limits) != 2 || len(p.Providers) != 1 || len(p.Templates) != 1 {

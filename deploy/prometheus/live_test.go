@@ -90,7 +90,7 @@ func startLive(t *testing.T) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.Stop(20 * time.Second); err != nil {
+		if err := p.Stop(2 * time.Minute); err != nil {
 			t.Errorf("weir dev: %v", err)
 		}
 		if t.Failed() {
@@ -242,6 +242,7 @@ func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	d = max(d, 2*time.Minute) // of a test that fails
 	for limit := time.After(d); !ok(); {
 		select {
 		case <-tick.C:

@@ -11,6 +11,8 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirhq/weir/deploy/grafana"
 )
 
 const rulesFile, rulesTests, runbook = "rules.yaml", "rules_test.yaml", "../../docs/runbook.md"
@@ -128,6 +130,26 @@ func TestRunbook(t *testing.T) {
 		}
 		if !strings.Contains(sections[r.Alert], "`") {
 			t.Errorf("the section of %s has no command, query or metric to look at", r.Alert)
+		}
+	}
+	// Each section is reached from a panel that shows what the rule looks at, and no
+	// panel leads to one that is not there.
+	linked := make(map[string]bool)
+	for _, d := range grafana.Dashboards() {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				for _, rule := range p.Runbook {
+					linked[rule] = true
+					if _, ok := sections[rule]; !ok {
+						t.Errorf("%s: %q leads to a section %s that the runbook does not have", d.UID, p.Title, rule)
+					}
+				}
+			}
+		}
+	}
+	for _, name := range names {
+		if !linked[name] {
+			t.Errorf("no panel of the dashboards leads to the section of %s", name)
 		}
 	}
 	if !slices.Equal(names, order) {

@@ -93,7 +93,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func mustStart(t *testing.T, spec Spec) *Process {
 	t.Helper()
-	p, err := Start(within(t, 10*time.Second), spec)
+	p, err := Start(within(t, 2*time.Minute), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func dial(t *testing.T, addr string) (first string, rest func() string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 1024)
@@ -142,7 +142,7 @@ func TestStopEndsInGoodOrder(t *testing.T) {
 	if err := p.Err(); err != nil {
 		t.Errorf("Err of a running child: %v", err)
 	}
-	if err := p.Stop(within(t, 10*time.Second)); err != nil {
+	if err := p.Stop(within(t, 2*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := rest(), "in good order: stopped by its parent\n"; got != want {
@@ -204,7 +204,7 @@ func TestStartFails(t *testing.T) {
 		"unknown role":       {"nobody", []string{`no child role "nobody"; there are: crash, deaf, fail`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Start(within(t, 10*time.Second), Spec{Role: c.role})
+			_, err := Start(within(t, 2*time.Minute), Spec{Role: c.role})
 			if err == nil {
 				t.Fatal("started")
 			}

@@ -45,7 +45,7 @@ func start(t *testing.T, dir string) *child.Process {
 	}
 	t.Logf("ready in %v", time.Since(began).Round(time.Millisecond))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := p.Stop(ctx); err != nil && !t.Failed() && !strings.Contains(err.Error(), "killed") {
 			t.Errorf("stop: %v", err)
@@ -62,7 +62,9 @@ func ask(t *testing.T, p *child.Process, params, body string) (*http.Response, s
 
 func send(t *testing.T, p *child.Process, method, params string, body io.Reader, header http.Header) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.Addr()+"/?"+params, body)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // rather than with all the package's tests
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.Addr()+"/?"+params, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -540,7 +542,7 @@ func TestStopEndsStatements(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		resp, err := http.Post("http://"+p.Addr(), "", strings.NewReader("SELECT sum(sleepEachRow(0.01)) FROM numbers(100) SETTINGS max_block_size = 1"))
+		resp, err := http.Post("http://"+p.Addr(), "", strings.NewReader("SELECT sum(sleepEachRow(0.03)) FROM numbers(100) SETTINGS max_block_size = 1"))
 		if err != nil {
 			answers <- answer{body: err.Error()}
 			return
@@ -679,7 +681,7 @@ func panics() (did bool) {
 
 func TestGoKeepsItsSignalHandlers(t *testing.T) {
 	// With the engine's handler in place a nil dereference never returns.
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p, err := child.Start(ctx, child.Spec{Role: signalsRole, Args: []string{enginetest.Library(t), t.TempDir()}, Log: t.Output()})
 	if err != nil {
