@@ -46,6 +46,13 @@ run: build ## start all of Weir here, with an embedded broker and engine, and sh
 
 test: unit browser e2e ## all tests: unit, property, fuzz corpus, and end to end on real brokers
 
+# Begun first, or the last of them would end alone. Tests that wait for processes
+# leave the processors to others: so three packages at once. In CI, those that only
+# work do it politely; at home go test keeps what passed, which -exec forbids.
+POLITE  := $(if $(CI),-exec "'$(CURDIR)/.ci/polite'")
+LONGEST := ./cmd/weir/e2e ./cmd/weir/faultsim ./ingest ./processor/sink ./processor/sink/warehouse ./processor/lane ./processor/audit
+
+# go vet has seen all but what only the tag chaos leaves out: go test need not again.
 # A skip is not seen where its package passes: this says what is not run.
 unit: console ## tests that need nothing but Go (npm for the engine; python3, java, node, bash and curl for the pages' examples)
 	@command -v npm >/dev/null || { \
@@ -56,8 +63,8 @@ unit: console ## tests that need nothing but Go (npm for the engine; python3, ja
 		echo "NOT RUN: examples of docs/clients.md, docs/legacy.md and docs/policy-api.md that need what is missing:$$missing."; \
 		[ -z "$${CI:-}" ]; }
 	@! command -v npm >/dev/null || (cd $(CONSOLE) && npm run --silent test)
-	$(GO) vet ./... && $(GO) vet -tags e2e,chaos,mutations ./...
-	$(GO) test -timeout 15m ./...
+	$(GO) vet -tags e2e,chaos,mutations ./... && $(GO) vet ./cmd/weir
+	$(GO) test -timeout 15m -vet=off -p 3 $(POLITE) $(LONGEST) ./...
 
 # Chromium is the one on PATH, or the one that WEIR_CHROMIUM names, or else comes
 # from npm. Where there is none this says so; in CI it fails.
@@ -91,7 +98,7 @@ e2e: ## end to end on Apache Kafka
 e2e-here:
 	$(GO) test -tags e2e -timeout 20m -count 1 -v -run Apache ./cmd/weir/e2e
 	$(GO) test -p 1 -count 1 ./topics ./processor/lane
-	$(GO) test -tags e2e -count 1 -v -run AtLength ./processor/sink
+	$(GO) test -tags e2e -p 1 -count 1 -v -run 'AtLength|Replicas' ./processor/sink ./processor/erase ./deploy/embedded/engine/replicatest
 
 race: ## unit tests under the race detector
 	$(GO) test -race -p 1 -timeout 30m ./...
@@ -109,6 +116,7 @@ chaos: ## long runs: the code broken on purpose, thousands of fault schedules, a
 	WEIR_CHAOS=1 $(GO) test -tags e2e,chaos -timeout 40m -count 1 -v -run AtLength ./processor/sink
 	$(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags chaos -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
 	$(GO) test -timeout 20m -count 1 -v ./ingest -run 'MillionBodies$$|CrowdOf' -bodies 1000000 -crowd 8000
+	WEIR_CHAOS=1 $(GO) test -timeout 20m -count 1 -v ./processor/admission -run TestRounds -rapid.checks=2000
 	$(GO) test -timeout 20m -count 1 -v ./processor/recipient -run 'Spellings|KeysAreStable|FastPath' -spellings=1000000 -beginnings=4
 
 # From PyPI, into bin/: so it is no part of make test.

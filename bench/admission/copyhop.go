@@ -44,8 +44,8 @@ func (b *bench) sample(ctx context.Context) (*samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer w.drop()
-	if _, err := w.measure(ctx, admission.Group(w.names), w.admit); err != nil {
+	defer w.Drop()
+	if _, err := w.measure(ctx, admission.Group(w.Names), w.admit); err != nil {
 		return nil, err
 	}
 	s := &samples{kinds: []*kind{
@@ -69,7 +69,7 @@ const kept = 2000 // samples of a kind
 func (w *world) collect(ctx context.Context, k *kind, s *samples) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.ConsumeTopics(k.topic(w.names)), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.ConsumeTopics(k.topic(w.Names)), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (w *world) collect(ctx context.Context, k *kind, s *samples) error {
 	for len(k.records) < kept {
 		fetches := cl.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %d samples, then nothing came", k.topic(w.names), len(k.records))
+			return fmt.Errorf("%s: %d samples, then nothing came", k.topic(w.Names), len(k.records))
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			switch {
@@ -99,11 +99,11 @@ func (b *bench) copyHop(ctx context.Context) (rate, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer w.drop()
+	defer w.Drop()
 	const group = "copy-hop"
-	return w.measure(ctx, w.names.Requests()+group, func(ctx context.Context) error {
-		cfg := w.stream(group)
-		cfg.Group, cfg.Topics = w.names.Requests()+group, []string{w.names.Requests(), w.names.Readmit()}
+	return w.measure(ctx, w.Names.Requests()+group, func(ctx context.Context) error {
+		cfg := w.Stream(group)
+		cfg.Group, cfg.Topics = w.Names.Requests()+group, []string{w.Names.Requests(), w.Names.Readmit()}
 		return stream.Run(ctx, cfg, nil, func(stream.Fetching) stream.Stage {
 			return &hop{w: w, next: make(map[int32]int64)}
 		})
@@ -132,7 +132,7 @@ func (h *hop) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) error
 		for _, r := range polled {
 			for i, k := range h.w.samples.kinds {
 				s := k.records[h.n%len(k.records)]
-				out := &kgo.Record{Topic: k.topic(h.w.names), Partition: r.Partition, Key: s.Key, Value: s.Value, Headers: s.Headers}
+				out := &kgo.Record{Topic: k.topic(h.w.Names), Partition: r.Partition, Key: s.Key, Value: s.Value, Headers: s.Headers}
 				if i == 1 {
 					out.Partition = 0 // the provider has one lane
 				}
@@ -146,8 +146,8 @@ func (h *hop) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) error
 		}
 	}
 	for n := range h.touched {
-		tx.Produce(&kgo.Record{Topic: h.w.names.Ledger(), Partition: n, Key: []byte("meta"), Value: h.w.samples.meta})
-		tx.Stand(stream.Partition{Topic: h.w.names.Requests(), Partition: n}, stream.Position{Offset: h.next[n]})
+		tx.Produce(&kgo.Record{Topic: h.w.Names.Ledger(), Partition: n, Key: []byte("meta"), Value: h.w.samples.meta})
+		tx.Stand(stream.Partition{Topic: h.w.Names.Requests(), Partition: n}, stream.Position{Offset: h.next[n]})
 	}
 	return nil
 }

@@ -18,12 +18,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/bench/rig"
 )
@@ -54,17 +50,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if l.records > 5*l.recipients {
 		return errors.New("more than 5 requests a recipient: the policy would refuse some, and a refusal writes less")
 	}
-	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeKafka()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
+	defer kafka.Close()
+	b := &bench{load: l, cluster: kafka, log: stderr}
 
 	fmt.Fprintln(stderr, "warming up, and taking samples of what admission writes")
 	if b.samples, err = b.sample(ctx); err != nil {
@@ -89,7 +80,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		rows = append(rows, row{got[0], got[1]})
 		fmt.Fprintf(stderr, "run %d of %d: admission %s, copy hop %s\n", i+1, l.runs, got[0], got[1])
 	}
-	text := table(l, what, b.samples, rows, strings.Join(append([]string{"go run ./bench/admission"}, args...), " "))
+	text := table(l, kafka.What, b.samples, rows, rig.Command("admission", args))
 	return rig.Print(stdout, *out, text)
 }
 
@@ -128,5 +119,3 @@ func table(l load, what string, s *samples, rows []row, command string) string {
 	}
 	return b.String()
 }
-
-var discard = slog.New(slog.DiscardHandler)

@@ -55,21 +55,21 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", weir, "github.com/weirhq/weir/cmd/weir").CombinedOutput(); err != nil {
 		return fmt.Errorf("build weir: %w\n%s", err, out)
 	}
-	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeKafka()
+	defer kafka.Close()
 	if *prefix == "" {
 		began := time.Now()
-		if *prefix, err = l.write(ctx, brokers, stderr); err != nil {
+		if *prefix, err = l.write(ctx, kafka, stderr); err != nil {
 			return fmt.Errorf("write the log: %w", err)
 		}
 		fmt.Fprintf(stderr, "the log was written in %s: -prefix %s\n", time.Since(began).Round(time.Second), *prefix)
 	}
 	var all []result
 	for i := range *runs {
-		r, err := auditOnce(ctx, weir, dir, brokers, *prefix)
+		r, err := auditOnce(ctx, weir, dir, kafka.Brokers, *prefix)
 		if err != nil {
 			return fmt.Errorf("audit %d: %w", i+1, err)
 		}
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if len(all) == 0 {
 		return nil
 	}
-	text := table(l, what, all, strings.Join(append([]string{"go run ./bench/audit"}, args...), " "))
+	text := table(l, kafka.What, all, rig.Command("audit", args))
 	return rig.Print(stdout, *out, text)
 }
 
@@ -127,9 +127,8 @@ func auditOnce(ctx context.Context, weir, dir string, brokers []string, prefix s
 func table(l load, what string, all []result, command string) string {
 	var b strings.Builder
 	c := all[0].report.Checked
-	load, _ := os.ReadFile("/proc/loadavg") // absent elsewhere
-	fmt.Fprintf(&b, "# weir audit over a million decisions\n\n%s; load at the end %s\n\n    %s\n\n",
-		rig.Machine(), strings.TrimSpace(string(load)), command)
+	fmt.Fprintf(&b, "# weir audit over a million decisions\n\n%s\n\n    %s\n\n",
+		rig.MachineAndLoad(), command)
 	fmt.Fprintf(&b, "%s. %d requests to %d recipients in %d partitions, one in twenty misrouted. The log: %d records of weir.status with\n"+
 		"%d decisions (%d admitted, %d refused, %d forwarded), %d dispatched, %d permits with %d outcomes; %d windows recounted.\n\n",
 		what, l.requests, l.recipients, l.partitions, c.Records, c.Decisions, c.Admitted, c.Refused, c.Forwarded, c.Dispatched, c.Permits, c.Outcomes, c.Windows)

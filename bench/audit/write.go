@@ -11,10 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/lane"
-	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/simulated"
 	"github.com/weirhq/weir/processor/stream"
@@ -40,88 +40,72 @@ type load struct {
 }
 
 // write makes the log and returns the prefix of its topics.
-func (l load) write(ctx context.Context, brokers []string, log io.Writer) (string, error) {
+func (l load) write(ctx context.Context, kafka *rig.Cluster, log io.Writer) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	doc, err := schemas.ParsePolicy("bench.yaml", []byte(policyText))
+	w, err := kafka.NewWorld(ctx, "audit", l.partitions, policyText)
 	if err != nil {
 		return "", err
 	}
-	cfg := topics.Config{Prefix: fmt.Sprintf("bench-%d.", time.Now().UnixMilli()), Partitions: int32(l.partitions), Replication: 1}
-	names := cfg.Names()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(20*time.Millisecond),
-		kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(100_000))
+	watch, stop, err := w.Watch(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer cl.Close()
-	adm := kadm.NewClient(cl)
-	diff, err := topics.Plan(ctx, adm, topics.Catalogue(cfg, &doc.Policy))
-	if err == nil {
-		err = topics.Apply(ctx, adm, diff, nil)
-	}
-	if err != nil {
-		return "", err
-	}
-	watch, err := policy.Watch(ctx, names.Config(), discard, kgo.SeedBrokers(brokers...))
-	if err != nil {
-		return "", err
-	}
-	go func() { _ = watch.Run(ctx) }() // Publish reports what it meets
-	if _, err := watch.Publish(ctx, cl, 0, "bench", doc.Policy); err != nil {
-		return "", err
-	}
-	if err := l.produce(ctx, cl, names, cfg.Partitions); err != nil {
+	defer stop()
+	if err := l.produce(ctx, w); err != nil {
 		return "", err
 	}
 	stages := make(chan struct{})
 	running := 0
-	start := func(name string, stage func(stream.Config, stream.ReadConfig) error) {
+	start := func(name string, stage func() error) {
 		running++
 		go func() {
-			err := stage(stream.Config{Brokers: brokers, TransactionalID: names.Requests() + name, ClientID: name}, stream.ReadConfig{Brokers: brokers})
+			err := stage()
 			if ctx.Err() == nil {
 				cancel(fmt.Errorf("%w: %s: %w", errEnded, name, err))
 			}
 			stages <- struct{}{}
 		}()
 	}
-	start("admission", func(s stream.Config, r stream.ReadConfig) error {
-		return admission.Run(ctx, admission.Config{Stream: s, Read: r, Names: names,
-			Partitions: cfg.Partitions, DelayPartitions: cfg.Partitions, DLQPartitions: cfg.Partitions}, watch)
-	})
-	start("delay", func(s stream.Config, _ stream.ReadConfig) error {
-		return delay.Run(ctx, delay.Config{Stream: s, Names: names, Partitions: cfg.Partitions, DelayPartitions: cfg.Partitions})
+	n := w.Topics.Partitions
+	start("admission", func() error { return admission.Run(ctx, w.Admission("admission"), watch) })
+	start("delay", func() error {
+		return delay.Run(ctx, delay.Config{Stream: w.Stream("delay"), Names: w.Names, Partitions: n, DelayPartitions: n})
 	})
 	if l.lanes {
-		start("lane", func(s stream.Config, r stream.ReadConfig) error {
-			return lane.Supervise(ctx, lane.Config{Stream: s, Read: r, Names: names,
-				Partitions: cfg.Partitions, DelayPartitions: cfg.Partitions, DLQPartitions: cfg.Partitions, Policy: watch,
+		start("lane", func() error {
+			return lane.Supervise(ctx, lane.Config{Stream: w.Stream("lane"), Read: stream.ReadConfig{Brokers: w.Brokers}, Names: w.Names,
+				Partitions: n, DelayPartitions: n, DLQPartitions: n, Policy: watch,
 				Open: func(p schemas.Provider) (provider.Provider, error) {
 					return simulated.Open(p, provider.Deps{Logger: discard})
 				}})
 		})
 	}
-	err = l.settle(ctx, adm, names, log)
+	err = l.settle(ctx, w.Admin, w.Names, log)
 	cancel(nil)
 	for range running {
 		<-stages
 	}
-	return cfg.Prefix, err
+	return w.Names.Prefix, err
 }
 
 // produce writes every recipient's requests in turn; one in twenty lands in a
 // partition that does not own it.
-func (l load) produce(ctx context.Context, cl *kgo.Client, names topics.Names, n int32) error {
+func (l load) produce(ctx context.Context, w *rig.World) error {
+	cl, err := w.Producer()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
 	var failed error
 	for i := range l.requests {
 		to := fmt.Sprintf("+86138%08d", i%l.recipients)
 		q := schemas.Request{Channel: schemas.ChannelSMS, To: to, Class: "verify", Body: fmt.Sprintf("Your code is %06d. It is valid for five minutes.", i%1_000_000)}
-		at := schemas.PartitionOf(to, n)
+		at := schemas.PartitionOf(to, w.Topics.Partitions)
 		if i%20 == 0 {
-			at = (at + 1) % n
+			at = (at + 1) % w.Topics.Partitions
 		}
-		cl.Produce(ctx, &kgo.Record{Topic: names.Requests(), Partition: at, Key: []byte(to), Value: schemas.RequestJSON(&q)},
+		cl.Produce(ctx, &kgo.Record{Topic: w.Names.Requests(), Partition: at, Key: []byte(to), Value: schemas.RequestJSON(&q)},
 			func(_ *kgo.Record, err error) { failed = errors.Join(failed, err) })
 	}
 	return errors.Join(cl.Flush(ctx), failed)

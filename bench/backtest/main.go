@@ -60,17 +60,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeKafka()
+	defer kafka.Close()
 	if *prefix == "" {
-		if *prefix, err = write(ctx, brokers, *requests, stderr); err != nil {
+		if *prefix, err = write(ctx, kafka.Brokers, *requests, stderr); err != nil {
 			return err
 		}
 	}
-	b := &bench{brokers: brokers, names: topics.Names{Prefix: *prefix}}
+	b := &bench{brokers: kafka.Brokers, names: topics.Names{Prefix: *prefix}}
 	if err := b.open(ctx); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	return rig.Print(stdout, *out, b.table(ways, what, peak, strings.Join(append([]string{"go run ./bench/backtest"}, args...), " ")))
+	return rig.Print(stdout, *out, b.table(ways, kafka.What, peak, rig.Command("backtest", args)))
 }
 
 // way is one thing to measure.
@@ -223,8 +223,7 @@ func (b *bench) decide(ctx context.Context, tried *schemas.Policy, same bool) (n
 
 func (b *bench) table(ways []way, what string, peak int64, command string) string {
 	var t strings.Builder
-	load, _ := os.ReadFile("/proc/loadavg") // a Linux has it; else the line ends there
-	fmt.Fprintf(&t, "%s; load at the end %s\n\n    %s\n\n", rig.Machine(), strings.TrimSpace(string(load)), command)
+	fmt.Fprintf(&t, "%s\n\n    %s\n\n", rig.MachineAndLoad(), command)
 	fmt.Fprintf(&t, "%s. weir.status has %d records, with %d messages that limits decided. Peak of the program, all ways together (VmHWM): %d MiB.\n", what, ways[0].runs[0].records, b.decisions, peak>>20)
 	fmt.Fprintf(&t, "\n| way, %d runs each, in turn | seconds: min, median, max | CPU seconds, median | thousand decisions/s: min, median, max | refused |\n|---|---|---|---|---|\n", len(ways[0].runs))
 	for _, w := range ways {

@@ -12,17 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
 
 type bench struct {
 	load
-	brokers []string
-	adm     *kadm.Client
+	cluster *rig.Cluster
 	log     io.Writer
 }
 
@@ -42,26 +41,18 @@ var scenarios = []scenario{
 	{name: "scattered", says: "times of their own, 0.5 s to 20 s ahead", shortest: 500 * time.Millisecond, longest: 20 * time.Second},
 }
 
-// world is a set of topics.
 type world struct {
 	*bench
-	names topics.Names
+	*rig.World
 }
 
 func (b *bench) newWorld(ctx context.Context) (*world, error) {
-	cfg := topics.Config{Prefix: fmt.Sprintf("bench-%d.", time.Now().UnixNano()), Partitions: int32(b.partitions), Replication: 1}
-	diff, err := topics.Plan(ctx, b.adm, topics.Catalogue(cfg, nil))
-	if err != nil {
-		return nil, err
-	}
-	if err := topics.Apply(ctx, b.adm, diff, nil); err != nil {
-		return nil, err
-	}
-	return &world{bench: b, names: cfg.Names()}, nil
+	made, err := b.cluster.NewWorld(ctx, "delay", b.partitions, "providers: [{name: simulated, type: simulated, channels: [sms]}]")
+	return &world{bench: b, World: made}, err
 }
 
 func (w *world) producer() (*kgo.Client, error) {
-	return kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(5*time.Millisecond),
+	return kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(5*time.Millisecond),
 		kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(200_000))
 }
 
@@ -69,13 +60,13 @@ func (w *world) producer() (*kgo.Client, error) {
 // with its number and cannot be compressed much.
 func (w *world) record(i int, due schemas.Millis, tier topics.Tier) *kgo.Record {
 	key := fmt.Sprintf("+861%010d", i)
-	env := schemas.Envelope{ID: fmt.Sprintf("bench-%d", i), Key: key, Reason: schemas.ReadmitRetry, DueAt: due, Return: w.names.Readmit()}
+	env := schemas.Envelope{ID: fmt.Sprintf("bench-%d", i), Key: key, Reason: schemas.ReadmitRetry, DueAt: due, Return: w.Names.Readmit()}
 	value := make([]byte, max(w.size, 8))
 	for j := 8; j+8 <= len(value); j += 16 {
 		binary.LittleEndian.PutUint64(value[j:], rand.Uint64())
 	}
 	binary.LittleEndian.PutUint64(value, uint64(i))
-	rec := &kgo.Record{Topic: w.names.Delay(tier.Name), Partition: schemas.PartitionOf(key, int32(w.partitions)), Key: []byte(key), Value: value}
+	rec := &kgo.Record{Topic: w.Names.Delay(tier.Name), Partition: schemas.PartitionOf(key, int32(w.partitions)), Key: []byte(key), Value: value}
 	env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 	return rec
 }
@@ -168,9 +159,9 @@ func (b *bench) lateness(ctx context.Context, s scenario) (row, error) {
 // joined waits until the stage has all partitions.
 func (w *world) joined(ctx context.Context) error {
 	for ctx.Err() == nil {
-		groups, err := w.adm.DescribeGroups(ctx, w.names.Delay("all"))
+		groups, err := w.Admin.DescribeGroups(ctx, w.Names.Delay("all"))
 		if err == nil {
-			if g := groups[w.names.Delay("all")]; g.State == "Stable" && len(g.Members) == 1 {
+			if g := groups[w.Names.Delay("all")]; g.State == "Stable" && len(g.Members) == 1 {
 				return nil
 			}
 		}
@@ -224,7 +215,7 @@ type returns struct {
 
 func (w *world) readBack(ctx context.Context, n int, within time.Duration) returns {
 	r := returns{at: make([]schemas.Millis, n), seen: make([]schemas.Millis, n), times: make([]uint8, n)}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.ConsumeTopics(w.names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.ConsumeTopics(w.Names.Readmit()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(20*time.Millisecond))
 	if err != nil {
 		r.err = err
@@ -253,7 +244,7 @@ func (w *world) readBack(ctx context.Context, n int, within time.Duration) retur
 // appended reads when the broker appended each record to a tier, and returns
 // when that makes it due.
 func (w *world) appended(ctx context.Context, wait time.Duration, n int) ([]schemas.Millis, error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.ConsumeTopics(w.names.Delay(topics.TierFor(wait).Name)), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.ConsumeTopics(w.Names.Delay(topics.TierFor(wait).Name)), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return nil, err
@@ -281,11 +272,11 @@ func (w *world) appended(ctx context.Context, wait time.Duration, n int) ([]sche
 // written counts the records that the stage wrote: offsets, less what a reader
 // cannot see, are counted by reading.
 func (w *world) written(ctx context.Context) (int, error) {
-	names := []string{w.names.Readmit()}
+	names := []string{w.Names.Readmit()}
 	for _, t := range topics.Tiers {
-		names = append(names, w.names.Delay(t.Name))
+		names = append(names, w.Names.Delay(t.Name))
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.ConsumeTopics(names...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.ConsumeTopics(names...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return 0, err

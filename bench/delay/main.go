@@ -26,9 +26,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/weirhq/weir/bench/rig"
 )
 
@@ -59,20 +56,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeKafka()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
+	defer kafka.Close()
+	b := &bench{load: l, cluster: kafka, log: stderr}
 	var text strings.Builder
 	fmt.Fprintf(&text, "# The delay stage: lateness and memory\n\n%s\n\n    %s\n\n%s. Values of %d bytes, %d partitions.\n",
-		rig.Machine(), strings.Join(append([]string{"go run ./bench/delay"}, args...), " "), what, l.size, l.partitions)
+		rig.Machine(), rig.Command("delay", args), kafka.What, l.size, l.partitions)
 	wanted := strings.Split(*only, ",")
 	var rows []row
 	for _, s := range scenarios {

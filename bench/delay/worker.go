@@ -76,7 +76,7 @@ var saysHeap = regexp.MustCompile(`^heap=(\d+) cpu=(\d+)$`)
 
 func (w *world) start(ctx context.Context) (p *process, err error) {
 	p = &process{}
-	p.cmd, p.read, err = rig.Worker(ctx, w.brokers, asWorker, fmt.Sprintf("%s,%d", w.names.Prefix, w.partitions), func(line string) {
+	p.cmd, p.read, err = rig.Worker(ctx, w.Brokers, asWorker, fmt.Sprintf("%s,%d", w.Names.Prefix, w.partitions), func(line string) {
 		m := saysHeap.FindStringSubmatch(line)
 		if m == nil {
 			fmt.Fprintln(w.log, "worker:", line)

@@ -37,7 +37,7 @@ type bench struct {
 	items   int
 	program string
 	dir     string
-	brokers []string
+	cluster *rig.Cluster
 	log     io.Writer
 }
 
@@ -62,12 +62,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if !ok || fs.NArg() > 0 {
 		return fmt.Errorf("-measure %s %s: rate, half, kill, batch or wait", *measure, strings.Join(fs.Args(), " "))
 	}
-	brokers, what, end, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer end()
-	b.brokers = brokers
+	defer kafka.Close()
+	b.cluster = kafka
 	if b.dir, err = os.MkdirTemp("", "weir-ingest-*"); err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	title, text, _ := strings.Cut(text, "\n")
-	command := strings.Join(append([]string{"go run ./bench/ingest"}, args...), " ")
-	return rig.Print(stdout, *out, fmt.Sprintf("%s\n\n%s\n\n    %s\n\n%s. %s", title, rig.Machine(), command, what, text))
+	command := rig.Command("ingest", args)
+	return rig.Print(stdout, *out, fmt.Sprintf("%s\n\n%s\n\n    %s\n\n%s. %s", title, rig.Machine(), command, kafka.What, text))
 }
 
 func (b *bench) length() time.Duration { return time.Duration(b.seconds) * time.Second }

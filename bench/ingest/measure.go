@@ -209,7 +209,7 @@ func (b *bench) kill(ctx context.Context) (string, error) {
 
 // requests reads the ids of all records of weir.requests.
 func (s *site) requests(ctx context.Context) (map[string]bool, int, error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(s.bench.brokers...), kgo.ConsumeTopics(s.names.Requests()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.bench.cluster.Brokers...), kgo.ConsumeTopics(s.weir.Names.Requests()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -50,7 +50,7 @@ func (w *world) ask(ctx context.Context, a asking) (*told, error) {
 		return nil, err
 	}
 	answer := make(chan *told, 1)
-	cmd, read, err := rig.Worker(ctx, w.brokers, askEnv, string(spec), func(line string) {
+	cmd, read, err := rig.Worker(ctx, w.Brokers, askEnv, string(spec), func(line string) {
 		var t told
 		if text, ok := strings.CutPrefix(line, "told "); ok && json.Unmarshal([]byte(text), &t) == nil {
 			answer <- &t

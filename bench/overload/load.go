@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/weirhq/weir/bench/rig"
 )
 
 const (
@@ -157,19 +159,19 @@ func (w *world) phase(ctx context.Context, p phase) (*outcome, error) {
 	var memory []int64
 	var used time.Duration
 	g.Go(func() error {
-		before, err := w.cpu()
+		before, err := rig.CPU(w.server.Process.Pid)
 		if err != nil {
 			return err
 		}
 		for time.Now().Before(until) {
-			n, err := w.resident()
+			n, err := rig.Memory(w.server.Process.Pid)
 			if err != nil {
 				return err
 			}
 			memory = append(memory, n)
 			time.Sleep(500 * time.Millisecond)
 		}
-		after, err := w.cpu()
+		after, err := rig.CPU(w.server.Process.Pid)
 		used = after - before
 		return err
 	})

@@ -25,9 +25,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/cmd/weir/collector"
 )
@@ -54,8 +51,7 @@ type bench struct {
 	conns   int
 	runs    int
 	filling int
-	brokers []string
-	adm     *kadm.Client
+	cluster *rig.Cluster
 	log     io.Writer
 }
 
@@ -75,23 +71,18 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if fs.NArg() > 0 || b.keys < 1 || b.seconds < 2 || b.conns < 1 || b.runs < 1 {
 		return errors.New("takes flags alone, and numbers from 1")
 	}
-	brokers, what, end, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer end()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	b.brokers, b.adm = brokers, kadm.NewClient(cl)
+	defer kafka.Close()
+	b.cluster = kafka
 	text, err := b.table(ctx)
 	if err != nil {
 		return err
 	}
-	command := strings.Join(append([]string{"go run ./bench/overload"}, args...), " ")
-	return rig.Print(stdout, *out, fmt.Sprintf("# Ten times the allowed rate\n\n%s\n\n    %s\n\n%s. %s", rig.Machine(), command, what, text))
+	command := rig.Command("overload", args)
+	return rig.Print(stdout, *out, fmt.Sprintf("# Ten times the allowed rate\n\n%s\n\n    %s\n\n%s. %s", rig.Machine(), command, kafka.What, text))
 }
 
 // table runs the phases and writes what came of them.

@@ -38,6 +38,9 @@ func fill(ctx context.Context, url string, end time.Time, events int, log io.Wri
 	if err := conn.QueryRow(ctx, countEvents).Scan(&there); err != nil {
 		return fmt.Errorf("count events: %w", err)
 	}
+	if there >= uint64(events) {
+		return beside(ctx, conn, log)
+	}
 	if there > 0 {
 		var first time.Time
 		if err := conn.QueryRow(ctx, "SELECT min(accepted_at) FROM messages_by_time").Scan(&first); err != nil {
@@ -51,7 +54,6 @@ func fill(ctx context.Context, url string, end time.Time, events int, log io.Wri
 	go func() {
 		defer close(full)
 		d := newDay(schemas.MillisOf(end), events)
-		var raw []byte
 		for range there {
 			d.next()
 		}
@@ -63,8 +65,7 @@ func fill(ctx context.Context, url string, end time.Time, events int, log io.Wri
 				if over = e == nil; over {
 					break
 				}
-				raw = schemas.AppendEvent(raw[:0], e)
-				b.Append(sink.Record{Partition: part, Offset: offset, Appended: e.At, Value: raw})
+				b.Append(sink.Record{Partition: part, Offset: offset, Appended: e.At, Value: schemas.AppendEvent(nil, e)})
 				made++
 			}
 			select {
@@ -93,6 +94,19 @@ func fill(ctx context.Context, url string, end time.Time, events int, log io.Wri
 		}
 	}
 	fmt.Fprintf(log, "%d events in %v\n", rows, time.Since(began).Round(time.Second))
+	return beside(ctx, conn, log)
+}
+
+// beside puts in what the day's events do not bring: minutes of the days before, and
+// who is suppressed.
+func beside(ctx context.Context, conn driver.Conn, log io.Writer) error {
+	if err := copyMinutes(ctx, conn); err != nil {
+		return err
+	}
+	if err := suppressSome(ctx, conn); err != nil {
+		return err
+	}
+	fmt.Fprintln(log, "the week before and suppressions are there")
 	return settle(ctx, conn)
 }
 

@@ -21,11 +21,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -41,7 +38,6 @@ import (
 	"github.com/weirhq/weir/cmd/weir/e2e"
 	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/schemas"
-	"github.com/weirhq/weir/topics"
 )
 
 func main() { rig.Main("receipts", run) }
@@ -58,7 +54,7 @@ providers:
 type bench struct {
 	receipts, batch, conns int
 	program, dir           string
-	brokers                []string
+	cluster                *rig.Cluster
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
@@ -73,12 +69,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	brokers, what, end, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer end()
-	b.brokers = brokers
+	defer kafka.Close()
+	b.cluster = kafka
 	if b.dir, err = os.MkdirTemp("", "weir-receipts-*"); err != nil {
 		return err
 	}
@@ -104,7 +100,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	var t strings.Builder
 	fmt.Fprintf(&t, "# Receipts over HTTP\n\n%s\n\n    %s\n\n%s. %d receipts a run, each of another message and with its id and recipient, %d a call, over %d connections. Receipts a second:\n\n",
-		rig.Machine(), strings.Join(append([]string{"go run ./bench/receipts"}, args...), " "), what, b.receipts, b.batch, b.conns)
+		rig.Machine(), rig.Command("receipts", args), kafka.What, b.receipts, b.batch, b.conns)
 	t.WriteString("| run | weir: answered | weir: amended, all in `weir.status` | bare loop: acknowledged |\n|---|---|---|---|\n")
 	for i := range weir {
 		fmt.Fprintf(&t, "| %d | %.0f | %.0f | %.0f |\n", i+1, weir[i].answered, weir[i].amended, bare[i].answered)
@@ -127,38 +123,15 @@ func of(i int) (id, to string) {
 
 // weir has a new Weir take the receipts.
 func (b *bench) weir(ctx context.Context) (f figures, err error) {
-	names := topics.Names{Prefix: fmt.Sprintf("receipts-%d.", time.Now().UnixNano())}
-	flags := []string{"--kafka-brokers", strings.Join(b.brokers, ","), "--kafka-prefix", names.Prefix, "--kafka-partitions", strconv.Itoa(partitions)}
-	file := filepath.Join(b.dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
-		return f, err
-	}
-	for _, args := range [][]string{{"topics", "apply"}, {"apply", "-f", file, "--prune"}} {
-		if out, err := exec.CommandContext(ctx, b.program, append(args, flags...)...).CombinedOutput(); err != nil {
-			return f, fmt.Errorf("weir %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	program, err := b.cluster.Program(ctx, b.program, b.dir, "receipts", partitions, policy)
 	if err != nil {
 		return f, err
 	}
-	addr := l.Addr().String()
-	l.Close()
-	worker, err := e2e.Start(b.dir, "worker", b.program, append([]string{"run", "--roles", "ingest,receipts", "--slot", "0", "--http-listen", addr, "--insecure-no-auth", "--log-level", "warn"}, flags...)...)
+	worker, addr, err := program.Serve(ctx, "", "--roles", "ingest,receipts", "--insecure-no-auth")
 	if err != nil {
 		return f, err
 	}
 	defer worker.Kill()
-	if err := until(ctx, 60*time.Second, func() bool {
-		resp, err := http.Get("http://" + addr + "/readyz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}); err != nil {
-		return f, fmt.Errorf("weir run: %w\n%s", err, worker.Tail(10))
-	}
 	bodies := b.bodies()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: b.conns}}
 	defer client.CloseIdleConnections()
@@ -234,7 +207,7 @@ func amended(addr string) int {
 
 // bare produces the same records from here.
 func (b *bench) bare(ctx context.Context) (f figures, err error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(time.Millisecond))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cluster.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(time.Millisecond))
 	if err != nil {
 		return f, err
 	}

@@ -35,11 +35,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/weirhq/weir/bench/rig"
-	"github.com/weirhq/weir/topics"
 )
 
 func main() { rig.Main("restore", run) }
@@ -69,33 +65,28 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeKafka()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	b := &bench{load: l, brokers: brokers, adm: kadm.NewClient(cl), log: stderr}
-	w := &world{bench: b, names: topics.Names{Prefix: *prefix}, n: int32(l.partitions)}
+	defer kafka.Close()
+	b := &bench{load: l, cluster: kafka, log: stderr}
+	w := &world{bench: b, World: kafka.World(*prefix, l.partitions)}
 	if *prefix == "" {
 		if w, err = b.newWorld(ctx); err != nil {
 			return fmt.Errorf("make the ledger: %w", err)
 		}
-		fmt.Fprintf(stderr, "to use it again: -ledger %s\n", w.names.Prefix)
+		fmt.Fprintf(stderr, "to use it again: -ledger %s\n", w.Names.Prefix)
 	}
-	command := strings.Join(append([]string{"go run ./bench/restore"}, args...), " ")
+	command := rig.Command("restore", args)
 	var text string
 	switch *over {
 	case "kill":
-		text, err = b.takeovers(ctx, w, syscall.SIGKILL, what, command)
+		text, err = b.takeovers(ctx, w, syscall.SIGKILL, kafka.What, command)
 	case "term":
-		text, err = b.takeovers(ctx, w, syscall.SIGTERM, what, command)
+		text, err = b.takeovers(ctx, w, syscall.SIGTERM, kafka.What, command)
 	case "":
-		text, err = b.restores(ctx, w, what, command, *profile)
+		text, err = b.restores(ctx, w, kafka.What, command, *profile)
 	default:
 		return fmt.Errorf("-takeover %s: kill or term", *over)
 	}

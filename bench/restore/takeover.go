@@ -19,7 +19,6 @@ import (
 
 	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/processor/admission"
-	"github.com/weirhq/weir/topics"
 )
 
 // asWorker is the environment variable that makes this program a worker
@@ -32,17 +31,17 @@ func worker(ctx context.Context, brokers []string, spec string, stderr io.Writer
 	if len(f) != 4 {
 		return fmt.Errorf("%s=%q", asWorker, spec)
 	}
-	n, err := strconv.ParseInt(f[1], 10, 32)
+	n, err := strconv.Atoi(f[1])
 	if err != nil {
 		return err
 	}
-	w := &world{bench: &bench{brokers: brokers}, names: topics.Names{Prefix: f[0]}, n: int32(n)}
-	watch, stop, err := w.watch(ctx)
+	w := (&rig.Cluster{Brokers: brokers}).World(f[0], n)
+	watch, stop, err := w.Watch(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	cfg := w.worker(f[2])
+	cfg := w.Admission(f[2])
 	cfg.Stream.SessionTimeout = session
 	cfg.Standby = f[3] == "standby"
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))
@@ -68,7 +67,7 @@ func (w *world) process(ctx context.Context, slot string, standby bool) (p *proc
 		kind = "standby"
 	}
 	p = &process{}
-	p.cmd, p.read, err = rig.Worker(ctx, w.brokers, asWorker, fmt.Sprintf("%s,%d,%s,%s", w.names.Prefix, w.n, slot, kind), func(line string) {
+	p.cmd, p.read, err = rig.Worker(ctx, w.Brokers, asWorker, fmt.Sprintf("%s,%d,%s,%s", w.Names.Prefix, w.partitions, slot, kind), func(line string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.said = append(p.said, line)
@@ -162,13 +161,13 @@ func (w *world) takeover(ctx context.Context, run int, sig syscall.Signal, stand
 		return t, err
 	}
 	defer load()
-	half := int(w.n) / 2
+	half := w.partitions / 2
 	victim, err := w.process(ctx, "victim", standby)
 	if err != nil {
 		return t, err
 	}
 	defer victim.end(syscall.SIGKILL)
-	if _, err := victim.owns(ctx, int(w.n)); err != nil {
+	if _, err := victim.owns(ctx, w.partitions); err != nil {
 		return t, err
 	}
 	heir, err := w.process(ctx, "heir", standby)
@@ -197,7 +196,7 @@ func (w *world) takeover(ctx context.Context, run int, sig syscall.Signal, stand
 	defer seen.close()
 	killed := time.Now()
 	victim.end(sig)
-	a, err := heir.owns(ctx, int(w.n))
+	a, err := heir.owns(ctx, w.partitions)
 	if err != nil {
 		return t, err
 	}
@@ -223,7 +222,7 @@ func (w *world) takeover(ctx context.Context, run int, sig syscall.Signal, stand
 
 // load produces some requests each 10 ms until it is ended.
 func (w *world) load(ctx context.Context, run int) (end func(), err error) {
-	cl, err := w.producer()
+	cl, err := w.Producer()
 	if err != nil {
 		return nil, err
 	}
@@ -241,15 +240,15 @@ func (w *world) load(ctx context.Context, run int) (end func(), err error) {
 
 // ownedBy asks the group which partitions a client has.
 func (w *world) ownedBy(ctx context.Context, client string) ([]int32, error) {
-	group := admission.Group(w.names)
-	groups, err := w.adm.DescribeGroups(ctx, group)
+	group := admission.Group(w.Names)
+	groups, err := w.Admin.DescribeGroups(ctx, group)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range groups[group].Members {
 		if c, ok := m.Assigned.AsConsumer(); ok && m.ClientID == client {
 			for _, t := range c.Topics {
-				if t.Topic == w.names.Requests() {
+				if t.Topic == w.Names.Requests() {
 					return t.Partitions, nil
 				}
 			}
@@ -277,7 +276,7 @@ func (w *world) observe(ctx context.Context, partitions []int32) (*observer, err
 		for _, p := range partitions {
 			at[p] = kgo.NewOffset().AtEnd()
 		}
-		cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(level), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: at}))
+		cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(level), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: at}))
 		if err != nil {
 			return err
 		}
@@ -301,12 +300,12 @@ func (w *world) observe(ctx context.Context, partitions []int32) (*observer, err
 		}
 	}
 	err := errors.Join(
-		follow(w.names.Ledger(), kgo.ReadUncommitted(), func(r *kgo.Record) {
+		follow(w.Names.Ledger(), kgo.ReadUncommitted(), func(r *kgo.Record) {
 			if r.Attrs.IsControl() && len(r.Key) >= 4 && r.Key[3] == 0 { // abort: KIP-98
 				o.aborted = time.Now()
 			}
 		}),
-		follow(w.names.Status(), kgo.ReadCommitted(), func(r *kgo.Record) {
+		follow(w.Names.Status(), kgo.ReadCommitted(), func(r *kgo.Record) {
 			if !r.Attrs.IsControl() {
 				o.decided = append(o.decided, time.Now())
 			}

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
-	"github.com/weirhq/weir/topics"
 )
 
 const policyText = `
@@ -28,94 +27,42 @@ providers:
 
 type bench struct {
 	load
-	brokers []string
-	adm     *kadm.Client
+	cluster *rig.Cluster
 	log     io.Writer
 }
 
-// world is a set of topics with a ledger.
+// world has a ledger.
 type world struct {
 	*bench
-	names topics.Names
-	n     int32
+	*rig.World
 }
 
 func (b *bench) newWorld(ctx context.Context) (*world, error) {
-	doc, err := schemas.ParsePolicy("bench.yaml", []byte(policyText))
+	made, err := b.cluster.NewWorld(ctx, "restore", b.partitions, policyText)
 	if err != nil {
 		return nil, err
 	}
-	cfg := topics.Config{Prefix: fmt.Sprintf("bench-%d.", time.Now().UnixMilli()), Partitions: int32(b.partitions), Replication: 1}
-	w := &world{bench: b, names: cfg.Names(), n: cfg.Partitions}
-	diff, err := topics.Plan(ctx, b.adm, topics.Catalogue(cfg, &doc.Policy))
-	if err != nil {
-		return nil, err
-	}
-	if err := topics.Apply(ctx, b.adm, diff, nil); err != nil {
-		return nil, err
-	}
-	cl, err := w.producer()
+	w := &world{bench: b, World: made}
+	cl, err := w.Producer()
 	if err != nil {
 		return nil, err
 	}
 	defer cl.Close()
-	watch, stop, err := w.watch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	if _, err := watch.Publish(ctx, cl, 0, "bench", doc.Policy); err != nil {
-		return nil, err
-	}
 	fmt.Fprintf(b.log, "deciding a request for each of %d recipients\n", b.recipients)
 	began := time.Now()
 	if err := w.produce(ctx, cl, 0, b.recipients); err != nil {
 		return nil, err
 	}
-	err = w.decideAll(ctx, watch)
+	err = w.decideAll(ctx)
 	fmt.Fprintf(b.log, "the ledger is written after %v\n", time.Since(began).Round(time.Second))
 	return w, err
 }
 
-func (w *world) producer() (*kgo.Client, error) {
-	return kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(20*time.Millisecond),
-		kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(100_000))
-}
-
-// produce writes a request for each of n recipients, to its owner.
+// produce writes a request for each of n recipients.
 func (w *world) produce(ctx context.Context, cl *kgo.Client, from, n int) error {
-	var failed error
-	for i := range n {
-		to := fmt.Sprintf("+86138%08d", from+i)
-		q := schemas.Request{Channel: schemas.ChannelSMS, To: to, Class: "verify", Body: "Your code is 123456."}
-		cl.Produce(ctx, &kgo.Record{Topic: w.names.Requests(), Partition: schemas.PartitionOf(to, w.n), Key: []byte(to), Value: schemas.RequestJSON(&q)},
-			func(_ *kgo.Record, err error) { failed = errors.Join(failed, err) })
-	}
-	if err := cl.Flush(ctx); err != nil {
-		return err
-	}
-	return failed
-}
-
-// watch follows the policy until stop.
-func (w *world) watch(ctx context.Context) (watch *policy.Watcher, stop func(), err error) {
-	watch, err = policy.Watch(ctx, w.names.Config(), discard, kgo.SeedBrokers(w.brokers...))
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, stop = context.WithCancel(ctx)
-	go watch.Run(ctx) //nolint:errcheck // Get and Publish report what Run meets
-	return watch, stop, nil
-}
-
-// worker is admission as weir run runs it.
-func (w *world) worker(slot string) admission.Config {
-	return admission.Config{
-		Stream:     stream.Config{Brokers: w.brokers, TransactionalID: w.names.Requests() + slot, ClientID: slot, BatchBytes: w.names.BatchBytes},
-		Read:       stream.ReadConfig{Brokers: w.brokers},
-		Names:      w.names,
-		Partitions: w.n, DelayPartitions: w.n, DLQPartitions: w.n,
-	}
+	return w.Produce(ctx, cl, n, func(i int) schemas.Request {
+		return schemas.Request{Channel: schemas.ChannelSMS, To: fmt.Sprintf("+86138%08d", from+i), Class: "verify", Body: "Your code is 123456."}
+	})
 }
 
 // start runs a worker; its end is sent on done.
@@ -127,8 +74,13 @@ func start(ctx context.Context, cfg admission.Config, watch *policy.Watcher) (st
 }
 
 // decideAll runs a worker until the group has committed every request.
-func (w *world) decideAll(ctx context.Context, watch *policy.Watcher) error {
-	stop, done := start(ctx, w.worker("first"), watch)
+func (w *world) decideAll(ctx context.Context) error {
+	watch, stopWatch, err := w.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopWatch()
+	stop, done := start(ctx, w.Admission("first"), watch)
 	for {
 		select {
 		case err := <-done:
@@ -137,7 +89,7 @@ func (w *world) decideAll(ctx context.Context, watch *policy.Watcher) error {
 			return context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
-		at, err := w.committed(ctx)
+		at, err := w.Committed(ctx, admission.Group(w.Names))
 		if err != nil {
 			return err
 		}
@@ -147,32 +99,15 @@ func (w *world) decideAll(ctx context.Context, watch *policy.Watcher) error {
 	}
 }
 
-func (w *world) committed(ctx context.Context) (int64, error) {
-	offsets, err := w.adm.FetchOffsets(ctx, admission.Group(w.names))
-	if kerr.IsRetriable(err) {
-		return 0, nil // a fresh broker makes its coordinator first
-	}
-	if err != nil {
-		return 0, err
-	}
-	var sum int64
-	offsets.Each(func(o kadm.OffsetResponse) {
-		if o.Topic == w.names.Requests() && o.At > 0 {
-			sum += o.At
-		}
-	})
-	return sum, nil
-}
-
 // restore runs a new worker until it has restored every partition, and returns
 // what the worker says of it.
 func (w *world) restore(ctx context.Context, run int) (read, error) {
-	watch, stopWatch, err := w.watch(ctx)
+	watch, stopWatch, err := w.Watch(ctx)
 	if err != nil {
 		return read{}, err
 	}
 	defer stopWatch()
-	cfg := w.worker(fmt.Sprintf("restore-%d", run))
+	cfg := w.Admission(fmt.Sprintf("restore-%d", run))
 	said := make(restored, 1)
 	cfg.Logger = slog.New(said)
 	stop, done := start(ctx, cfg, watch)
@@ -222,8 +157,8 @@ func (w *world) bare(ctx context.Context) (read, error) {
 	began := time.Now()
 	consume := make(map[string]map[int32]kgo.Offset)
 	left := make(map[stream.Partition]int64)
-	for _, topic := range []string{w.names.Ledger(), w.names.Seen()} {
-		ends, err := w.adm.ListEndOffsets(ctx, topic)
+	for _, topic := range []string{w.Names.Ledger(), w.Names.Seen()} {
+		ends, err := w.Admin.ListEndOffsets(ctx, topic)
 		if err != nil {
 			return read{}, err
 		}
@@ -235,7 +170,7 @@ func (w *world) bare(ctx context.Context) (read, error) {
 			}
 		})
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumePartitions(consume))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumePartitions(consume))
 	if err != nil {
 		return read{}, err
 	}
@@ -259,5 +194,3 @@ func (w *world) bare(ctx context.Context) (read, error) {
 	r.took = time.Since(began)
 	return r, nil
 }
-
-var discard = slog.New(slog.DiscardHandler)

@@ -1,6 +1,6 @@
 // Package rig is what the benchmarks stand on: how they begin and end, a cluster to
-// measure, how a table names the machine, the rows that sum up its runs, and worker
-// processes. It measures nothing.
+// measure and topics on it, how a table names the machine, the rows that sum up its
+// runs, and worker processes. It measures nothing.
 package rig
 
 import (
@@ -21,6 +21,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/deploy/local"
 )
 
@@ -36,27 +39,59 @@ func Main(name string, run func(ctx context.Context, args []string, getenv func(
 	}
 }
 
-// Kafka returns the brokers that KAFKA_BROKERS names, or starts Apache Kafka; what
-// begins a sentence that says which, by KAFKA_NAME if that is set. The caller
-// must end it.
-func Kafka(ctx context.Context, getenv func(string) string, log io.Writer) (brokers []string, what string, end func(), err error) {
+// Cluster is the Kafka that is measured.
+type Cluster struct {
+	Brokers []string
+	What    string // which it is: begins a sentence
+	Admin   *kadm.Client
+	end     func()
+}
+
+// Kafka returns the cluster of KAFKA_BROKERS, called KAFKA_NAME if that is set, or
+// starts Apache Kafka. The caller must close it.
+func Kafka(ctx context.Context, getenv func(string) string, log io.Writer) (*Cluster, error) {
+	c := &Cluster{end: func() {}}
 	if given := getenv("KAFKA_BROKERS"); given != "" {
-		return strings.Split(given, ","), cmp.Or(getenv("KAFKA_NAME"), "The cluster of KAFKA_BROKERS"), func() {}, nil
+		c.Brokers, c.What = strings.Split(given, ","), cmp.Or(getenv("KAFKA_NAME"), "The cluster of KAFKA_BROKERS")
+	} else {
+		lib, err := local.Ensure(ctx, "", log)
+		if err != nil {
+			return nil, err
+		}
+		k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
+		if err != nil {
+			return nil, err
+		}
+		c.Brokers, c.What, c.end = k.Addrs(), "Apache Kafka "+local.Version+", one broker on the same machine", func() { k.Stop() }
 	}
-	lib, err := local.Ensure(ctx, "", log)
-	if err != nil {
-		return nil, "", nil, err
+	var err error
+	if c.Admin, err = kadm.NewOptClient(kgo.SeedBrokers(c.Brokers...)); err != nil {
+		c.end()
+		return nil, err
 	}
-	k, err := local.StartKafka(ctx, local.Options{LibDir: lib})
-	if err != nil {
-		return nil, "", nil, err
-	}
-	return k.Addrs(), "Apache Kafka " + local.Version + ", one broker on the same machine", func() { k.Stop() }, nil
+	return c, nil
+}
+
+// Close ends what Kafka started.
+func (c *Cluster) Close() {
+	c.Admin.Close()
+	c.end()
 }
 
 // Machine is the date and what the figures were taken on.
 func Machine() string {
 	return fmt.Sprintf("%s, %d cores, %s/%s, %s", time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+// MachineAndLoad is Machine with the load of now, which only a Linux tells.
+func MachineAndLoad() string {
+	load, _ := os.ReadFile("/proc/loadavg")
+	return fmt.Sprintf("%s; load at the end %s", Machine(), strings.TrimSpace(string(load)))
+}
+
+// Command is how a bench was started, for its page.
+func Command(bench string, args []string) string {
+	return strings.Join(append([]string{"go run ./bench/" + bench}, args...), " ")
 }
 
 // Print writes a table to stdout and, if it has a name, to a file.
@@ -123,18 +158,23 @@ func Worker(ctx context.Context, brokers []string, as, spec string, said func(li
 
 // PeakMemory is the most that a running process has had resident, in bytes
 // (VmHWM of Linux).
-func PeakMemory(pid int) (int64, error) {
+func PeakMemory(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+
+// Memory is what a running process has resident, in bytes (VmRSS of Linux).
+func Memory(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+
+func memory(pid int, which string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if kib, ok := strings.CutPrefix(line, which); ok {
 			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kib), " kB"), 10, 64)
 			return n << 10, err
 		}
 	}
-	return 0, fmt.Errorf("no VmHWM of process %d", pid)
+	return 0, fmt.Errorf("process %d has no %s", pid, which)
 }
 
 // CPU is what a process has used of the processors so far (utime and stime of

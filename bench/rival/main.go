@@ -30,9 +30,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/bench/rival/redisserver"
 )
@@ -45,8 +42,7 @@ func main() { rig.Main("rival", run) }
 type bench struct {
 	requests  int
 	perSecond int
-	brokers   []string
-	adm       *kadm.Client
+	cluster   *rig.Cluster
 	redis     string // the program
 	bin       string // weir, once it is built
 	dir       string // where
@@ -77,17 +73,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	what := getenv("KAFKA_NAME")
 	if *systems != "none" {
-		var end func()
-		if b.brokers, what, end, err = rig.Kafka(ctx, getenv, stderr); err != nil {
-			return err
-		}
-		defer end()
-		cl, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...))
+		kafka, err := rig.Kafka(ctx, getenv, stderr)
 		if err != nil {
 			return err
 		}
-		defer cl.Close()
-		b.adm = kadm.NewClient(cl)
+		defer kafka.Close()
+		b.cluster, what = kafka, kafka.What
 		if b.dir, err = os.MkdirTemp("", "weir-rival-bin-*"); err != nil {
 			return err
 		}
@@ -115,7 +106,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		redis = "is not to be had here now"
 	}
-	text, err := table(all, b, what, redis, strings.Join(append([]string{"go run ./bench/rival"}, args...), " "))
+	text, err := table(all, b, what, redis, rig.Command("rival", args))
 	if err != nil {
 		return err
 	}

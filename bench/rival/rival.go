@@ -53,7 +53,7 @@ func (b *bench) rivals(ctx context.Context, v variant, seed uint64) ([]outcome, 
 	}
 	defer server.Kill()
 	names := topics.Names{Prefix: fmt.Sprintf("rival-%d.", time.Now().UnixMilli())}
-	made, err := b.adm.CreateTopics(ctx, partitions, 1, nil, names.Requests(), names.Prefix+sentTopic, names.Prefix+refusedTopic)
+	made, err := b.cluster.Admin.CreateTopics(ctx, partitions, 1, nil, names.Requests(), names.Prefix+sentTopic, names.Prefix+refusedTopic)
 	if err == nil {
 		err = made.Error()
 	}
@@ -65,7 +65,7 @@ func (b *bench) rivals(ctx context.Context, v variant, seed uint64) ([]outcome, 
 		return nil, err
 	}
 	c := &crew{store: server, log: b.log, start: func(slot int) (*e2e.Process, error) {
-		return e2e.Start(dir, fmt.Sprintf("worker-%d", slot), self, workerCommand, "-brokers", strings.Join(b.brokers, ","),
+		return e2e.Start(dir, fmt.Sprintf("worker-%d", slot), self, workerCommand, "-brokers", strings.Join(b.cluster.Brokers, ","),
 			"-redis", server.Addr(), "-prefix", names.Prefix, "-slot", fmt.Sprint(slot))
 	}}
 	defer c.killAll()
@@ -83,7 +83,7 @@ func (b *bench) rivals(ctx context.Context, v variant, seed uint64) ([]outcome, 
 
 	sent, refused := make(map[string][]sending), make(map[string][]refusal)
 	read := func(topic string, take func(r record)) error {
-		return readAll(ctx, b.brokers, names.Prefix+topic, func(k *kgo.Record) error {
+		return e2e.ReadCommitted(ctx, b.cluster.Brokers, names.Prefix+topic, func(k *kgo.Record) error {
 			var r record
 			if err := json.Unmarshal(k.Value, &r); err != nil {
 				return err
@@ -104,7 +104,7 @@ func (b *bench) rivals(ctx context.Context, v variant, seed uint64) ([]outcome, 
 		o.System, o.Seed, o.Seconds = w.name+"/"+v.name, seed, time.Since(began).Seconds()
 		all = append(all, o)
 	}
-	_, err = b.adm.DeleteTopics(ctx, names.Requests(), names.Prefix+sentTopic, names.Prefix+refusedTopic)
+	_, err = b.cluster.Admin.DeleteTopics(ctx, names.Requests(), names.Prefix+sentTopic, names.Prefix+refusedTopic)
 	return all, err
 }
 
@@ -125,7 +125,7 @@ func (b *bench) underFaults(ctx context.Context, c *crew, names topics.Names, se
 		}
 		suffered <- err
 	}()
-	made, err = produce(ctx, b.brokers, names, newTraffic(seed), b.requests, b.perSecond)
+	made, err = produce(ctx, b.cluster.Brokers, names, newTraffic(seed), b.requests, b.perSecond)
 	if err != nil {
 		cancel(err)
 	}
@@ -141,7 +141,7 @@ func (b *bench) caughtUp(ctx context.Context, c *crew, names topics.Names) error
 	for {
 		behind := 0
 		for _, w := range ways {
-			offsets, err := b.adm.FetchOffsets(ctx, names.Prefix+w.name)
+			offsets, err := b.cluster.Admin.FetchOffsets(ctx, names.Prefix+w.name)
 			if err != nil && !kerr.IsRetriable(err) {
 				return err
 			}

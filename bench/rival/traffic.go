@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -50,38 +49,20 @@ func (t *traffic) next() schemas.Request {
 	}
 }
 
-// produce writes n requests at a pace, half of them evenly and half in bursts on
-// both sides of each fifth second, where windows that align with a clock begin.
-// It returns the tenants of all ids.
+// produce writes n requests in e2e.Bursts, on both sides of each fifth second, where
+// windows that align with a clock begin. It returns the tenants of all ids.
 func produce(ctx context.Context, brokers []string, names topics.Names, t *traffic, n, perSecond int) (map[string]string, error) {
 	p, err := e2e.NewProducer(brokers, names, e2e.Murmur2)
 	if err != nil {
 		return nil, err
 	}
-	const every = 5 * time.Second
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	began := time.Now()
-	edges := func(at time.Time) float64 { // half an edge each: 60 ms before one, and 40 ms after
-		past := func(d time.Duration) int64 {
-			return at.Add(d).UnixNano()/int64(every) - began.UnixNano()/int64(every)
-		}
-		return float64(past(60*time.Millisecond)+past(-40*time.Millisecond)) / 2
-	}
 	made := make(map[string]string, n)
-	for len(made) < n {
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-tick.C:
-		}
-		now := time.Now()
-		due := min(n, int(float64(perSecond)/2*(now.Sub(began).Seconds()+every.Seconds()*edges(now))))
-		for len(made) < due {
-			q := t.next()
-			made[q.ID] = q.Tenant
-			p.Send(ctx, &q, q.To)
-		}
+	if err := e2e.Bursts(ctx, n, perSecond, func(int) {
+		q := t.next()
+		made[q.ID] = q.Tenant
+		p.Send(ctx, &q, q.To)
+	}); err != nil {
+		return nil, err
 	}
 	acked, err := p.Close(ctx)
 	if err == nil && len(acked) != n {

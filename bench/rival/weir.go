@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -57,36 +55,19 @@ func (b *bench) weir(ctx context.Context, seed uint64, calm bool) (o outcome, er
 		return o, err
 	}
 	defer callee.server.Close()
-	names := topics.Names{Prefix: fmt.Sprintf("rival-weir-%d.", time.Now().UnixMilli())}
-	flags := []string{"--kafka-brokers", strings.Join(b.brokers, ","), "--kafka-prefix", names.Prefix, "--kafka-partitions", fmt.Sprint(partitions)}
-	command := func(words int, args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, b.bin, append(append(append([]string{}, args[:words]...), flags...), args[words:]...)...)
-		cmd.Dir = dir
-		out, err := cmd.Output()
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			err = fmt.Errorf("weir %s: %w\n%s%s", strings.Join(args, " "), err, out, exit.Stderr)
-		}
-		return out, err
-	}
-	file := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(policy(callee.url)), 0o644); err != nil {
+	program, err := b.cluster.Program(ctx, b.bin, dir, "rival-weir", partitions, policy(callee.url))
+	if err != nil {
 		return o, err
 	}
-	if _, err := command(2, "topics", "apply"); err != nil {
-		return o, err
-	}
-	if _, err := command(1, "apply", "-f", file, "--prune"); err != nil {
-		return o, err
-	}
+	names := program.Names
 	c := &crew{log: b.log, start: func(slot int) (*e2e.Process, error) {
-		args := append([]string{"run"}, flags...)
-		return e2e.Start(dir, fmt.Sprintf("worker-%d", slot), b.bin, append(args, "--roles", "admission,lanes,delay", "--slot", fmt.Sprint(slot), "--log-level", "info")...)
+		return program.Start(fmt.Sprintf("worker-%d", slot), "--roles", "admission,lanes,delay", "--slot", fmt.Sprint(slot), "--log-level", "info")
 	}}
 	defer c.killAll()
 	if err := c.startAll(); err != nil {
 		return o, err
 	}
-	log, err := follow(b.brokers, names)
+	log, err := follow(b.cluster.Brokers, names)
 	if err != nil {
 		return o, err
 	}
@@ -110,7 +91,7 @@ func (b *bench) weir(ctx context.Context, seed uint64, calm bool) (o outcome, er
 		n := len(log.held)
 		o.GivenBack, o.HeldMedian, o.HeldP99 = n, log.held[n/2]/1000, log.held[n*99/100]/1000
 	}
-	out, err := command(1, "audit", "--json")
+	out, err := program.Output(ctx, "audit", "--json")
 	var report struct {
 		Outcome string `json:"outcome"`
 	}
@@ -118,7 +99,7 @@ func (b *bench) weir(ctx context.Context, seed uint64, calm bool) (o outcome, er
 		return o, errors.Join(err, jsonErr)
 	}
 	if report.Outcome != "proven" {
-		text, _ := command(1, "audit") // its exit code says what is known already
+		text, _ := program.Output(ctx, "audit") // its exit code says what is known already
 		fmt.Fprintf(b.log, "weir audit:\n%s\n", text)
 	}
 	o.System = "weir/faults"

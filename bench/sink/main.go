@@ -60,11 +60,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	b.partitions = int32(partitions)
-	brokers, what, closeKafka, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeKafka()
+	defer kafka.Close()
 	lib, err := engine.Ensure(ctx, "", stderr)
 	if err != nil {
 		return err
@@ -83,13 +83,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		defer cancel()
 		_ = db.Stop(ctx)
 	}()
-	m.brokers, m.addr, m.engine, m.events, m.partitions = brokers, db.Addr(), db.PID(), b.events, b.partitions
+	m.brokers, m.addr, m.engine, m.events, m.partitions = kafka.Brokers, db.Addr(), db.PID(), b.events, b.partitions
 	m.names = topics.Names{Prefix: fmt.Sprintf("bench-%d.", time.Now().UnixMilli())}
 	m.logger = slog.New(slog.DiscardHandler)
 	if *verbose {
 		m.logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
-	size, err := b.write(ctx, brokers, m.names)
+	size, err := b.write(ctx, kafka.Brokers, m.names)
 	if err != nil {
 		return fmt.Errorf("write the backlog: %w", err)
 	}
@@ -126,13 +126,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if len(all) == 0 || *only != "" {
 		return nil
 	}
-	return rig.Print(stdout, *out, table(b, what, size, all, strings.Join(append([]string{"go run ./bench/sink"}, args...), " ")))
+	return rig.Print(stdout, *out, table(b, kafka.What, size, all, rig.Command("sink", args)))
 }
 
 func table(b backlog, what string, size int64, all []pair, command string) string {
 	var t strings.Builder
-	load, _ := os.ReadFile("/proc/loadavg") // absent elsewhere
-	fmt.Fprintf(&t, "# A backlog of weir.status into ClickHouse\n\n%s; load at the end %s\n\n    %s\n\n", rig.Machine(), strings.TrimSpace(string(load)), command)
+	fmt.Fprintf(&t, "# A backlog of weir.status into ClickHouse\n\n%s\n\n    %s\n\n", rig.MachineAndLoad(), command)
 	fmt.Fprintf(&t, "%s; the embedded engine on the same machine. %d records of %d bytes in %d partitions; every table and rollup is filled.\n"+
 		"The sink: from joining its group to the last confirmation, checks of the schema included. Bare: the same columns, decoded before, as many inserts at once.\n\n",
 		what, b.events, size/int64(b.events), b.partitions)

@@ -85,7 +85,7 @@ func (b *bench) hot(ctx context.Context, h heat, profile string) (x hotness, err
 	if err != nil {
 		return x, err
 	}
-	defer w.drop()
+	defer w.Drop()
 	if err := w.produce(ctx, 1, otherHalf); err != nil {
 		return x, err
 	}
@@ -102,7 +102,7 @@ func (b *bench) hot(ctx context.Context, h heat, profile string) (x hotness, err
 	if err != nil {
 		return x, err
 	}
-	defer alone.drop()
+	defer alone.Drop()
 	if err := alone.produce(ctx, 1, otherHalf); err != nil {
 		return x, err
 	}
@@ -154,12 +154,12 @@ func (w *world) step(ctx context.Context, name string, half, lower bool, n int, 
 		if lower {
 			idle = "z-idle"
 		}
-		cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.ClientID(idle), kgo.ConsumerGroup(admission.Group(w.names)), kgo.Balancers(kgo.RangeBalancer()),
-			kgo.ConsumeTopics(w.names.Requests(), w.names.Readmit()), kgo.DisableAutoCommit(), kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))
+		cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.ClientID(idle), kgo.ConsumerGroup(admission.Group(w.Names)), kgo.Balancers(kgo.RangeBalancer()),
+			kgo.ConsumeTopics(w.Names.Requests(), w.Names.Readmit()), kgo.DisableAutoCommit(), kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))
 		if err != nil {
 			return 0, err
 		}
-		cl.PauseFetchTopics(w.names.Requests(), w.names.Readmit())
+		cl.PauseFetchTopics(w.Names.Requests(), w.Names.Readmit())
 		defer cl.Close()
 		if err := w.members(ctx, 1); err != nil {
 			return 0, err
@@ -180,9 +180,9 @@ func (w *world) members(ctx context.Context, n int) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		groups, err := w.adm.DescribeGroups(ctx, admission.Group(w.names))
+		groups, err := w.Admin.DescribeGroups(ctx, admission.Group(w.Names))
 		if err == nil {
-			if g := groups[admission.Group(w.names)]; g.State == "Stable" && len(g.Members) == n {
+			if g := groups[admission.Group(w.Names)]; g.State == "Stable" && len(g.Members) == n {
 				return nil
 			}
 		}
@@ -198,16 +198,16 @@ func (w *world) members(ctx context.Context, n int) error {
 // weir.status: how many a second from the first to the last, and in the busiest
 // second.
 func (w *world) ownersLog(ctx context.Context, owner int32) (perSecond, busiest float64, err error) {
-	ends, err := w.adm.ListCommittedOffsets(ctx, w.names.Status())
+	ends, err := w.Admin.ListCommittedOffsets(ctx, w.Names.Status())
 	if err != nil {
 		return 0, 0, err
 	}
-	end, ok := ends.Lookup(w.names.Status(), owner)
+	end, ok := ends.Lookup(w.Names.Status(), owner)
 	if !ok {
 		return 0, 0, errors.New("weir.status lacks the owner's partition")
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{w.names.Status(): {owner: kgo.NewOffset().At(0)}}))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{w.Names.Status(): {owner: kgo.NewOffset().At(0)}}))
 	if err != nil {
 		return 0, 0, err
 	}

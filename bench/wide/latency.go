@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,8 +98,7 @@ func (b *bench) newSite(ctx context.Context, dir, limits string) (s *site, err e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	b.turn++
-	s = &site{names: topics.Names{Prefix: fmt.Sprintf("wide-%d-%d.", time.Now().UnixMilli(), b.turn)}, n: int32(b.partitions), calls: make(chan time.Time, 100)}
+	s = &site{n: int32(b.partitions), calls: make(chan time.Time, 100)}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -110,27 +108,21 @@ func (b *bench) newSite(ctx context.Context, dir, limits string) (s *site, err e
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "policy.yaml")
 	policy := fmt.Sprintf("limits:\n%sproviders:\n  - {name: callee, type: http, channels: [sms], settings: {url: %q}}\n", limits, url)
-	if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
+	weir, err := b.cluster.Program(ctx, b.program, dir, "wide", b.partitions, policy)
+	if err != nil {
 		return nil, err
 	}
-	flags := []string{"--kafka-brokers", strings.Join(b.brokers, ","), "--kafka-prefix", s.names.Prefix, "--kafka-partitions", fmt.Sprint(b.partitions)}
-	for _, args := range [][]string{{"topics", "apply"}, {"apply", "-f", file, "--prune"}} {
-		out, err := exec.CommandContext(ctx, b.program, append(args, flags...)...).CombinedOutput()
-		if err != nil {
-			return nil, fmt.Errorf("weir %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
-	}
-	if s.worker, err = e2e.Start(dir, "worker", b.program, append([]string{"run", "--roles", "admission,lanes,delay", "--slot", "0"}, flags...)...); err != nil {
+	s.names = weir.Names
+	if s.worker, err = weir.Start("worker", "--roles", "admission,lanes,delay", "--slot", "0"); err != nil {
 		return nil, err
 	}
 	s.shutdown = append(s.shutdown, s.worker.Kill)
-	if s.cl, err = kgo.NewClient(kgo.SeedBrokers(b.brokers...), kgo.ProducerLinger(0)); err != nil {
+	if s.cl, err = kgo.NewClient(kgo.SeedBrokers(b.cluster.Brokers...), kgo.ProducerLinger(0)); err != nil {
 		return nil, err
 	}
 	s.shutdown = append(s.shutdown, s.cl.Close)
-	s.tail, err = kgo.NewClient(kgo.SeedBrokers(b.brokers...), kgo.ConsumeTopics(s.names.Status()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	s.tail, err = kgo.NewClient(kgo.SeedBrokers(b.cluster.Brokers...), kgo.ConsumeTopics(s.names.Status()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return nil, err

@@ -20,11 +20,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/bench/rig"
 )
@@ -41,10 +37,8 @@ type bench struct {
 	profile    string
 	variant    int
 	program    string
-	brokers    []string
-	adm        *kadm.Client
+	cluster    *rig.Cluster
 	log        io.Writer
-	turn       int
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
@@ -75,24 +69,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if b.records > 5*b.recipients {
 		return errors.New("more than 5 requests a recipient: the recipient's limit would refuse some, and a refusal writes less")
 	}
-	brokers, what, end, err := rig.Kafka(ctx, getenv, stderr)
+	kafka, err := rig.Kafka(ctx, getenv, stderr)
 	if err != nil {
 		return err
 	}
-	defer end()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	b.brokers, b.adm = brokers, kadm.NewClient(cl)
+	defer kafka.Close()
+	b.cluster = kafka
 	text, err := work(ctx)
 	if err != nil {
 		return err
 	}
 	title, text, _ := strings.Cut(text, "\n")
-	command := strings.Join(append([]string{"go run ./bench/wide"}, args...), " ")
-	return rig.Print(stdout, *out, fmt.Sprintf("%s\n\n%s\n\n    %s\n\n%s. %s", title, rig.Machine(), command, what, text))
+	command := rig.Command("wide", args)
+	return rig.Print(stdout, *out, fmt.Sprintf("%s\n\n%s\n\n    %s\n\n%s. %s", title, rig.Machine(), command, kafka.What, text))
 }
-
-var discard = slog.New(slog.DiscardHandler)

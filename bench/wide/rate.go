@@ -29,7 +29,7 @@ func (b *bench) rates(ctx context.Context) (string, error) {
 		if err != nil {
 			return 0, err
 		}
-		defer w.drop()
+		defer w.Drop()
 		if err := w.produce(ctx, rateTenants, func(string) bool { return true }); err != nil {
 			return 0, err
 		}

@@ -4,73 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/processor/admission"
-	"github.com/weirhq/weir/processor/policy"
-	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
-	"github.com/weirhq/weir/topics"
 )
 
-// world is a fresh set of topics with a policy in force, so that no run inherits a
-// state.
 type world struct {
 	*bench
-	cfg   topics.Config
-	names topics.Names
-	specs []topics.Spec
+	*rig.World
 }
 
 func (b *bench) newWorld(ctx context.Context, limits string) (*world, error) {
-	doc, err := schemas.ParsePolicy("bench.yaml", []byte("limits:\n"+limits+"\nproviders:\n  - {name: simulated, type: simulated, channels: [sms]}\n"))
-	if err != nil {
-		return nil, err
-	}
-	b.turn++
-	w := &world{bench: b, cfg: topics.Config{Prefix: fmt.Sprintf("wide-%d-%d.", time.Now().UnixMilli(), b.turn), Partitions: int32(b.partitions), Replication: 1}}
-	w.names = w.cfg.Names()
-	w.specs = topics.Catalogue(w.cfg, &doc.Policy)
-	diff, err := topics.Plan(ctx, b.adm, w.specs)
-	if err != nil {
-		return nil, err
-	}
-	if err := topics.Apply(ctx, b.adm, diff, nil); err != nil {
-		return nil, err
-	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		return nil, err
-	}
-	defer cl.Close()
-	watch, stop, err := w.watch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	_, err = watch.Publish(ctx, cl, 0, "bench", doc.Policy)
-	return w, err
+	made, err := b.cluster.NewWorld(ctx, "wide", b.partitions, "limits:\n"+limits+"\nproviders:\n  - {name: simulated, type: simulated, channels: [sms]}\n")
+	return &world{bench: b, World: made}, err
 }
 
-func (w *world) watch(ctx context.Context) (watch *policy.Watcher, stop func(), err error) {
-	watch, err = policy.Watch(ctx, w.names.Config(), discard, kgo.SeedBrokers(w.brokers...))
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, stop = context.WithCancel(ctx)
-	go watch.Run(ctx) //nolint:errcheck // Publish and the worker report what Run meets
-	return watch, stop, nil
-}
-
-// produce writes all requests before anything is measured, each to its recipient's
-// partition: the recipients that may be drawn, and of so many tenants, in turn.
+// produce writes all requests before anything is measured: the recipients that may
+// be drawn, and of so many tenants, in turn.
 func (w *world) produce(ctx context.Context, tenants int, may func(to string) bool) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(20*time.Millisecond),
-		kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(100_000))
+	cl, err := w.Producer()
 	if err != nil {
 		return err
 	}
@@ -81,29 +37,11 @@ func (w *world) produce(ctx context.Context, tenants int, may func(to string) bo
 			all = append(all, to)
 		}
 	}
-	var failed error
-	for i := range w.records {
-		to := all[i%len(all)]
-		q := schemas.Request{Tenant: fmt.Sprintf("t%d", i%tenants), Channel: schemas.ChannelSMS, To: to, Class: "verify", Body: fmt.Sprintf("Your code is %06d. ", i%1_000_000)}
-		if short := w.valueBytes - len(schemas.RequestJSON(&q)); short > 0 {
-			q.Body += strings.Repeat("x", short)
-		}
-		cl.Produce(ctx, &kgo.Record{Topic: w.names.Requests(), Partition: schemas.PartitionOf(to, w.cfg.Partitions), Key: []byte(to), Value: schemas.RequestJSON(&q)},
-			func(_ *kgo.Record, err error) { failed = errors.Join(failed, err) })
-	}
-	if err := cl.Flush(ctx); err != nil {
-		return err
-	}
-	return failed
-}
-
-// drop deletes the world's topics.
-func (w *world) drop() {
-	var names []string
-	for _, s := range w.specs {
-		names = append(names, s.Name)
-	}
-	_, _ = w.adm.DeleteTopics(context.Background(), names...) // the next run has others
+	return w.Produce(ctx, cl, w.records, func(i int) schemas.Request {
+		return rig.Pad(schemas.Request{
+			Tenant: fmt.Sprintf("t%d", i%tenants), Channel: schemas.ChannelSMS, To: all[i%len(all)], Class: "verify", Body: fmt.Sprintf("Your code is %06d. ", i%1_000_000),
+		}, w.valueBytes)
+	})
 }
 
 // worker is an admission worker in this process, and its own count of committed
@@ -115,21 +53,15 @@ type worker struct {
 }
 
 func (w *world) start(ctx context.Context, name string) (*worker, error) {
-	watch, stopWatch, err := w.watch(ctx)
+	watch, stopWatch, err := w.Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	k := &worker{counts: prometheus.NewRegistry(), done: make(chan error, 1)}
-	go func() {
-		k.done <- admission.Run(ctx, admission.Config{
-			Stream:     stream.Config{Brokers: w.brokers, TransactionalID: w.names.Requests() + name, ClientID: name, BatchBytes: w.names.BatchBytes},
-			Read:       stream.ReadConfig{Brokers: w.brokers},
-			Names:      w.names,
-			Partitions: w.cfg.Partitions, DelayPartitions: w.cfg.Partitions, DLQPartitions: w.cfg.Partitions,
-			Metrics: k.counts,
-		}, watch)
-	}()
+	cfg := w.Admission(name)
+	cfg.Metrics = k.counts
+	go func() { k.done <- admission.Run(ctx, cfg, watch) }()
 	k.stop = func() {
 		cancel()
 		<-k.done
