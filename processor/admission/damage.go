@@ -123,11 +123,20 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 	return nil
 }
 
-// isDecision reports whether a record of weir.status says what was decided here:
-// what is turned away at an input ends without, perhaps before anything is decided.
+// isDecision reports whether a record of weir.status says that something was
+// decided here. What is turned away at an input, and what a provider's receipt
+// says of any message, may stand there before anything is.
 func isDecision(r *kgo.Record) bool {
 	e, err := schemas.DecodeEvent(r.Value)
-	return err != nil || e.Decision != nil || e.Status != schemas.StatusRejected
+	if err != nil || e.Decision != nil {
+		return true
+	}
+	switch e.Status {
+	case schemas.StatusRejected, schemas.StatusDelivered, schemas.StatusUndelivered:
+		return false
+	default:
+		return true
+	}
 }
 
 // reads reports whether the record at offset at of p, the next to read, is or

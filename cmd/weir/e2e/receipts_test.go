@@ -52,7 +52,7 @@ func manyReceipts(t *testing.T, brokers []string, messages int) {
 	s := newSite(t, brokers, "receipts", fmt.Sprintf(receiptsPolicy, callee.URL))
 	s.env = []string{"RECEIPTS=" + receiptSecret}
 	addr := freeAddr(t)
-	worker := s.run(0, "ingest,admission,lanes,delay,receipts,sink", "--http-listen", addr, "--clickhouse-url", db)
+	door := s.run(1, "ingest,receipts", "--http-listen", addr, "--clickhouse-url", db)
 	ready := func() bool {
 		resp, err := http.Get("http://" + addr + "/readyz")
 		if err != nil {
@@ -69,6 +69,7 @@ func manyReceipts(t *testing.T, brokers []string, messages int) {
 	r := rand.New(rand.NewPCG(9, 9))
 	want := make(map[string]string, messages) // by message
 	var early, late []map[string]string
+	named := make(map[string]bool) // what the early ones say of messages by Weir's own ids
 	var sends []*kgo.Record
 	told := 0
 	for i := range messages {
@@ -87,6 +88,9 @@ func manyReceipts(t *testing.T, brokers []string, messages int) {
 			for range 1 + r.IntN(5) {
 				if r.IntN(2) == 0 {
 					early = append(early, one)
+					if one["id"] != "" {
+						named[id+st] = true
+					}
 				} else {
 					late = append(late, one)
 				}
@@ -116,12 +120,17 @@ func manyReceipts(t *testing.T, brokers []string, messages int) {
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		for part := range slices.Chunk(list, 500) {
 			if code := post("/v1/receipts/p", part); code != http.StatusNoContent {
-				t.Fatalf("receipts: %d\n%s", code, worker.Tail(5))
+				t.Fatalf("receipts: %d\n%s", code, door.Tail(5))
 			}
 		}
 	}
-	began := time.Now()
+	// The first receipts are recorded before anything was ever decided here.
+	began, recorded := time.Now(), s.counts(s.names.Status())
 	tell(early)
+	if !poll(t, patience, func() bool { return recorded() >= len(named) }) {
+		t.Fatalf("%d receipts are recorded, want %d at least\n%s", recorded(), len(named), door.Tail(5))
+	}
+	worker := s.run(0, "admission,lanes,delay,sink", "--clickhouse-url", db)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +217,7 @@ func manyReceipts(t *testing.T, brokers []string, messages int) {
 	ask("please don't start", "message_suppressed")
 	ask("start", `"queued"`)
 
-	s.stop(worker)
+	s.stop(door, worker)
 	out, err := s.try("audit")
 	if err != nil || !strings.HasPrefix(out, "PROVEN") || !strings.Contains(out, "1: receipts for messages that the log does not have") {
 		t.Errorf("the audit says %v\n%s", err, out)
