@@ -1,7 +1,12 @@
 package sink_test
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/sink"
+	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -103,6 +109,62 @@ func TestAnotherDatabase(t *testing.T) {
 		if want := []int{n / 4, n / 2, n / 4}[i]; confirmed(t, reg) != want {
 			t.Errorf("%d rows were loaded, want %d: not what is there", confirmed(t, reg), want)
 		}
+	}
+}
+
+// Two sinks begin when ClickHouse has nothing yet. What both have loaded since is known to
+// whoever takes over: it goes on with a plan whose insert is still under way, and reads
+// nothing anew.
+func TestBegunWithNothing(t *testing.T) {
+	const n = 4000
+	seeds := startKafka(t)
+	f := startFront(t, startEngine(t, t.TempDir(), "").Addr())
+	if err := warehouse.Migrate(t.Context(), f.url); err != nil {
+		t.Fatal(err)
+	}
+	conn := open(t, f.url)
+	cfg := sink.Config{Brokers: seeds, URL: f.url, Rows: n, Every: 10 * time.Millisecond, Logger: logger(t), Inserts: 4, Grace: time.Second, SessionTimeout: 6 * time.Second}
+	begin := func(reg *prometheus.Registry) (stop func()) {
+		cfg.Metrics = reg
+		stop = run(t, cfg)
+		until(t, time.Minute, "a sink is ready", func() bool { v, ok := metric(t, reg, "weir_sink_ready"); return ok && v == 1 })
+		return stop
+	}
+	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
+	one := begin(first)
+	cfg.Rows = n / 20 // its own plans are not those of the first
+	begin(second)
+	if err := produce(t.Context(), seeds, 0, n/2, 500, false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, time.Minute, "the first half is loaded", func() bool { return there(t, conn) == n/2 && committed(t, seeds) })
+
+	// What the first sends from now on arrives when the second has taken over.
+	release := make(chan struct{})
+	var arrive sync.WaitGroup
+	f.set(func(_ http.ResponseWriter, r *http.Request, on func(http.ResponseWriter)) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		*r = *r.WithContext(context.WithoutCancel(r.Context()))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		arrive.Go(func() { <-release; on(httptest.NewRecorder()) })
+		<-release
+	})
+	before := f.calls.Load()
+	if err := produce(t.Context(), seeds, n/2, n, 500, false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, time.Minute, "inserts are under way", func() bool { return f.calls.Load() >= before+parts })
+	f.set(nil)
+	one()
+	until(t, time.Minute, "the other has loaded all", func() bool { return there(t, conn) >= n && committed(t, seeds) })
+	close(release)
+	arrive.Wait()
+	holds(t, conn, n)
+	if got := confirmed(t, first) + confirmed(t, second); got != n {
+		t.Errorf("%d records were loaded, want %d: none is read anew", got, n)
 	}
 }
 

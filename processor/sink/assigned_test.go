@@ -59,3 +59,42 @@ func TestDeletedWhileAssigned(t *testing.T) {
 		}
 	}
 }
+
+// TestAnew: where a partition is begun whose log ClickHouse may not have, and what is
+// waited for first.
+func TestAnew(t *testing.T) {
+	at := func(p Plan) position { return position{offset: p.From, metadata: p.Metadata()} }
+	const elsewhere = "the topic was deleted and made again"
+	const empty = "ClickHouse has no rows of it: the database is another one, or was emptied"
+	for _, tt := range []struct {
+		name   string
+		stands position
+		begins map[int32]int64
+		anew   string
+		waits  bool
+	}{
+		{name: "it has rows", stands: at(Plan{Topic: "t", From: 9, To: 9})},
+		{name: "it has rows, and a plan stands", stands: at(Plan{Topic: "t", From: 9, To: 12})},
+		{name: "it has none", stands: at(Plan{Topic: "t", From: 9, To: 9}), begins: map[int32]int64{0: 5}, anew: empty},
+		{name: "it has none, and a plan stands", stands: at(Plan{Topic: "t", From: 9, To: 12}), begins: map[int32]int64{0: 5}, anew: empty, waits: true},
+		{name: "it has none, and there is no more than the plan", stands: at(Plan{Topic: "t", From: 9, To: 12}), begins: map[int32]int64{0: 9}},
+		{name: "it has none of another partition", stands: at(Plan{Topic: "t", From: 9, To: 12}), begins: map[int32]int64{1: 0}},
+		{name: "of another topic", stands: at(Plan{Topic: "u", From: 9, To: 12}), anew: elsewhere},
+		{name: "set by hand", stands: position{offset: 9}, begins: map[int32]int64{0: 5}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &sink{cfg: Config{Logger: slog.New(slog.DiscardHandler)}.withDefaults(), topic: "t", count: 1, parts: make(map[int32]*partition), ledger: newLedger()}
+			pos := s.anew(0, tt.stands, tt.begins)
+			if pos.anew != tt.anew || (pos.offset == atStart) != (tt.anew != "") {
+				t.Errorf("%+v, want %q", pos, tt.anew)
+			}
+			s.assigned = map[int32]position{0: pos}
+			if err := s.rebalance(); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Until(s.parts[0].settled) > time.Minute; got != tt.waits {
+				t.Errorf("it waits: %v, want %v", got, tt.waits)
+			}
+		})
+	}
+}

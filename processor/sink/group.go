@@ -1,9 +1,12 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,10 +44,36 @@ func (s *sink) findTopic(ctx context.Context) error {
 	return nil
 }
 
-// findRows learns of which partitions ClickHouse has rows.
-func (s *sink) findRows(ctx context.Context) (err error) {
-	s.there, err = partitionsThere(ctx, s.conn, s.cfg.Cluster, s.count)
-	return err
+// empty returns those of these partitions of which ClickHouse has no rows, and where
+// their logs begin. It is asked as they are assigned: what one process knew at its
+// start, others have changed since. One that had rows is not asked for again.
+func (s *sink) empty(ctx context.Context, ids []int32) (begins map[int32]int64, err error) {
+	had := func(id int32) bool { return s.there[id] }
+	ids = slices.DeleteFunc(slices.Clone(ids), had)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	there, err := partitionsThere(ctx, s.conn, s.cfg.Cluster, ids)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(s.there, there)
+	if ids = slices.DeleteFunc(ids, had); len(ids) == 0 {
+		return nil, nil
+	}
+	starts, err := s.adm.ListStartOffsets(ctx, s.name)
+	if err != nil {
+		return nil, fmt.Errorf("ask where %s begins: %w", s.name, err)
+	}
+	begins = make(map[int32]int64)
+	for _, id := range ids {
+		start, ok := starts.Lookup(s.name, id)
+		if !ok || start.Err != nil {
+			return nil, fmt.Errorf("ask where %s/%d begins: %w", s.name, id, cmp.Or[error](start.Err, kerr.UnknownTopicOrPartition))
+		}
+		begins[id] = start.Offset
+	}
+	return begins, nil
 }
 
 // skip goes on at the log's start where Kafka deleted records before they were
@@ -87,7 +116,11 @@ func (s *sink) rebalance() error {
 		if err != nil {
 			return err
 		}
-		s.parts[id] = newPartition(s.topic, plan, s.cfg.limits(s.count))
+		p := newPartition(s.topic, plan, s.cfg.limits(s.count))
+		if at.planned {
+			p.settle(time.Now())
+		}
+		s.parts[id] = p
 		s.ledger.start(id)
 		if plan.planned() {
 			s.cfg.Logger.Info("a planned insert is taken over", "partition", id, "from", plan.From, "to", plan.To, "try", plan.Try)
@@ -115,20 +148,21 @@ func (s *sink) standing(id int32, at position) (Plan, error) {
 	return plan, nil
 }
 
-// anew says why a partition is to be read from the log's start though the group
-// stands further on; empty, if it is not. Where an operator has set the group's
-// offset, there it goes on.
-func (s *sink) anew(id int32, at position) string {
+// anew is where a partition is begun to be read: from the log's start though the
+// group stands further on, where that says nothing of this ClickHouse. Where an operator
+// has set the group's offset, there it goes on. begins says where the logs of partitions
+// begin of which ClickHouse has no rows.
+func (s *sink) anew(id int32, at position, begins map[int32]int64) position {
 	plan, err := ParseMetadata(id, at.offset, at.metadata)
+	begin, empty := begins[id]
 	switch {
 	case err != nil:
-		return ""
 	case plan.Topic != s.topic:
-		return "the topic was deleted and made again"
-	case plan.From > 0 && !s.there[id]:
-		return "ClickHouse has no rows of it: the database is another one, or was emptied"
+		return position{offset: atStart, anew: "the topic was deleted and made again"}
+	case empty && plan.From > begin:
+		return position{offset: atStart, anew: "ClickHouse has no rows of it: the database is another one, or was emptied", planned: plan.planned()}
 	}
-	return ""
+	return at
 }
 
 func (s *sink) dropAll() {
@@ -251,24 +285,38 @@ func (s *sink) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offse
 }
 
 // setAssigned runs on the client's group goroutine, after the group's offsets
-// were fetched and before anything is read from them.
-func (s *sink) setAssigned(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+// were fetched and before anything is read from them. It waits for ClickHouse, until
+// ctx ends with the assignment; the client's heartbeats go on.
+func (s *sink) setAssigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	stands := make(map[int32]position)
+	var ask []int32 // of which the group says that rows are there
+	for id, at := range offsets[s.name] {
+		pos := position{offset: atStart}
+		if eo := at.EpochOffset(); eo.Offset >= 0 {
+			s.mu.Lock()
+			pos = position{offset: eo.Offset, metadata: s.metadata[id]}
+			s.mu.Unlock()
+		}
+		if pos.offset > 0 {
+			ask = append(ask, id)
+		}
+		stands[id] = pos
+	}
+	var begins map[int32]int64
+	if !s.await(ctx, func(ctx context.Context) (err error) { begins, err = s.empty(ctx, ask); return err }) {
+		return nil, ctx.Err()
+	}
+	for id, pos := range stands {
+		if stands[id] = s.anew(id, pos, begins); stands[id].anew != "" {
+			offsets[s.name][id] = kgo.NewOffset().AtStart()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.assigned == nil {
 		s.assigned = make(map[int32]position)
 	}
-	for id, at := range offsets[s.name] {
-		pos := position{offset: atStart}
-		if eo := at.EpochOffset(); eo.Offset >= 0 {
-			pos = position{offset: eo.Offset, metadata: s.metadata[id]}
-		}
-		if why := s.anew(id, pos); why != "" {
-			pos = position{offset: atStart, anew: why}
-			offsets[s.name][id] = kgo.NewOffset().AtStart()
-		}
-		s.assigned[id] = pos
-	}
+	maps.Copy(s.assigned, stands)
 	if s.wake != nil {
 		s.wake()
 	}

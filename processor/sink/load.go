@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -195,19 +197,26 @@ func lookAt(ctx context.Context, conn driver.Conn, replica string, b *Block, dou
 	return offsets, end, answered, rows.Err()
 }
 
-// partitionsThere asks of which partitions ClickHouse has rows, of n that there are.
-// One that it does not name may have some, if the tables are too large to see soon.
-func partitionsThere(ctx context.Context, conn driver.Conn, cluster string, n int) (there map[int32]bool, err error) {
+// partitionsThere asks of which of these partitions ClickHouse has rows. One that it
+// does not name may have some, if the tables are too large to see soon.
+func partitionsThere(ctx context.Context, conn driver.Conn, cluster string, ids []int32) (there map[int32]bool, err error) {
+	var in []string
+	for _, id := range ids {
+		in = append(in, strconv.Itoa(int(id)))
+	}
+	of := strings.Join(in, ", ")
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	err = sameReplica(ctx, conn, cluster, func(replica string) (answered string, err error) {
 		there = make(map[int32]bool)
 		rows, err := conn.Query(ctx, fmt.Sprintf(`
 			SELECT status_partition, '' FROM (
-				SELECT DISTINCT status_partition FROM (SELECT status_partition FROM status_events UNION ALL SELECT status_partition FROM decisions) LIMIT %d)
+				SELECT DISTINCT status_partition FROM (
+					SELECT status_partition FROM status_events WHERE status_partition IN (%[1]s) UNION ALL SELECT status_partition FROM decisions WHERE status_partition IN (%[1]s))
+				LIMIT %[2]d)
 			UNION ALL
-			SELECT toInt32(-1), %s
-			SETTINGS max_execution_time = %d, timeout_overflow_mode = 'break'`, n, replica, int(askWithin.Seconds())/2))
+			SELECT toInt32(-1), %[3]s
+			SETTINGS max_execution_time = %[4]d, timeout_overflow_mode = 'break'`, of, len(ids), replica, int(askWithin.Seconds())/6))
 		if err != nil {
 			return "", err
 		}

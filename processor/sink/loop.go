@@ -28,7 +28,7 @@ type sink struct {
 	name    string         // of the topic
 	topic   string         // its id
 	count   int            // of its partitions
-	there   map[int32]bool // of which partitions ClickHouse had rows at the start
+	there   map[int32]bool // partitions of which ClickHouse had rows when it was asked; only the client's group goroutine uses it
 
 	parts   map[int32]*partition
 	ledger  *ledger
@@ -63,6 +63,7 @@ type position struct {
 	offset   int64
 	metadata string
 	anew     string // why
+	planned  bool   // and a plan stood there, whose insert may be under way
 }
 
 // result is the end of one try of an insert, or of a look.
@@ -86,8 +87,8 @@ func (s *sink) run(ctx context.Context) (err error) {
 	}
 	defer asking.Close()
 	s.adm = kadm.NewClient(asking)
-	// Before it joins the group: what it is assigned is judged by what these find.
-	if !s.await(ctx, s.findTopic) || !s.await(ctx, s.findRows) {
+	// Before it joins the group: what it is assigned is judged by what this finds.
+	if !s.await(ctx, s.findTopic) {
 		return nil
 	}
 	s.metrics.ready.Set(1)

@@ -48,6 +48,8 @@ type partition struct {
 	dirty bool  // from is not committed yet
 	doubt int64 // rows below it may be in ClickHouse already: look before planning; or unknown
 
+	settled time.Time // before it, an insert that was planned by others may be under way
+
 	plan Plan
 	rows []*kgo.Record // of the plan
 
@@ -179,9 +181,16 @@ func (p *partition) take(n int, now time.Time) {
 	p.arrived = now
 }
 
+// settle waits until no insert of a plan that is given up can be under way, before
+// ClickHouse is asked for anything.
+func (p *partition) settle(now time.Time) { p.settled = now.Add(p.lim.life + p.lim.grace) }
+
 // look asks ClickHouse, at a time, before anything is planned. What is committed
 // stays: a new owner comes to the same question.
 func (p *partition) look(at time.Time) {
+	if at.Before(p.settled) {
+		at = p.settled
+	}
 	p.doubt = max(p.doubt, p.plan.To)
 	p.plan = Plan{}
 	p.phase = looking
@@ -259,7 +268,10 @@ func (p *partition) renew(remembered bool, now time.Time) {
 // abandon looks for the rows of a plan, once no insert of it can be under way, which
 // would land after the answer. Whoever made the plan may have another clock: so all of
 // its life is waited by this process's own.
-func (p *partition) abandon(now time.Time) { p.look(now.Add(p.lim.life + p.lim.grace)) }
+func (p *partition) abandon(now time.Time) {
+	p.settle(now)
+	p.look(now)
+}
 
 // position is what to commit, if anything.
 func (p *partition) position() (Plan, bool) {

@@ -433,6 +433,25 @@ func TestALookWaits(t *testing.T) {
 	}
 }
 
+// A database that was emptied may get rows yet of a plan that stood there.
+func TestALookWaitsWhereItBeginsAnew(t *testing.T) {
+	lim := limits{rows: 10, bytes: 1 << 20, life: time.Minute, grace: time.Second}
+	for _, planned := range []bool{false, true} {
+		now := time.Unix(1_800_000_000, 0)
+		p := newPartition("t", Plan{Topic: "t", From: atStart, To: atStart, Doubt: unknown}, lim)
+		want := now
+		if planned {
+			p.settle(now)
+			want = now.Add(lim.life + lim.grace)
+		}
+		p.add(&kgo.Record{Offset: 5}, now)
+		p.makePlan(now, true)
+		if at, ok := p.wants(now); p.phase != looking || !ok || !at.Equal(want) {
+			t.Errorf("planned %v: %s after %v", planned, p.phase, at.Sub(now))
+		}
+	}
+}
+
 // However many partitions there are, ClickHouse remembers the blocks that come in a
 // plan's life.
 func TestBlocksInALife(t *testing.T) {

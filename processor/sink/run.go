@@ -50,7 +50,7 @@ func Run(ctx context.Context, cfg Config) error {
 	for {
 		s := &sink{
 			cfg: cfg, reporter: reporter, insert: insert, conn: conn, metrics: metrics, name: cfg.Names.Status(),
-			parts: make(map[int32]*partition), ledger: newLedger(), minutes: newMinutes(), cancels: make(map[*partition]context.CancelFunc),
+			there: make(map[int32]bool), parts: make(map[int32]*partition), ledger: newLedger(), minutes: newMinutes(), cancels: make(map[*partition]context.CancelFunc),
 			paused: make(map[int32]bool), results: make(chan result, cfg.Inserts), checked: make(chan checked, 1),
 		}
 		s.health.current.Rows = rows
