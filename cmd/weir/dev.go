@@ -27,8 +27,9 @@ const (
 	devKafka      = "127.0.0.1:9092"
 	devClickHouse = "127.0.0.1:8123"
 	devPartitions = 8
-	// stopWithin bounds the orderly end of each child.
-	stopWithin = 10 * time.Second
+	// stopWithin bounds the orderly end of each child, which writes what it holds. Less
+	// than a child gives itself, and more than a disk that stalls.
+	stopWithin = 25 * time.Second
 	// devGrace is short: whoever pressed Ctrl-C waits for it.
 	devGrace = 10 * time.Second
 )
@@ -50,11 +51,15 @@ var devCommand = command{
 		fs.BoolVar(&d.fresh, "fresh", false, "begin anew: delete the directory's data first")
 		fs.BoolVar(&d.showing, "show", false, "once it runs, send a message twice, and show what became of it")
 		fs.StringVar(&d.logLevel, "log-level", "warn", "debug, info, warn or error")
+		fs.DurationVar(&d.grace, "shutdown-grace", devGrace, "how long an orderly end may take, but for broker and engine: 1s to 10m")
 		if err := c.parse(fs); err != nil {
 			return err
 		}
 		if fs.NArg() > 0 {
 			return usagef("takes no argument %q", fs.Arg(0))
+		}
+		if d.grace < time.Second || d.grace > 10*time.Minute {
+			return usagef("--shutdown-grace %v: 1s to 10m", d.grace)
 		}
 		return d.run(ctx)
 	},
@@ -65,6 +70,7 @@ type dev struct {
 	*call
 	dir, http, kafka, clickhouse, clickhouseURL, policyFile, logLevel string
 	fresh, showing                                                    bool
+	grace                                                             time.Duration
 }
 
 func (d *dev) run(ctx context.Context) (err error) {
@@ -127,7 +133,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	s := defaultSettings()
 	s.Brokers, s.Partitions, s.Replication, s.ClickHouse = []string{kafka.Addr()}, devPartitions, 1, clickhouse
 	s.HTTP, s.Slot, s.LogLevel = listener.Addr().String(), "0", d.logLevel
-	s.Grace = devGrace
+	s.Grace = d.grace
 	s.Private = devNetworks
 	if v := d.getenv("WEIR_CALLBACK_ALLOW_PRIVATE"); v != "" {
 		if err := assign(&s.Private, v); err != nil {
@@ -263,17 +269,28 @@ func listen(asked, dflt string) (net.Listener, error) {
 }
 
 // startChild starts a child on the address that was asked for, or on the
-// default, or on any free port.
+// default, or on any free port where something else has the default: before, or
+// by the time that the child would listen.
 func startChild(asked, dflt string, start func(addr string) (*child.Process, error)) (*child.Process, error) {
 	if asked != "" {
 		return start(asked)
 	}
-	l, err := net.Listen("tcp", dflt)
+	if free(dflt) {
+		p, err := start(dflt)
+		if err == nil || free(dflt) {
+			return p, err
+		}
+	}
+	return start("127.0.0.1:0")
+}
+
+func free(addr string) bool {
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return start("127.0.0.1:0")
+		return false
 	}
 	l.Close()
-	return start(dflt)
+	return true
 }
 
 func stopChild(what string, p *child.Process) error {
