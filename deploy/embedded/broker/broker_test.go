@@ -386,11 +386,11 @@ func TestDeadMembersDoNotDelayTheNextStart(t *testing.T) {
 	p := start(t, dir)
 	create(t, p.Addr(), 8, nil, "in")
 	join := func(addr string) *kgo.Client {
-		// A session as long as kgo's default.
-		c := client(t, addr, kgo.ConsumerGroup("group"), kgo.ConsumeTopics("in"), kgo.SessionTimeout(45*time.Second),
+		// Longer than a new member is waited for below, on any machine.
+		c := client(t, addr, kgo.ConsumerGroup("group"), kgo.ConsumeTopics("in"), kgo.SessionTimeout(2*limit), kgo.RebalanceTimeout(2*limit),
 			kgo.Balancers(kgo.RangeBalancer()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		produce(t, c, &kgo.Record{Topic: "in", Value: []byte("x")})
-		if err := c.PollFetches(within(t, 35*time.Second)).Err0(); err != nil {
+		if err := c.PollFetches(within(t, limit)).Err0(); err != nil {
 			t.Fatalf("a new member got nothing: %v", err)
 		}
 		return c

@@ -17,8 +17,8 @@ import (
 // Bounds of starting and ending.
 const (
 	// LockWait is how long a broker waits for a predecessor to leave its
-	// directory: longer than an ending takes.
-	LockWait = 8 * time.Second
+	// directory: longer than an ending takes, with a disk that stalls.
+	LockWait = 25 * time.Second
 
 	// linger is how long an ending broker waits for its clients to be gone.
 	linger = 2 * time.Second
@@ -27,8 +27,9 @@ const (
 	// count as done.
 	settle = 50 * time.Millisecond
 
-	// farewell bounds the removal of dead group members.
-	farewell = time.Second
+	// farewell bounds the removal of dead group members. It takes a moment; whoever
+	// stays in a group holds its partitions back at the next start.
+	farewell = 5 * time.Second
 )
 
 const defaultCleanEvery = time.Minute

@@ -71,8 +71,9 @@ func start(ctx context.Context, spec Spec) (*Process, error) {
 	cmd.ExtraFiles = []*os.File{readyW} // becomes readyFD
 	cmd.Stdout, cmd.Stderr = last, last
 	cmd.SysProcAttr = ownGroup()
-	// What the child leaves behind may hold its stderr open: do not wait for it.
-	cmd.WaitDelay = time.Second
+	// What the child leaves behind may hold its stderr open: do not wait for it, but long
+	// enough that its last words are read where this process is busy.
+	cmd.WaitDelay = 5 * time.Second
 	life, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

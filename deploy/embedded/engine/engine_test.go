@@ -541,7 +541,7 @@ func TestStopEndsStatements(t *testing.T) {
 		body   string
 	}
 	answers := make(chan answer, 1)
-	go func() {
+	run := func() {
 		resp, err := http.Post("http://"+p.Addr(), "", strings.NewReader("SELECT sum(sleepEachRow(0.03)) FROM numbers(100) SETTINGS max_block_size = 1"))
 		if err != nil {
 			answers <- answer{body: err.Error()}
@@ -550,8 +550,14 @@ func TestStopEndsStatements(t *testing.T) {
 		defer resp.Body.Close()
 		raw, _ := io.ReadAll(resp.Body)
 		answers <- answer{resp.StatusCode, string(raw)}
-	}()
+	}
+	go run()
 	for must(t, p, "SELECT count() FROM system.processes WHERE query LIKE '%sleepEachRow%' AND query NOT LIKE '%system.processes%'") != "1\n" {
+		select {
+		case <-answers: // it was over before it was seen
+			go run()
+		default:
+		}
 	}
 	if err := p.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -640,11 +646,14 @@ func TestServeRefuses(t *testing.T) {
 
 func TestEnsureIsInstantTheSecondTime(t *testing.T) {
 	enginetest.Library(t)
-	began := time.Now()
-	enginetest.Library(t)
-	took := time.Since(began)
+	took := time.Hour
+	for range 10 { // the machine may be busy with something else
+		began := time.Now()
+		enginetest.Library(t)
+		took = min(took, time.Since(began))
+	}
 	t.Logf("%v", took)
-	if took > time.Second { // a hash of the library takes longer
+	if took > 300*time.Millisecond { // a hash of the library takes longer, each time
 		t.Errorf("it took %v", took)
 	}
 }

@@ -21,13 +21,13 @@ type Config struct {
 	Addr    string // a loopback host:port; port 0 picks a free one
 
 	Concurrency int           // statements at once; 8
-	LockWait    time.Duration // how long to wait for a predecessor to let go of Dir; 10 s
+	LockWait    time.Duration // how long to wait for a predecessor to let go of Dir; 25 s
 	Grace       time.Duration // how long running statements may go on after ctx ended; 10 s
 }
 
 const (
 	defaultConcurrency = 8
-	defaultLockWait    = 10 * time.Second
+	defaultLockWait    = 25 * time.Second // longer than its grace, and its end after that
 	defaultGrace       = 10 * time.Second
 )
 
