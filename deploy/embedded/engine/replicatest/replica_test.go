@@ -3,7 +3,6 @@
 package replicatest_test
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/deploy/embedded/child/childtest"
 	"github.com/weirhq/weir/deploy/embedded/engine/replicatest"
 	"github.com/weirhq/weir/deploy/local"
 	"github.com/weirhq/weir/processor/sink/warehouse"
@@ -19,16 +19,6 @@ import (
 func TestMain(m *testing.M) {
 	child.Main(map[string]child.Role{replicatest.RoleName: replicatest.Role})
 	os.Exit(m.Run())
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Two replicas are replicas: what one takes in the other fetches.
@@ -42,7 +32,7 @@ func TestReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer keeper.Kill()
-	addrs := []string{freeAddr(t), freeAddr(t)}
+	addrs := []string{childtest.Addr(t), childtest.Addr(t)}
 	var conns []driver.Conn
 	for i, name := range []string{"r1", "r2"} {
 		replicatest.Start(t, replicatest.Options{Name: name, Dir: filepath.Join(t.TempDir(), name), Addr: addrs[i], Others: []string{addrs[1-i]}, ZooKeeper: keeper.Addr()})

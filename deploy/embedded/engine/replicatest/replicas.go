@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/deploy/embedded/child/childtest"
 	"github.com/weirhq/weir/deploy/local"
 )
 
@@ -49,24 +50,9 @@ func StartReplicas(t testing.TB, n int) *Replicas {
 	}
 	t.Cleanup(r.Keeper.Kill)
 	for i := range r.addrs {
-		l := listen(t)
-		r.addrs[i] = l.Addr().String()
-		defer l.Close() // all at the end, so that none comes twice
+		r.addrs[i] = childtest.Addr(t)
 	}
 	return r
-}
-
-// listen takes a port that the system does not choose: it would give it to anybody's
-// next connection while the replica is killed.
-func listen(t testing.TB) net.Listener {
-	t.Helper()
-	for range 100 {
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))); err == nil {
-			return l
-		}
-	}
-	t.Fatal("no port is free")
-	return nil
 }
 
 // Start starts replica i, counted from 0, on what it had.
