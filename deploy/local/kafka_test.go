@@ -75,7 +75,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 func TestOneBroker(t *testing.T) {
 	dir := t.TempDir()
 	k := mustStart(t, Options{Dir: dir})
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, 2*time.Minute)
 	c := client(t, k, kgo.TransactionalID("tx"))
 	admin := kadm.NewClient(c)
 	stamp := "LogAppendTime"
@@ -131,7 +131,7 @@ func readOne(t *testing.T, k *Kafka) {
 	t.Helper()
 	c := client(t, k, kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer c.Close()
-	fetches := c.PollFetches(within(t, 15*time.Second))
+	fetches := c.PollFetches(within(t, 2*time.Minute))
 	if err := fetches.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestKilledRightAfterCommit(t *testing.T) {
 		reader := client(t, k, kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		want := 8 * (n + 1)
 		for seen := 0; seen < want; {
-			fetches := reader.PollFetches(within(t, 15*time.Second))
+			fetches := reader.PollFetches(within(t, 2*time.Minute))
 			if err := fetches.Err(); err != nil {
 				t.Fatalf("after %d of %d records: %v", seen, want, err)
 			}
@@ -185,7 +185,7 @@ func TestKilledRightAfterCommit(t *testing.T) {
 
 func TestThreeBrokersLoseOne(t *testing.T) {
 	k := mustStart(t, Options{Brokers: 3})
-	ctx := within(t, time.Minute)
+	ctx := within(t, 2*time.Minute)
 	c := client(t, k)
 	if _, err := kadm.NewClient(c).CreateTopic(ctx, 6, 3, nil, "in"); err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestDiesWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	ctx := within(t, 15*time.Second)
+	ctx := within(t, 2*time.Minute)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -264,7 +264,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		"no jars":     {Options{LibDir: t.TempDir()}, "format broker 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := StartKafka(within(t, 30*time.Second), c.o)
+			_, err := StartKafka(within(t, 2*time.Minute), c.o)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

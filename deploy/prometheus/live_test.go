@@ -85,7 +85,7 @@ func startLive(t *testing.T) *live {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
-	p, err := e2e.Start(dir, "dev", bin, "dev", "--dir", data, "--policy", policy, "--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--clickhouse", "127.0.0.1:0")
+	p, err := e2e.Start(dir, "dev", bin, "dev", "--dir", data, "--policy", policy, "--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--clickhouse", "127.0.0.1:0", "--shutdown-grace", "100s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,14 @@ func TestEraseOnReplicas(t *testing.T) {
 	}
 	replicas.Start(1)
 
-	s, err := erase.Open(t.Context(), balanced, replicatest.Cluster, erase.Person{Keys: []string{her}}, []byte("key"))
+	// A replica answers before its tables can be written to.
+	var s *erase.Store
+	var err error
+	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); <-time.After(200 * time.Millisecond) {
+		if s, err = erase.Open(t.Context(), balanced, replicatest.Cluster, erase.Person{Keys: []string{her}}, []byte("key")); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,19 +114,21 @@ func TestBreakerHandsBack(t *testing.T) {
 // time to pass rather than hand it back as fast as both can write.
 func TestWhatCameAfterTheOpeningDoesNotGoRound(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }))
-	r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
-	r.run(r.config("a"))
-	for i := range 5 {
-		r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
-	}
-	r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
-	opened := r.health()[len(r.health())-1].At
-	r.dispatch(message{id: "m"})
-	r.eventually("it goes back", func() bool { return len(r.read(r.names.Readmit())) == 1 })
-	if after := schemas.MillisOf(time.Now()).Sub(opened); after < time.Second {
-		t.Errorf("handed back %v after the opening, when admission need not know", after)
-	}
+	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
+		r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
+		r.run(r.config("a"))
+		for i := range 5 {
+			r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
+		}
+		r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
+		opened := r.health()[len(r.health())-1].At
+		// Decided before admission can know, however long it took here to see that it is open.
+		r.dispatch(message{id: "m", change: func(e *schemas.Envelope) { e.DecidedAt = opened + 500 }})
+		r.eventually("it goes back", func() bool { return len(r.read(r.names.Readmit())) == 1 })
+		if after := schemas.MillisOf(time.Now()).Sub(opened); after < time.Second {
+			r.t.Errorf("handed back %v after the opening, when admission need not know", after)
+		}
+	})
 }
 
 // figure returns the value of the one gauge or counter of a name.
@@ -293,17 +295,21 @@ func TestLanesGrow(t *testing.T) {
 	r.dispatch(ms...)
 	r.eventually("all calls", func() bool { return len(r.fake.made()) == 80 })
 	var all []schemas.Millis
-	by := make(map[int32][]schemas.Millis)
+	by, of := make(map[int32][]schemas.Millis), make(map[int32]map[string]bool) // messages: a permit that expires is followed by another
 	for _, rec := range r.read(r.names.Journal("p")) {
 		if e := r.entry(rec); e.Kind == "permit" {
 			all = append(all, e.T)
 			by[rec.Partition] = append(by[rec.Partition], e.T)
+			if of[rec.Partition] == nil {
+				of[rec.Partition] = make(map[string]bool)
+			}
+			of[rec.Partition][e.ID] = true
 		}
 	}
 	slices.Sort(all)
 	judge(t, all, 10, time.Second)
-	if len(by[1]) != 20 || len(by[2]) != 20 {
-		t.Errorf("permits by lane: %d, %d, %d", len(by[0]), len(by[1]), len(by[2]))
+	if len(of[1]) != 20 || len(of[2]) != 20 {
+		t.Fatalf("messages that were permitted, by lane: %d, %d, %d", len(of[0]), len(of[1]), len(of[2]))
 	}
 	for _, l := range []int32{1, 2} { // their shares are 3 of 10 each
 		judge(t, by[l], 3, time.Second)

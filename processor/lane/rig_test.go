@@ -177,7 +177,7 @@ func (r *rig) config(id string) lane.Config {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	return lane.Config{
-		Stream: stream.Config{Brokers: r.seeds, TransactionalID: r.names.Prefix + id, SessionTimeout: 6 * time.Second, Options: r.options},
+		Stream: stream.Config{Brokers: r.seeds, TransactionalID: r.names.Prefix + id, SessionTimeout: 30 * time.Second, Options: r.options},
 		Read:   stream.ReadConfig{Brokers: r.seeds, Options: r.options},
 		Names:  r.names, Provider: "p", Partitions: parts, DelayPartitions: others, DLQPartitions: others,
 		Policy: r.policy, Logger: logger, Grace: 3 * time.Second,

@@ -42,7 +42,7 @@ func TestDeletedWhileAssigned(t *testing.T) {
 		results: make(chan result, 1), checked: make(chan checked, 1), unfit: true, reporter: newReporter(nil),
 	}
 	defer s.reporter.close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		// Whichever turn it is in which the answer comes, the assignment is new then.

@@ -3,10 +3,7 @@ package sink_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/deploy/embedded/child/childtest"
 	"github.com/weirhq/weir/processor/sink"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/topics"
@@ -73,22 +71,6 @@ func shown(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	return v
 }
 
-// freeAddr is an address that nobody listens on just now.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	// Not one that the system chooses: it would give it to the next connection of
-	// anybody's that asks, before the test's own process listens.
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // ClickHouse is away at the start, comes, is stopped while rows arrive, and comes
 // back: nothing is lost, nothing is there twice, and meanwhile no more is held
 // than was allowed. (What a server that is killed may lose of its own:
@@ -96,7 +78,7 @@ func freeAddr(t *testing.T) string {
 func TestClickHouseAway(t *testing.T) {
 	const n, memory = 10_000, 400 << 10
 	seeds := startKafka(t)
-	dir, addr := t.TempDir(), freeAddr(t)
+	dir, addr := t.TempDir(), childtest.Addr(t)
 	reg := prometheus.NewRegistry()
 	run(t, sink.Config{Brokers: seeds, URL: "http://" + addr, Rows: 500, Memory: memory, Every: 20 * time.Millisecond,
 		Check: 200 * time.Millisecond, Logger: logger(t), Metrics: reg})
@@ -120,11 +102,11 @@ func TestClickHouseAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	var most float64
-	until(t, 10*time.Second, "inserts fail", func() bool {
+	until(t, 10*time.Second, "inserts fail, and it holds what it may", func() bool {
 		most = max(most, shown(t, reg, "weir_sink_held_bytes"))
-		return shown(t, reg, "weir_sink_insert_failures_total") > 8
+		return shown(t, reg, "weir_sink_insert_failures_total") > 8 && most >= memory/2
 	})
-	if allowed := float64(memory + 2000*1000); most > allowed || most < memory/2 {
+	if allowed := float64(memory + 2000*1000); most > allowed {
 		t.Errorf("%.0f bytes were held while ClickHouse was away, want at most %.0f", most, allowed)
 	}
 	startEngine(t, dir, addr)
@@ -275,7 +257,7 @@ func TestRefusesAnUnfitTable(t *testing.T) {
 	if err := conn.Exec(t.Context(), "ALTER TABLE decisions MODIFY SETTING non_replicated_deduplication_window = 0"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := sink.Run(ctx, sink.Config{Brokers: []string{"127.0.0.1:1"}, URL: url})
 	if !errors.Is(err, warehouse.ErrUnfit) || !strings.Contains(err.Error(), "ALTER TABLE decisions MODIFY SETTING non_replicated_deduplication_window = 10000") {

@@ -207,12 +207,12 @@ func TestAwayForAnHour(t *testing.T) {
 		t.Fatal(err)
 	}
 	var most float64
-	until(t, 60*time.Second, "it tries for an hour", func() bool {
+	until(t, 60*time.Second, "it tries for an hour, and holds what it may", func() bool {
 		held, _ := metric(t, reg, "weir_sink_held_bytes")
 		most = max(most, held)
-		return f.calls.Load() > tries
+		return f.calls.Load() > tries && most >= memory/2
 	})
-	if allowed := float64(memory + 2000*1000); most > allowed || most < memory/2 {
+	if allowed := float64(memory + 2000*1000); most > allowed {
 		t.Errorf("%.0f bytes were held, want at most %.0f", most, allowed)
 	}
 	if r := said.last(); r.Failing == "" || r.LagMillis == 0 && len(r.Partitions) == 0 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
+	"github.com/weirhq/weir/deploy/embedded/child/childtest"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/embedded/engine/enginetest"
 	"github.com/weirhq/weir/deploy/embedded/engine/replicatest"
@@ -69,7 +70,7 @@ func startSink(t *testing.T, o order) *child.Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		_ = p.Stop(ctx)
 	})
@@ -121,9 +122,14 @@ func there(t *testing.T, conn driver.Conn) int {
 	return int(v)
 }
 
-// until waits for ok, bounded.
+// patience is how long until waits at least: it bounds a test that fails, and measures
+// nothing.
+const patience = 2 * time.Minute
+
+// until waits for ok, for within or patience, whichever is longer.
 func until(t *testing.T, within time.Duration, what string, ok func() bool) {
 	t.Helper()
+	within = max(within, patience)
 	deadline := time.Now().Add(within)
 	for !ok() {
 		if time.Now().After(deadline) {
@@ -311,7 +317,7 @@ type kills struct {
 // missing, and still nothing may be there twice.
 func killed(t *testing.T, k kills) {
 	seeds := startKafka(t)
-	dir, addr := t.TempDir(), freeAddr(t)
+	dir, addr := t.TempDir(), childtest.Addr(t)
 	db := startEngine(t, dir, addr)
 	url := "http://" + addr + "/weir"
 	o := order{Brokers: seeds, URL: url, Rows: k.rows, Every: 20 * time.Millisecond, Instance: "one"}

@@ -41,7 +41,7 @@ func startEngineIn(t testing.TB, dir string) (addr string, stop func()) {
 	t.Helper()
 	p := enginetest.Start(t, engine.Options{Dir: dir})
 	stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		_ = p.Stop(ctx)
 	})
