@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/deploy/embedded/child/childtest"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -32,21 +31,6 @@ tenants:
   - {name: default, default_region: CN}
 `
 
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	// Not one that the system chooses: it would give it to the next connection of
-	// anybody's that asks, before the test's own process listens.
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // badInput writes what should not be there, between good requests, through
 // Kafka and over HTTP. Each gets its status or its problem, and nothing else is
 // disturbed.
@@ -54,7 +38,7 @@ func badInput(t *testing.T, brokers []string) {
 	s := newSite(t, brokers, "bad", badInputPolicy)
 	seen := newLives()
 	trail := s.follow(seen.add)
-	addr := freeAddr(t)
+	addr := childtest.Addr(t)
 	worker := s.run(0, "ingest,admission,lanes,delay", "--http-listen", addr)
 
 	kafka := []struct {

@@ -171,7 +171,7 @@ func statusesOf(list []heard) (out []schemas.Status) {
 
 const callbacksPolicy = `
 providers:
-  - {name: sim, type: simulated, channels: [email], settings: {latency: 1ms-5ms}}
+  - {name: sim, type: simulated, channels: [email], timeout: 1m, settings: {latency: 1ms-5ms}}
 tenants:
   - {name: default}
   - {name: acme, callback: {url: "%[1]s/acme", secret: "file:%[2]s", events: [queued, sent, delivered]}}
@@ -414,7 +414,7 @@ func (d *devProcess) metric(t *testing.T, name string) string {
 
 const killedCallbacksPolicy = `
 providers:
-  - {name: sim, type: simulated, channels: [email], settings: {latency: 1ms-5ms}}
+  - {name: sim, type: simulated, channels: [email], timeout: 1m, settings: {latency: 1ms-5ms}}
 tenants:
   - {name: acme, callback: {url: "%s/acme", secret: "${ACME_WHSEC}"}}
 `
@@ -428,8 +428,11 @@ func TestCallbacksOverKills(t *testing.T) {
 // messages, of which some wait in the delay topics: each status is told, under one id,
 // and no status of a message before those that precede it.
 func callbacksOverKills(t *testing.T, brokers []string, messages, kills int) {
-	const steps = 4 // statuses of each message
-	h := newHooks(t, map[string]*room{"/acme": {tenant: "acme", secret: acmeSecret, stumbles: 10, hold: 150 * time.Millisecond}})
+	const (
+		steps = 4 // statuses of each message
+		hold  = 150 * time.Millisecond
+	)
+	h := newHooks(t, map[string]*room{"/acme": {tenant: "acme", secret: acmeSecret, stumbles: 10, hold: hold}})
 	s := newSite(t, brokers, "callbacks", fmt.Sprintf(killedCallbacksPolicy, h.URL))
 	s.env = []string{"ACME_WHSEC=" + acmeSecret, "WEIR_CALLBACK_ALLOW_PRIVATE=127.0.0.1"}
 	seen := newLives()
@@ -464,7 +467,10 @@ func callbacksOverKills(t *testing.T, brokers []string, messages, kills int) {
 			t.Fatal("nobody is told")
 		}
 		sent = part
+		// What is called from here on is held until the kill, so that it comes in the middle.
+		h.set("/acme", func(r *room) { r.hold = time.Hour })
 		caller.Kill()
+		h.set("/acme", func(r *room) { r.hold = hold })
 		distinct, _, failed, _ := h.counts()
 		t.Logf("killed after %v: %d of %d statuses are told, %d calls failed", time.Since(began).Round(time.Millisecond), distinct, sent*steps, failed)
 		if distinct >= sent*steps {

@@ -103,7 +103,8 @@ func TestChaos(t *testing.T) {
 	fmt.Printf("CHAOS %s: %d scenarios, %d requests, %d decisions, %d faults done\n", verdict, len(summary), all.Requests, all.Decisions, all.Done)
 }
 
-// stopWithin is longer than the bounds of the steps of a shutdown together.
+// stopWithin is what a deployment waits: the grace that a worker has by default, and a
+// moment.
 const stopWithin = 26 * time.Second
 
 // rolling ends one worker after another in good order, and starts it again, for

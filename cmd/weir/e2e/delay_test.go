@@ -100,7 +100,7 @@ func delays(t *testing.T, brokers []string, sc scale, change func(*site)) {
 		what string
 		late []time.Duration
 		p99  time.Duration
-	}{{"a tier", tier, sc.most(time.Second, 4*time.Second)}, {"a time of its own", clocked, sc.most(2500*time.Millisecond, 7*time.Second)}} {
+	}{{"a tier", tier, sc.most(time.Second)}, {"a time of its own", clocked, sc.most(2500 * time.Millisecond)}} {
 		slices.Sort(of.late)
 		least, p50, p99, most := of.late[0], of.late[len(of.late)/2], of.late[len(of.late)*99/100], of.late[len(of.late)-1]
 		t.Logf("DELAY %d messages that wait for %s: earliest %v, late p50 %v, p99 %v, max %v", len(of.late), of.what, least, p50, p99, most)

@@ -37,7 +37,7 @@ func startDev(t *testing.T, dir string, args ...string) *devProcess {
 	endpoints := filepath.Join(dir, "endpoints")
 	bin := weirBinary(t)
 	began := time.Now()
-	p, err := Start(t.TempDir(), "dev", bin, append([]string{"dev", "--dir", dir}, args...)...)
+	p, err := Start(t.TempDir(), "dev", bin, append([]string{"dev", "--dir", dir, "--shutdown-grace", unhurried}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +89,11 @@ func (d *devProcess) weir(t *testing.T, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	words := 1
-	if args[0] == "alerts" || args[0] == "callbacks" { // and its verb
+	switch args[0] {
+	case "alerts", "callbacks": // and its verb
 		words = 2
+	case "send":
+		args = append(args, "--timeout", unhurried)
 	}
 	cmd := exec.CommandContext(ctx, weirBinary(t), append(args[:words:words], append([]string{"--dir", d.dir}, args[words:]...)...)...)
 	out, err := cmd.CombinedOutput()
@@ -106,18 +109,26 @@ func (d *devProcess) sql(t *testing.T, query string) string {
 	return sql(t, d.ClickHouse, query)
 }
 
+// sql asks until there is an answer: a table may not be made yet, and ClickHouse may
+// refuse for a moment, for want of memory or because it has just begun.
 func sql(t *testing.T, url, query string) string {
 	t.Helper()
-	resp, err := http.Post(url, "text/plain", strings.NewReader(query))
-	if err != nil {
-		t.Fatal(err)
+	var answer []byte
+	var err error
+	if !poll(t, patience, func() bool {
+		var resp *http.Response
+		if resp, err = http.Post(url, "text/plain", strings.NewReader(query)); err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		if answer, err = io.ReadAll(resp.Body); err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", resp.Status, answer)
+		}
+		return err == nil
+	}) {
+		t.Fatalf("%s: %v", query, err)
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%s: %d %v %s", query, resp.StatusCode, err, b)
-	}
-	return strings.TrimSpace(string(b))
+	return strings.TrimSpace(string(answer))
 }
 
 // children are the processes that a process has started (Linux).

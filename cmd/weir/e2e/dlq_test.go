@@ -20,7 +20,7 @@ const dlqPolicy = `
 limits:
   - {name: verify, per: [recipient], allow: [1/1h]}
 providers:
-  - {name: callee, type: http, channels: [sms], timeout: 5s, settings: {url: %q}}
+  - {name: callee, type: http, channels: [sms], timeout: 1m, settings: {url: %q}}
 `
 
 // redriven returns what says how many records the redrive under way has kept that it
@@ -114,9 +114,10 @@ func deadLetters(t *testing.T, brokers []string) {
 	}
 
 	callee.refuses.Store(false)
-	// 20 a second: six seconds, in which it keeps how far it is about once a second.
+	// Two a second: a minute, in which it keeps how far it is about once a second. It is
+	// killed at the first time.
 	kept := s.redriven()
-	cli, err := start(s.dir, "redrive", nil, s.bin, append([]string{"dlq", "redrive", "--rate", "20/s"}, s.flags()...)...)
+	cli, err := start(s.dir, "redrive", nil, s.bin, append([]string{"dlq", "redrive", "--rate", "2/s"}, s.flags()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

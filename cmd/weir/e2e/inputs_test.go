@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/deploy/embedded/child/childtest"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -54,7 +55,7 @@ func inputs(t *testing.T, brokers []string, sc scale) {
 	s := newSite(t, brokers, "inputs", fmt.Sprintf(inputsPolicy, own))
 	seen := newLives()
 	s.follow(seen.add)
-	addr := freeAddr(t)
+	addr := childtest.Addr(t)
 	const roles = "inputs,admission,lanes,delay"
 	workers := []*Process{s.run(0, "ingest,"+roles, "--http-listen", addr), s.run(1, roles)}
 

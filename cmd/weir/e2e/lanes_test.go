@@ -244,7 +244,7 @@ func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, eac
 		if moved < moves && i%3 == 1 {
 			moved++
 			fault("leave")
-			if err := c.workers[owner].Stop(stopsWithin); err != nil {
+			if err := c.workers[owner].Stop(patience); err != nil {
 				t.Error(err)
 			}
 		} else {
@@ -362,9 +362,6 @@ func punctual(t *testing.T, permits []*Permit, heard []arrival) string {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	return fmt.Sprintf("each after the moment of its permit by p50 %.1f, p99 %.1f, at most %.1f ms", ms(after[len(after)/2]), ms(after[len(after)*99/100]), ms(after[len(after)-1]))
 }
-
-// stopsWithin is longer than the bounds of the steps of a shutdown together.
-const stopsWithin = 26 * time.Second
 
 const laneKillsPolicy = `
 limits:

@@ -4,13 +4,20 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 // example is a command of a page, and the answer that the page says it gives.
@@ -91,6 +98,62 @@ func TestLegacyPage(t *testing.T) { runPage(t, "legacy.md", 9) }
 
 func TestPolicyAPIPage(t *testing.T) { runPage(t, "policy-api.md", 10) }
 
+// inForce is an URL that answers once every partition of admission decides under the
+// latest revision.
+func (d *devProcess) inForce(t *testing.T) string {
+	t.Helper()
+	brokers, names := []string{d.Kafka}, topics.Names{}
+	var mu sync.Mutex
+	seen := make(map[int32]int64) // partition → revision
+	trail, err := Follow(brokers, names, NewOracle(nil, names.Requests(), names.Readmit(), partitions), func(r Record) {
+		if made := r.Event.Decision; made != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[made.Partition] = max(seen[made.Partition], made.Revision)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { trail.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		revisions, err := Revisions(r.Context(), brokers, names)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		p, err := NewProducer(brokers, names, Murmur2)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if !poll(t, patience, func() bool {
+			for i := range 64 { // decisions that no limit counts, in every partition
+				p.Send(r.Context(), &schemas.Request{Action: schemas.ActionUnsuppress, To: fmt.Sprintf("+86139000001%02d", i)}, "")
+			}
+			<-time.After(50 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			for n := range int32(partitions) {
+				if seen[n] < int64(len(revisions)-1) {
+					return false
+				}
+			}
+			return true
+		}) {
+			t.Errorf("revision %d is not in force everywhere", len(revisions)-1)
+		}
+		if _, err := p.Close(r.Context()); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
 // runPage runs the commands of a page as they are printed, in their order, in
 // one shell, against weir dev with the page's policy, and compares what they
 // print with the page. atLeast is how many there are.
@@ -116,12 +179,13 @@ func runPage(t *testing.T, name string, atLeast int) {
 	}
 	d := startDev(t, filepath.Join(dir, ".weir"), args...)
 
+	inForce := d.inForce(t)
 	const separator = "\n=== end of an answer ===\n"
 	var script strings.Builder
 	script.WriteString("set -e -o pipefail\n")
 	for _, e := range examples {
 		// The page's second, in which a change comes into force, is a machine's that does little else.
-		command := strings.ReplaceAll(strings.ReplaceAll(e.command, "127.0.0.1:8080", d.HTTP), "\nsleep 1\n", "\nsleep 4\n")
+		command := strings.ReplaceAll(strings.ReplaceAll(e.command, "127.0.0.1:8080", d.HTTP), "\nsleep 1\n", "\ncurl -sSf "+inForce+"\n")
 		if strings.HasPrefix(e.answer, "HTTP/1.1 429 ") {
 			// A decision that takes longer than the API waits for is answered as if it were
 			// for the message. What is refused counts nowhere: so ask until it is in time.

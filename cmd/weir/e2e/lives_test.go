@@ -56,8 +56,9 @@ classes:
   - {name: verify, retries: [1s, 1s]}
   - {name: hold, retries: [1s], on_unknown: hold}
 providers:
-  - {name: sim, type: simulated, channels: [email], timeout: 1s, settings: {latency: 1ms-5ms}}
-  - {name: slow, type: simulated, channels: [email], timeout: 1s, settings: {latency: 1ms-5ms}}
+  - {name: sim, type: simulated, channels: [email], timeout: 1m, settings: {latency: 1ms-5ms}}
+  - {name: slow, type: simulated, channels: [email], timeout: 1m, settings: {latency: 1ms-5ms}}
+  - {name: brief, type: simulated, channels: [email], timeout: 3s, settings: {latency: 1ms-5ms}} # for what hangs, and so takes all of it
 routes:
   - {name: all, to: [{provider: sim}]}
 `
@@ -75,8 +76,8 @@ func livesOfMessages(t *testing.T, brokers []string) {
 		"retried":                 {"transient-1@a.example.com", "verify", "", "queued sending:1 retrying:1 queued:1 sending:2 sent:2", true, 2},
 		"refused for good":        {"permanent@a.example.com", "verify", "", "queued sending:1 failed:1 (give_back)", false, 0},
 		"throttled":               {"throttled-1@a.example.com", "verify", "slow", "queued sending:1 retrying:1 queued:1 sending:2 sent:2", true, 2},
-		"unknown, sent again":     {"timeout-1@a.example.com", "verify", "", "queued sending:1 retrying:1 queued:1 sending:2 sent:2", true, 2},
-		"unknown, held":           {"timeout@a.example.com", "hold", "", "queued sending:1 unknown:1", true, 1},
+		"unknown, sent again":     {"timeout-1@a.example.com", "verify", "brief", "queued sending:1 retrying:1 queued:1 sending:2 sent:2", true, 2},
+		"unknown, held":           {"timeout@a.example.com", "hold", "brief", "queued sending:1 unknown:1", true, 1},
 		"never received":          {"transient@a.example.com", "verify", "", "queued sending:1 retrying:1 queued:1 sending:2 retrying:2 queued:2 sending:3 failed:3 (give_back)", false, 0},
 		"perhaps received":        {"maybe@a.example.com", "verify", "", "queued sending:1 retrying:1 queued:1 sending:2 retrying:2 queued:2 sending:3 failed:3", true, 3},
 		"a receipt, delivered":    {"late@a.example.com", "verify", "", "queued sending:1 sent:1 delivered:1", true, 1}, // no receipt overtakes its message

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/deploy/embedded/child/childtest"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -31,8 +32,8 @@ classes:
   - {name: verify, priority: urgent, retries: [1s, 5s]}
   - {name: hold, on_unknown: hold}
 providers:
-  - {name: callee, type: http, channels: [sms], concurrency: 32, timeout: 5s, settings: {url: %q}}
-  - {name: sim, type: simulated, channels: [email], timeout: 60s, settings: {latency: 1ms-5ms}}
+  - {name: callee, type: http, channels: [sms], concurrency: 32, timeout: 1m, settings: {url: %q}}
+  - {name: sim, type: simulated, channels: [email], timeout: 5m, settings: {latency: 1ms-5ms}}
 tenants:
   - {name: default, default_region: CN}
 `
@@ -46,7 +47,7 @@ func shutdown(t *testing.T, brokers []string, sc scale) {
 	s := newSite(t, brokers, "stop", fmt.Sprintf(shutdownPolicy, callee.URL))
 	trail := s.follow(nil)
 	const roles = "ingest,admission,lanes,delay"
-	addr := freeAddr(t)
+	addr := childtest.Addr(t)
 	worker := s.run(0, roles, "--http-listen", addr)
 
 	const perRound = 250
@@ -140,13 +141,13 @@ func shutdown(t *testing.T, brokers []string, sc scale) {
 
 	// A provider that hangs holds up nothing but its own step.
 	s.stop(worker)
-	worker = s.hanging("begins to hang", "--shutdown-grace", "10s")
+	worker = s.hanging("begins to hang", "--shutdown-grace", "20s")
 	began := time.Now()
-	if err := worker.Stop(40 * time.Second); err != nil { // and the call has a minute
+	if err := worker.Stop(patience); err != nil { // and the call has five minutes
 		t.Errorf("a provider that hangs: %v", err)
 	}
 	permits, open := s.journal("sim")
-	t.Logf("SHUTDOWN with a provider that hangs: exit 0 after %v, grace 10s; %d permits, %d without outcome", time.Since(began).Round(time.Millisecond), permits, open)
+	t.Logf("SHUTDOWN with a provider that hangs: exit 0 after %v, grace 20s; %d permits, %d without outcome", time.Since(began).Round(time.Millisecond), permits, open)
 	if permits == 0 || open != 0 {
 		t.Errorf("a provider that hangs: %d permits, %d without outcome", permits, open)
 	}
@@ -201,7 +202,7 @@ func shutdown(t *testing.T, brokers []string, sc scale) {
 	}
 }
 
-// hanging starts a worker and a call of it that hangs for a minute.
+// hanging starts a worker and a call of it that hangs for five minutes.
 func (s *site) hanging(name string, more ...string) *Process {
 	s.t.Helper()
 	before, _ := s.journal("sim")
