@@ -108,16 +108,19 @@ func pipeline() Dashboard {
 				{
 					Title: "What could not be read", Kind: Table, Unit: "short",
 					About: "Records of weir.status that are no events (poison), and holes in the decision log of each partition in the chosen time: there must be none of either.",
-					Queries: []Ask{sql(cols("what", "partition", "records"), `SELECT 'poison' AS what, status_partition AS partition, toInt64(count()) AS records
-FROM status_events
-WHERE message_id = '' AND kind = 'poison' AND $__timeFilter(at)
-GROUP BY partition
-UNION ALL
-SELECT 'hole in decisions' AS what, partition, toInt64(max(seq) - min(seq) + 1 - uniqExact(seq)) AS records
-FROM decisions
-WHERE $__timeFilter(at)
-GROUP BY partition
-HAVING records > 0
+					Queries: []Ask{sql(cols("what", "partition", "records"), `SELECT what, partition, records
+FROM (
+    SELECT 'poison' AS what, status_partition AS partition, toInt64(count()) AS records
+    FROM status_events
+    WHERE message_id = '' AND kind = 'poison' AND $__timeFilter(at)
+    GROUP BY partition
+    UNION ALL
+    SELECT 'hole in decisions' AS what, partition, toInt64(max(seq) - min(seq) + 1 - uniqExact(seq)) AS records
+    FROM decisions
+    WHERE $__timeFilter(at)
+    GROUP BY partition
+    HAVING records > 0
+)
 ORDER BY what, partition`)},
 				},
 			}},
