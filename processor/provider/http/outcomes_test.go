@@ -352,7 +352,7 @@ var behaviours = slices.Concat([]behaviour{
 		}), nil), ample)
 	}},
 	{what: "it does not read, and the deadline passes before all is written", play: func(t *testing.T) provider.Outcome {
-		return big(t, openAt(t, raw(t, func(net.Conn, int) {}), nil), time.Second) // it is encoded within the deadline, too
+		return big(t, openAt(t, raw(t, func(net.Conn, int) {}), nil), 10*time.Second) // it is encoded within the deadline, too
 	}},
 
 	{what: "it resets the connection", play: after(ample, reset)},
