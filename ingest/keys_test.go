@@ -46,7 +46,7 @@ func TestKeysLife(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		w.until(what, ok)
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > time.Minute { // make chaos holds the program to a second
 			t.Errorf("%s after %v only", what, took)
 		}
 	}
