@@ -92,18 +92,25 @@ func (s served) String() string {
 	return fmt.Sprintf("%d, %d failed, p50 %v p99 %v max %v", s.n, s.failed, s.p50.Round(10*time.Microsecond), s.p99.Round(10*time.Microsecond), s.max.Round(10*time.Microsecond))
 }
 
-// serve sends messages for a while, at some 250 a second: four clients on connections
-// that they keep, and one that opens a new one each time.
+// serve sends messages for a while, and until they are enough to say something, at some
+// 250 a second: four clients on connections that they keep, and one that opens a new one
+// each time.
 func serve(w *world, d time.Duration) (out served) {
 	var mu sync.Mutex
 	var took []time.Duration
-	end := time.Now().Add(d)
+	end, last := time.Now().Add(d), time.Now().Add(2*time.Minute)
+	more := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		return now.Before(end) || len(took) < 50 && now.Before(last)
+	}
 	var wg sync.WaitGroup
 	for i := range 5 {
 		wg.Go(func() {
 			c := &http.Client{Transport: &http.Transport{DisableKeepAlives: i == 4}, Timeout: time.Minute}
 			defer c.CloseIdleConnections()
-			for time.Now().Before(end) {
+			for more() {
 				began := time.Now()
 				resp, err := c.Post("http://"+w.addr+"/v1/messages", "application/json", strings.NewReader(hello))
 				ok := err == nil

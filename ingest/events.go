@@ -34,7 +34,8 @@ const (
 
 // streams counts those that are open.
 type streams struct {
-	beat time.Duration
+	beat   time.Duration
+	within time.Duration // a client takes what is written, or is dropped
 
 	mu    sync.Mutex
 	all   int
@@ -130,7 +131,7 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request, c *caller) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	out := &eventWriter{to: w, rc: http.NewResponseController(w)}
+	out := &eventWriter{to: w, rc: http.NewResponseController(w), within: s.streams.within}
 	f, gap := s.feed.follow(r.Header.Get("Last-Event-ID"))
 	out.buf.WriteString("retry: 2000\n")
 	out.beat(f.position())
@@ -210,9 +211,10 @@ func (s *Server) still(w http.ResponseWriter, r *http.Request, c *caller) bool {
 
 // eventWriter writes an event stream (WHATWG HTML, 9.2), a batch at a time.
 type eventWriter struct {
-	to  http.ResponseWriter
-	rc  *http.ResponseController
-	buf bytes.Buffer
+	to     http.ResponseWriter
+	rc     *http.ResponseController
+	buf    bytes.Buffer
+	within time.Duration // for a client to take what is written
 }
 
 // event writes a status. Its decision is left out: GET of the message has it.
@@ -238,7 +240,7 @@ func (o *eventWriter) beat(position string) { fmt.Fprintf(&o.buf, ": here\nid: %
 
 // flush reports whether the client took it, in time.
 func (o *eventWriter) flush() bool {
-	if err := o.rc.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := o.rc.SetWriteDeadline(time.Now().Add(o.within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return false
 	}
 	_, err := o.to.Write(o.buf.Bytes())

@@ -198,7 +198,8 @@ func TestEvents(t *testing.T) {
 // A client that does not read is cut off, and holds up neither the tail nor
 // others; where it was is told, and so is that the rest has been forgotten.
 func TestEventsOfASlowReader(t *testing.T) {
-	w := newWorld(t, settings{server: func(s *Server) { s.feed.most = 300 }})
+	// Whoever takes nothing for some seconds is dropped and told nothing: not while this writes.
+	w := newWorld(t, settings{server: func(s *Server) { s.feed.most, s.streams.within = 300, 2*time.Minute }})
 	slow, quick := w.stream("/v1/events"), w.stream("/v1/events")
 	const n = 3000
 	var got atomic.Int64
