@@ -186,7 +186,7 @@ test("pressing Filter again, or Look again, asks again", async () => {
   await page.getByText("No message matches").waitFor();
   for (const button of ["Filter", "Look again"]) {
     const n = number();
-    await weir.send({ to: n.e164, class: "again" });
+    await weir.known((await weir.send({ to: n.e164, class: "again" })).id);
     await page.getByRole("button", { name: button }).click();
     await page.getByRole("link", { name: n.e164 }).waitFor();
   }
