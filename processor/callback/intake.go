@@ -48,6 +48,7 @@ type part struct {
 	early     []*job // came back before the statuses were read again up to them
 	stood     meta   // as last committed
 	noted     meta   // as the state's topic has it
+	known     bool   // it has one: where nothing was ever written, that is the zero one, too
 }
 
 func (p *part) meta() meta { return meta{p.status.low(), p.callbacks.low()} }

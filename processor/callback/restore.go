@@ -58,7 +58,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 	}
 	start := make(map[stream.Partition]int64)
 	for n, p := range s.parts {
-		p.noted = metas[n]
+		p.noted, p.known = metas[n]
 		status, callbacks := stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, stream.Partition{Topic: s.cfg.Names.Callbacks(), Partition: n}
 		at := meta{committed[status].Offset, committed[callbacks].Offset}
 		if known, ok := metas[n]; ok { // offsets of a group vanish after days of idleness

@@ -190,8 +190,8 @@ func (s *stage) save(p *part, kind byte, k messageKey, value []byte) {
 // tidy forgets what is over, and notes how far the stage is, now and then.
 func (s *stage) tidy(clock time.Time, now schemas.Millis) {
 	for _, p := range s.parts {
-		if p.noted == (meta{}) {
-			p.noted = p.meta()
+		if !p.known {
+			p.noted, p.known = p.meta(), true
 			s.out = append(s.out, s.metaRecord(p))
 		}
 	}
