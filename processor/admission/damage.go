@@ -112,6 +112,12 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 					return stream.Fatal(fmt.Errorf("%s/%d: %s/%d has decisions: %w", ledger, n, status, n, ErrLedgerLost))
 				}
 			}
+			for _, in := range []stream.Partition{s.requests(n), s.readmit(n)} {
+				if start := extents[in].Start; start > 0 { // or all that was there is what aborted
+					s.cfg.Logger.Error("admission has never run here, and what was written before was deleted: requests among it were accepted and are lost",
+						"topic", in.Topic, "partition", n, "begins_at", start)
+				}
+			}
 		}
 		if err := m.reads(s.requests(n), &m.RequestsID, m.Requests, extents[s.requests(n)]); err != nil {
 			return stream.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -43,7 +44,7 @@ func (p *Problem) Repairable() bool { return len(p.Write) > 0 || len(p.Stand) > 
 // group stands; a partition that it lacks has no offset.
 func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, partitions int32, group map[stream.Partition]int64) ([]Problem, error) {
 	in := &inspection{
-		stage: &stage{cfg: Config{Read: read}, env: environment{names: names, partitions: partitions}},
+		stage: &stage{cfg: Config{Read: read, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}},
 		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,
 	}
 	var ranges []stream.Range
@@ -219,7 +220,8 @@ func (in *inspection) stand(n int32, m *meta) map[stream.Partition]int64 {
 }
 
 // tailOffsets is how far back of the end of weir.status the last decision of a
-// partition is looked for; receipts stand there too.
+// partition is looked for first. While admission is down any number of receipts may
+// come after it: where there is none, it is looked for further back.
 const tailOffsets = 100_000
 
 // lastDecided returns the number of the last decision in weir.status.
@@ -230,14 +232,19 @@ func (in *inspection) lastDecided(ctx context.Context, n int32) (int64, error) {
 		return 0, err
 	}
 	var last int64
-	err = stream.Read(ctx, in.stage.cfg.Read, []stream.Range{{Partition: tp, From: extents[tp].End - tailOffsets}}, func(r *kgo.Record) error {
-		if e, err := schemas.DecodeEvent(r.Value); err == nil && e.Decision != nil {
-			last = max(last, e.Decision.Seq)
+	for back := int64(tailOffsets); ; back *= 8 {
+		from := extents[tp].End - back
+		err = stream.Read(ctx, in.stage.cfg.Read, []stream.Range{{Partition: tp, From: from}}, func(r *kgo.Record) error {
+			if e, err := schemas.DecodeEvent(r.Value); err == nil && e.Decision != nil {
+				last = max(last, e.Decision.Seq)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("look for the last decision: %w", err)
 		}
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("look for the last decision: %w", err)
+		if last > 0 || from <= extents[tp].Start {
+			return last, nil
+		}
 	}
-	return last, nil
 }
