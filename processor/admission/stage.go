@@ -155,6 +155,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 	if len(polled) == 0 {
 		if s.stalled.IsZero() {
 			s.metrics.idle()
+			return s.rest(tx)
 		}
 		return nil
 	}
@@ -179,6 +180,25 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		}
 	}
 	return s.checkClock(ctx, tx)
+}
+
+// rest lets the partitions in which nothing happens stand behind the markers of
+// transactions, where those came after their last record was decided. What never
+// decided anything has no position.
+func (s *stage) rest(tx *stream.Tx) error {
+	for _, p := range s.parts {
+		m := &p.base.meta
+		if m.Seq == 0 || tx.Past(s.requests(p.num), m.Requests) == m.Requests && tx.Past(s.readmit(p.num), m.Readmit) == m.Readmit {
+			continue
+		}
+		s.began = time.Now()
+		p.begin()
+		s.touched[p.num] = true
+		if err := s.finish(tx, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take decides one record, which was read as in.
@@ -229,6 +249,8 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 // keys it learnt, and the meta record with the positions that the group
 // commits.
 func (s *stage) finish(tx *stream.Tx, p *partition) error {
+	p.cur.meta.Requests = tx.Past(s.requests(p.num), p.cur.meta.Requests)
+	p.cur.meta.Readmit = tx.Past(s.readmit(p.num), p.cur.meta.Readmit)
 	p.table.Sweep(p.cur.rules, p.cur.meta.T, sweepSlots)
 	ledger, known := s.env.names.Ledger(), s.env.names.Seen()
 	if err := p.changes(

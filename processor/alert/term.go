@@ -124,6 +124,7 @@ func (t *term) open(ctx context.Context) (err error) {
 	}
 	t.in, err = kgo.NewClient(
 		kgo.SeedBrokers(t.cfg.Brokers...), kgo.ClientID("weir-alerts"), kgo.ConsumePartitions(from),
+		kgo.KeepControlRecords(), // to stand behind them, as retention one day deletes them
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchMaxBytes(16<<20), kgo.FetchMaxPartitionBytes(2<<20),
 	)
@@ -266,16 +267,19 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 			return
 		}
 		for _, r := range p.Records {
-			if p.Topic == status {
+			switch {
+			case r.Attrs.IsControl():
+				continue
+			case p.Topic == status:
 				f.Happened = ofStatus(f.Happened, r.Value)
-			} else {
+			default:
 				f.Happened = ofDLQ(f.Happened, r)
 			}
+			t.metrics.read.Inc()
 		}
 		last := p.Records[len(p.Records)-1]
 		t.read[p.Topic].Next[p.Partition] = last.Offset + 1
 		t.moved = true
-		t.metrics.read.Add(float64(len(p.Records)))
 		age = max(age, time.Since(last.Timestamp))
 	})
 	t.metrics.lag.Set(age.Seconds())

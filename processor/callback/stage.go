@@ -102,10 +102,20 @@ func (s *stage) moved() bool {
 
 // Step takes what came and what ended, and commits what came of it.
 func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+	s.pass(tx) // of what was read before
 	if s.turn(polled) {
+		s.pass(tx)
 		s.commit(tx)
 	}
 	return nil
+}
+
+// pass lets partitions that are read to their end stand behind the markers there.
+func (s *stage) pass(tx *stream.Tx) {
+	for n, p := range s.parts {
+		p.status.next = tx.Past(stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, p.status.next)
+		p.callbacks.next = tx.Past(stream.Partition{Topic: s.cfg.Names.Callbacks(), Partition: n}, p.callbacks.next)
+	}
 }
 
 // turn takes what came and what ended, and starts what may be called. It reports whether

@@ -289,16 +289,22 @@ func (s *stage) release(tx *stream.Tx) (late time.Duration, err error) {
 			tx.Produce(out)
 			q.done = h.rec.Offset + 1
 		}
-		if n == 0 {
+		if n == 0 && len(q.held) > 0 {
 			continue
 		}
 		rest := copy(q.held, q.held[n:])
 		clear(q.held[rest:]) // or their batches stay in memory
 		q.held = q.held[:rest]
 		if rest == 0 {
-			q.empty = now
+			if n > 0 {
+				q.empty = now
+			}
+			q.done = tx.Past(tp, q.done)
+			q.next = max(q.next, q.done)
 		}
-		tx.Stand(tp, stream.Position{Offset: q.done})
+		if q.done != q.base {
+			tx.Stand(tp, stream.Position{Offset: q.done})
+		}
 	}
 	return late, nil
 }

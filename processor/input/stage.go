@@ -102,7 +102,7 @@ func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) err
 		}
 	}
 	for tp, p := range s.at {
-		if p.next != p.base || !p.told {
+		if p.next = tx.Past(tp, p.next); p.next != p.base || !p.told {
 			tx.Stand(tp, stream.Position{Offset: p.next})
 		}
 	}

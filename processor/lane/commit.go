@@ -61,6 +61,17 @@ func (s *stage) journal(tx *stream.Tx, l *lanePart, it *item, e entry) {
 	tx.Produce(rec)
 }
 
+// pass lets queues that are read to their end stand behind the markers there.
+func (s *stage) pass(tx *stream.Tx, l *lanePart) {
+	for _, q := range l.queues {
+		if q.next >= 0 {
+			q.next = tx.Past(stream.Partition{Topic: q.topic, Partition: l.num}, q.next)
+		}
+		// Where nothing else is written, that is.
+		l.dirty = l.dirty || q.at >= 0 && len(q.items) == 0 && q.next > q.at
+	}
+}
+
 // stand sets the positions of all queues of a lane: each at its low-water mark,
 // with where to read the journal from.
 func (s *stage) stand(tx *stream.Tx, l *lanePart) {

@@ -200,7 +200,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 			}
 			s.health(tx, l, t)
 		}
-		if l.dirty {
+		if s.pass(tx, l); l.dirty {
 			s.stand(tx, l)
 		}
 	}

@@ -115,7 +115,6 @@ func (s *stage) Wait() time.Duration { return time.Second }
 func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
 	if len(polled) == 0 {
 		s.metrics.lag.Set(0)
-		return nil
 	}
 	var sought []*arrived
 	for began := time.Now(); len(polled) > 0; polled = tx.More() {
@@ -134,7 +133,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 	}
 	s.seek(ctx, tx, sought)
 	for tp, p := range s.at {
-		if p.next != p.base {
+		if p.next = tx.Past(tp, p.next); p.next != p.base {
 			tx.Stand(tp, stream.Position{Offset: p.next})
 		}
 	}

@@ -102,6 +102,7 @@ func (s *sink) run(ctx context.Context) (err error) {
 		kgo.BlockRebalanceOnPoll(),
 		kgo.DisableAutoCommit(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // to stand behind them
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		// What the group has not read and Kafka no longer has is never guessed.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
@@ -160,7 +161,11 @@ func (s *sink) turn(ctx context.Context) error {
 		s.metrics.behind.Set(behind(recs, now).Seconds())
 	}
 	for _, r := range recs {
-		if p := s.parts[r.Partition]; p != nil {
+		switch p := s.parts[r.Partition]; {
+		case p == nil:
+		case r.Attrs.IsControl():
+			p.pass(r.Offset, now)
+		default:
 			p.add(r, now)
 		}
 	}

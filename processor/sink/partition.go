@@ -98,6 +98,28 @@ func (p *partition) add(r *kgo.Record, now time.Time) {
 	}
 }
 
+// pass takes the marker of a transaction, which is no row. Where nothing but markers
+// was read since the last row that ClickHouse has, the group is to stand behind them:
+// retention deletes them one day, and what stands before them would then seem to lack
+// what was deleted.
+func (p *partition) pass(offset int64, now time.Time) {
+	if offset < p.read {
+		return
+	}
+	p.read = offset + 1
+	if p.phase == rereading && p.read >= p.plan.To {
+		p.reread(now)
+	}
+	p.rest()
+}
+
+// rest moves the confirmation to where everything was read.
+func (p *partition) rest() {
+	if p.phase == gathering && len(p.next) == 0 && p.from != atStart && p.from < p.read {
+		p.from, p.dirty = p.read, true
+	}
+}
+
 // reread goes on with a former owner's plan, all of whose records are there.
 func (p *partition) reread(now time.Time) {
 	n := 0
@@ -218,6 +240,7 @@ func (p *partition) looked(present map[int64]struct{}, doubt int64, now time.Tim
 		p.rows, p.rowsBytes = nil, 0
 		p.phase, p.dirty = gathering, true
 		p.cut = time.Time{}
+		p.rest()
 		return n
 	}
 	// The time makes the token a new one. It is part of the plan, so whoever
@@ -324,6 +347,7 @@ func (p *partition) inserted() {
 	p.rows, p.rowsBytes, p.plan = nil, 0, Plan{}
 	p.phase, p.dirty = gathering, true
 	p.failures, p.retryAt = 0, time.Time{}
+	p.rest()
 }
 
 // failed is told that an insert failed, or may have, or that there was no answer.

@@ -466,3 +466,53 @@ func TestBlocksInALife(t *testing.T) {
 		}
 	}
 }
+
+// TestBehindMarkers: the group stands behind the markers of transactions where nothing
+// else is, and never behind a row that ClickHouse may lack.
+func TestBehindMarkers(t *testing.T) {
+	lim := limits{rows: 10, bytes: 1 << 20, life: time.Minute, grace: time.Second}
+	now := time.Unix(1_800_000_000, 0)
+	p := newPartition("t", Plan{Topic: "t", From: 5, To: 5}, lim)
+	stands := func(what string, want int64) {
+		t.Helper()
+		if at, ok := p.position(); ok != (want >= 0) || ok && (at.From != want || p.phase == gathering && at.To != want) {
+			t.Errorf("%s: %v, %v, want %d", what, at, ok, want)
+		}
+	}
+	p.pass(5, now)
+	stands("a marker where the group stands", 6)
+	p.committed()
+	stands("that is committed", -1)
+	p.add(&kgo.Record{Offset: 6}, now)
+	p.pass(7, now)
+	stands("a row before it is not there", -1)
+	p.makePlan(now, true)
+	p.committed()
+	p.pass(8, now)
+	stands("nor is it yet", -1)
+	p.add(&kgo.Record{Offset: 9}, now)
+	p.pass(10, now)
+	p.inserted()
+	stands("a row behind it is not there", 7)
+	p.committed()
+	p.makePlan(now, true)
+	if p.plan.From != 7 || p.plan.To != 10 {
+		t.Errorf("the plan is %v, want all from where the group stands", p.plan)
+	}
+	p.committed()
+	p.inserted()
+	stands("all rows are there", 11)
+	p.pass(3, now)
+	stands("a marker that was read before", 11)
+
+	p = newPartition("t", Plan{Topic: "t", From: atStart, To: atStart}, lim)
+	p.pass(0, now)
+	stands("nothing was ever loaded", -1)
+
+	p = newPartition("t", Plan{Topic: "t", From: 5, To: 6, Encoder: EncoderVersion, Made: 1, Expires: schemas.MillisOf(now.Add(time.Minute))}, lim)
+	p.add(&kgo.Record{Offset: 5}, now)
+	p.pass(6, now)
+	stands("another's plan", -1)
+	p.inserted()
+	stands("it is carried out", 7)
+}

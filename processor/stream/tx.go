@@ -21,6 +21,7 @@ type Tx struct {
 	begun     bool
 	produced  int
 	positions map[Partition]Position
+	read      map[Partition]reading
 
 	mu  sync.Mutex // guards err: promises run on the client's goroutine
 	err error
@@ -51,6 +52,16 @@ func (tx *Tx) Stand(p Partition, at Position) {
 	}
 	tx.positions[p] = at
 }
+
+// Past returns where to go on instead of at, the offset after the last record of a
+// partition that the stage is done with: behind the markers of transactions, if nothing
+// but those is known to lie there. At any other offset it returns that. A stage calls it
+// before it stands at the end of what it was given.
+//
+// A position before the markers is as good as long as they are there. Once retention has
+// deleted them it is before the start of the log, as if records had been deleted before
+// they were read: for that, a partition need only be quiet for long enough.
+func (tx *Tx) Past(p Partition, at int64) int64 { return tx.read[p].past(at) }
 
 // More returns what has been fetched meanwhile, without waiting: what a stage
 // takes into the same transaction under load. Empty means idle.

@@ -26,6 +26,8 @@ type worker struct {
 	assigns chan assignment // from the client's group goroutine to Run's
 	closed  chan struct{}
 
+	read map[Partition]reading // of what is assigned; Run's goroutine alone has it
+
 	mu        sync.Mutex
 	committed map[Partition]Position // of the last offset fetch: metadata only
 	revoked   bool                   // since the last look
@@ -43,7 +45,7 @@ type assigned struct {
 }
 
 func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) Stage) (err error) {
-	w := &worker{cfg: cfg, waker: waker, assigns: make(chan assignment), closed: make(chan struct{})}
+	w := &worker{cfg: cfg, waker: waker, assigns: make(chan assignment), closed: make(chan struct{}), read: make(map[Partition]reading)}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ClientID(cfg.ClientID),
@@ -64,6 +66,7 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 		// them no sooner than this after the last time: 5 s, if it is not told.
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // they are for Tx.Past, and no stage's
 		// An offset out of range means that what the group has not read is
 		// gone, or that the group points into nothing: never guess.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
@@ -125,6 +128,7 @@ func (w *worker) turn(ctx context.Context) error {
 		return nil
 	}
 	if w.takeRevoked() {
+		clear(w.read) // a stage that keeps its state stands nowhere else until it is handed partitions
 		w.stage.Revoke()
 		// The session remembers a revocation until End, and would abort the
 		// next transaction for it.
@@ -138,6 +142,7 @@ func (w *worker) turn(ctx context.Context) error {
 	select {
 	case a := <-w.assigns:
 		start, err := w.stage.Assign(ctx, a.committed)
+		w.begin(a.committed, start)
 		a.reply <- assigned{start, err}
 		if err != nil {
 			return fmt.Errorf("assign: %w", err)
@@ -152,7 +157,7 @@ func (w *worker) turn(ctx context.Context) error {
 	// own time, bounded by the transaction's timeout.
 	txCtx, cancelTx := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.TransactionTimeout)
 	defer cancelTx()
-	tx := &Tx{w: w, ctx: txCtx}
+	tx := &Tx{w: w, ctx: txCtx, read: w.read}
 	stepErr := w.stage.Step(txCtx, tx, recs)
 	if !tx.begun && len(tx.positions) == 0 && stepErr == nil && tx.failed() == nil {
 		return nil
@@ -199,7 +204,51 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return fetches.Records(), nil
+	records := fetches.Records()
+	n := 0
+	for _, r := range records {
+		p := Partition{r.Topic, r.Partition}
+		if r.Attrs.IsControl() {
+			if was, known := w.read[p]; known {
+				w.read[p] = reading{was.record, r.Offset + 1}
+			}
+			continue
+		}
+		w.read[p] = reading{r.Offset + 1, r.Offset + 1}
+		records[n] = r
+		n++
+	}
+	clear(records[n:])
+	return records[:n], nil
+}
+
+// reading is how far a partition has been read: the offset after the last record
+// that the stage was given, or where it began, and the one after what lies behind
+// that. In between is no record, but markers of transactions and what aborted ones
+// wrote.
+type reading struct{ record, all int64 }
+
+// past returns all for an offset in between, and any other as it is.
+func (r reading) past(at int64) int64 {
+	if at < r.record {
+		return at
+	}
+	return max(at, r.all)
+}
+
+// begin notes where the partitions of an assignment are read from. Of one that begins
+// where its log does nothing is known before its first record.
+func (w *worker) begin(committed map[Partition]Position, start map[Partition]int64) {
+	clear(w.read)
+	for p, pos := range committed {
+		at, ok := start[p]
+		if !ok {
+			at = pos.Offset
+		}
+		if at >= 0 {
+			w.read[p] = reading{at, at}
+		}
+	}
 }
 
 func isDataLoss(err error) bool {
