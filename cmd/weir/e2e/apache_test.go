@@ -35,3 +35,13 @@ func TestApacheAlerterPaused(t *testing.T) {
 	t.Parallel()
 	alertsOverPauses(t, localtest.ForTest(t), 2)
 }
+
+func TestApacheQuietForLong(t *testing.T) {
+	t.Parallel()
+	quietForLong(t, localtest.ForTest(t))
+}
+
+func TestApacheOrders(t *testing.T) {
+	t.Parallel()
+	beginsIn(t, localtest.ForTest(t), orders["admission last"])
+}
