@@ -68,7 +68,7 @@ func quietForLong(t *testing.T, brokers []string) {
 			})
 		}
 		if !poll(t, patience, func() bool { return x.behind() == "" }) {
-			t.Errorf("%s, these stand before the end of their topics, where nothing is:\n%s", when, x.behind())
+			t.Fatalf("%s, these stand before the end of their topics, where nothing is:\n%s", when, x.behind())
 		}
 	}
 
