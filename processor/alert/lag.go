@@ -93,10 +93,17 @@ func (l *laggards) stage(ctx context.Context, s Stage, after time.Duration, now 
 				continue
 			}
 			var first schemas.Millis
-			_, err := l.read.Span(ctx, p, at.At, bound.Offset, func(r *kgo.Record) error {
-				first = schemas.MillisOf(r.Timestamp)
-				return errFound
-			})
+			look := func(from int64) error {
+				_, err := l.read.Span(ctx, p, from, bound.Offset, func(r *kgo.Record) error {
+					first = schemas.MillisOf(r.Timestamp)
+					return errFound
+				})
+				return err
+			}
+			err := look(at.At)
+			if gone, deleted := errors.AsType[*stream.GoneError](err); deleted && gone.Start > at.At { // retention took what nobody reads: an input's that is bound no more
+				err = look(min(gone.Start, bound.Offset))
+			}
 			switch {
 			case err == nil:
 				l.empty[p] = [2]int64{at.At, bound.Offset}

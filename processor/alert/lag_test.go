@@ -186,3 +186,46 @@ func value(t *testing.T, m prometheus.Metric) float64 {
 	}
 	return d.GetCounter().GetValue() + d.GetGauge().GetValue()
 }
+
+// TestLagOfDeleted: where a group stands before the start of a log, such as of an input
+// that is bound no more, what was deleted does not wait, and what is there does.
+func TestLagOfDeleted(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	now := schemas.MillisOf(time.Now())
+	adm := kadm.NewClient(cl)
+	at, gone := make(kadm.Offsets), make(kadm.Offsets)
+	for n := range int32(3) {
+		for _, age := range []time.Duration{9 * time.Minute, time.Duration(8-n) * time.Minute} {
+			if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "in", Partition: n, Timestamp: now.Add(-age).Time()}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at.AddOffset("in", n, 0, -1)
+		gone.AddOffset("in", n, []int64{2, 1, 1}[n], -1)
+	}
+	if _, err := adm.DeleteRecords(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := adm.CommitOffsets(t.Context(), "g", at); err != nil || got.Error() != nil {
+		t.Fatal(err, got.Error())
+	}
+	read, err := stream.OpenReader(stream.ReadConfig{Brokers: c.ListenAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(read.Close)
+	l := &laggards{adm: adm, read: read, empty: make(map[stream.Partition][2]int64), stages: []Stage{{Name: "stage", Group: "g"}}}
+	found, err := l.look(t.Context(), now)
+	if err != nil || len(found) != 1 || now.Sub(found[0].Since) != 7*time.Minute {
+		t.Errorf("%v, %v, want behind by 7 minutes", found, err)
+	}
+}
