@@ -69,22 +69,23 @@ func TestAnew(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		stands position
-		begins map[int32]int64
+		empty  bool
 		anew   string
 		waits  bool
 	}{
 		{name: "it has rows", stands: at(Plan{Topic: "t", From: 9, To: 9})},
 		{name: "it has rows, and a plan stands", stands: at(Plan{Topic: "t", From: 9, To: 12})},
-		{name: "it has none", stands: at(Plan{Topic: "t", From: 9, To: 9}), begins: map[int32]int64{0: 5}, anew: empty},
-		{name: "it has none, and a plan stands", stands: at(Plan{Topic: "t", From: 9, To: 12}), begins: map[int32]int64{0: 5}, anew: empty, waits: true},
-		{name: "it has none, and there is no more than the plan", stands: at(Plan{Topic: "t", From: 9, To: 12}), begins: map[int32]int64{0: 9}},
-		{name: "it has none of another partition", stands: at(Plan{Topic: "t", From: 9, To: 12}), begins: map[int32]int64{1: 0}},
+		{name: "it has none", stands: at(Plan{Topic: "t", From: 9, To: 9}), empty: true, anew: empty},
+		{name: "it has none, and a plan stands", stands: at(Plan{Topic: "t", From: 9, To: 12}), empty: true, anew: empty, waits: true},
+		{name: "it has none, nor ever had, and a plan stands", stands: at(Plan{Topic: "t", From: 9, To: 12, First: true}), empty: true},
+		{name: "it has none, nor ever had", stands: at(Plan{Topic: "t", From: 9, To: 9, First: true}), empty: true},
+		{name: "it has none, and the plan is of the first records", stands: at(Plan{Topic: "t", From: 0, To: 12}), empty: true},
 		{name: "of another topic", stands: at(Plan{Topic: "u", From: 9, To: 12}), anew: elsewhere},
-		{name: "set by hand", stands: position{offset: 9}, begins: map[int32]int64{0: 5}},
+		{name: "set by hand", stands: position{offset: 9}, empty: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &sink{cfg: Config{Logger: slog.New(slog.DiscardHandler)}.withDefaults(), topic: "t", count: 1, parts: make(map[int32]*partition), ledger: newLedger()}
-			pos := s.anew(0, tt.stands, tt.begins)
+			s := &sink{cfg: Config{Logger: slog.New(slog.DiscardHandler)}.withDefaults(), topic: "t", count: 1, parts: make(map[int32]*partition), ledger: newLedger(), there: map[int32]bool{0: !tt.empty}}
+			pos := s.anew(0, tt.stands)
 			if pos.anew != tt.anew || (pos.offset == atStart) != (tt.anew != "") {
 				t.Errorf("%+v, want %q", pos, tt.anew)
 			}

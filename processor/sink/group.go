@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,36 +43,17 @@ func (s *sink) findTopic(ctx context.Context) error {
 	return nil
 }
 
-// empty returns those of these partitions of which ClickHouse has no rows, and where
-// their logs begin. It is asked as they are assigned: what one process knew at its
-// start, others have changed since. One that had rows is not asked for again.
-func (s *sink) empty(ctx context.Context, ids []int32) (begins map[int32]int64, err error) {
-	had := func(id int32) bool { return s.there[id] }
-	ids = slices.DeleteFunc(slices.Clone(ids), had)
+// findRows learns of which of these partitions ClickHouse has rows. It is asked as they
+// are assigned: what one process knew at its start, others have changed since. One that
+// had rows is not asked for again.
+func (s *sink) findRows(ctx context.Context, ids []int32) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return s.there[id] })
 	if len(ids) == 0 {
-		return nil, nil
+		return nil
 	}
 	there, err := partitionsThere(ctx, s.conn, s.cfg.Cluster, ids)
-	if err != nil {
-		return nil, err
-	}
 	maps.Copy(s.there, there)
-	if ids = slices.DeleteFunc(ids, had); len(ids) == 0 {
-		return nil, nil
-	}
-	starts, err := s.adm.ListStartOffsets(ctx, s.name)
-	if err != nil {
-		return nil, fmt.Errorf("ask where %s begins: %w", s.name, err)
-	}
-	begins = make(map[int32]int64)
-	for _, id := range ids {
-		start, ok := starts.Lookup(s.name, id)
-		if !ok || start.Err != nil {
-			return nil, fmt.Errorf("ask where %s/%d begins: %w", s.name, id, cmp.Or[error](start.Err, kerr.UnknownTopicOrPartition))
-		}
-		begins[id] = start.Offset
-	}
-	return begins, nil
+	return err
 }
 
 // skip goes on at the log's start where Kafka deleted records before they were
@@ -150,16 +130,14 @@ func (s *sink) standing(id int32, at position) (Plan, error) {
 
 // anew is where a partition is begun to be read: from the log's start though the
 // group stands further on, where that says nothing of this ClickHouse. Where an operator
-// has set the group's offset, there it goes on. begins says where the logs of partitions
-// begin of which ClickHouse has no rows.
-func (s *sink) anew(id int32, at position, begins map[int32]int64) position {
+// has set the group's offset, there it goes on.
+func (s *sink) anew(id int32, at position) position {
 	plan, err := ParseMetadata(id, at.offset, at.metadata)
-	begin, empty := begins[id]
 	switch {
 	case err != nil:
 	case plan.Topic != s.topic:
 		return position{offset: atStart, anew: "the topic was deleted and made again"}
-	case empty && plan.From > begin:
+	case plan.From > 0 && !plan.First && !s.there[id]:
 		return position{offset: atStart, anew: "ClickHouse has no rows of it: the database is another one, or was emptied", planned: plan.planned()}
 	}
 	return at
@@ -302,12 +280,11 @@ func (s *sink) setAssigned(ctx context.Context, offsets map[string]map[int32]kgo
 		}
 		stands[id] = pos
 	}
-	var begins map[int32]int64
-	if !s.await(ctx, func(ctx context.Context) (err error) { begins, err = s.empty(ctx, ask); return err }) {
+	if !s.await(ctx, func(ctx context.Context) error { return s.findRows(ctx, ask) }) {
 		return nil, ctx.Err()
 	}
 	for id, pos := range stands {
-		if stands[id] = s.anew(id, pos, begins); stands[id].anew != "" {
+		if stands[id] = s.anew(id, pos); stands[id].anew != "" {
 			offsets[s.name][id] = kgo.NewOffset().AtStart()
 		}
 	}

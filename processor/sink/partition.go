@@ -45,6 +45,7 @@ type partition struct {
 
 	phase phase
 	from  int64 // everything below is in ClickHouse; or atStart
+	first bool  // nothing was ever loaded
 	dirty bool  // from is not committed yet
 	doubt int64 // rows below it may be in ClickHouse already: look before planning; or unknown
 
@@ -71,7 +72,7 @@ type partition struct {
 func newPartition(topic string, plan Plan, lim limits) *partition {
 	p := &partition{
 		id: plan.Partition, topic: topic, lim: lim, phase: gathering,
-		from: plan.From, read: plan.From, doubt: plan.Doubt,
+		from: plan.From, first: plan.From == atStart || plan.First, read: plan.From, doubt: plan.Doubt,
 	}
 	if plan.planned() {
 		p.plan, p.phase = plan, rereading
@@ -186,7 +187,7 @@ func (p *partition) makePlan(now time.Time, pressed bool) {
 func (p *partition) planTo(to, try int64, now time.Time) {
 	p.plan = Plan{
 		Topic: p.topic, Partition: p.id, From: p.from, To: to, Encoder: EncoderVersion,
-		Made: schemas.MillisOf(now), Expires: schemas.MillisOf(now.Add(p.lim.life)), Try: try, Doubt: p.doubt,
+		Made: schemas.MillisOf(now), Expires: schemas.MillisOf(now.Add(p.lim.life)), Try: try, Doubt: p.doubt, First: p.first,
 	}
 	p.phase = planning
 }
@@ -235,7 +236,7 @@ func (p *partition) looked(present map[int64]struct{}, doubt int64, now time.Tim
 	p.giveBack(n)
 	if n == 0 || there(0) {
 		if n > 0 {
-			p.from = p.rows[n-1].Offset + 1
+			p.from, p.first = p.rows[n-1].Offset+1, false
 		}
 		p.rows, p.rowsBytes = nil, 0
 		p.phase, p.dirty = gathering, true
@@ -302,7 +303,7 @@ func (p *partition) position() (Plan, bool) {
 	case planning:
 		return p.plan, true
 	case gathering:
-		return Plan{Topic: p.topic, Partition: p.id, From: p.from, To: p.from, Doubt: p.doubt}, p.dirty
+		return Plan{Topic: p.topic, Partition: p.id, From: p.from, To: p.from, Doubt: p.doubt, First: p.first}, p.dirty
 	case rereading, renewing, looking, inserting:
 		return Plan{}, false
 	}
@@ -343,7 +344,7 @@ func (p *partition) wakes(now time.Time) (time.Time, bool) {
 
 // inserted is told that every row of the plan is in ClickHouse.
 func (p *partition) inserted() {
-	p.from = p.plan.To
+	p.from, p.first = p.plan.To, false
 	p.rows, p.rowsBytes, p.plan = nil, 0, Plan{}
 	p.phase, p.dirty = gathering, true
 	p.failures, p.retryAt = 0, time.Time{}

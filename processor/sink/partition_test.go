@@ -182,6 +182,9 @@ func story(t *rapid.T) {
 					if r.Offset < pos.From && tb.rows[r.Offset] != 1 {
 						t.Fatalf("confirmed up to %d and offset %d is in table %d %d times", pos.From, r.Offset, i, tb.rows[r.Offset])
 					}
+					if r.Offset < pos.From && pos.First {
+						t.Fatalf("it stands at %d as if nothing was ever loaded", pos.From)
+					}
 				}
 			}
 			offset, metadata = pos.From, pos.Metadata()

@@ -37,6 +37,7 @@ type Plan struct {
 	Expires   schemas.Millis // until then the token is sure to be remembered, and nobody inserts after it
 	Try       int64          // 0, or what makes the token another one than that of an expired plan
 	Doubt     int64          // rows below it may be in ClickHouse though no plan says so; 0 is none
+	First     bool           // nothing below From was ever loaded: what Kafka has there is markers, or aborted
 }
 
 // planned reports whether p is more than a confirmation.
@@ -66,6 +67,9 @@ func (p Plan) Metadata() string {
 	}
 	if p.Doubt > p.From {
 		m += " doubt=" + strconv.FormatInt(p.Doubt, 10)
+	}
+	if p.First {
+		m += " first=1"
 	}
 	return m
 }
@@ -113,6 +117,8 @@ func ParseMetadata(partition int32, offset int64, metadata string) (Plan, error)
 			p.Try = n
 		case "doubt":
 			p.Doubt = n
+		case "first":
+			p.First = n == 1
 		}
 	}
 	if p.To < p.From || p.Try < 0 || p.Doubt < 0 || p.Topic == "" || len(metadata) > maxMetadata {

@@ -19,6 +19,7 @@ func TestPlanMetadata(t *testing.T) {
 		{"confirmation", sink.Plan{Topic: topicID, Partition: 3, From: 10, To: 10}, "weir-sink 1 topic=" + topicID},
 		{"plan", sink.Plan{Topic: topicID, Partition: 3, From: 10, To: 60, Encoder: 1, Made: 1763699000000, Expires: 1763700000000, Try: 2},
 			"weir-sink 1 topic=" + topicID + " to=60 encoder=1 made=1763699000000 expires=1763700000000 try=2"},
+		{"of the first records", sink.Plan{Topic: topicID, From: 16, To: 17, Encoder: 1, Made: 1, Expires: 2, First: true}, "weir-sink 1 topic=" + topicID + " to=17 encoder=1 made=1 expires=2 try=0 first=1"},
 		{"from the start", sink.Plan{Topic: topicID, From: 0, To: 1, Encoder: 1, Made: 1, Expires: 2}, "weir-sink 1 topic=" + topicID + " to=1 encoder=1 made=1 expires=2 try=0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -448,8 +448,8 @@ var around = []mutation{
 		what:   "a plan that stands is given up although ClickHouse has rows of the partition",
 		harm:   "its insert lands after another plan was made, and rows stand twice",
 		file:   "processor/sink/group.go",
-		old:    "case empty && plan.From > begin:",
-		new:    "case (empty || plan.planned()) && plan.From > begin:",
+		old:    "!plan.First && !s.there[id]:",
+		new:    "!plan.First && (plan.planned() || !s.there[id]):",
 		checks: []check{{pkg: "processor/sink", run: "TestAnew|TestBegunWithNothing"}},
 	},
 	{
