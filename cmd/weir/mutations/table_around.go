@@ -484,8 +484,8 @@ var around = []mutation{
 		what:   "rows are inserted before their plan is committed",
 		harm:   "after a crash nobody knows of the insert, and rows stand twice",
 		file:   "processor/sink/partition.go",
-		old:    "Try: try, Doubt: p.doubt,\n\t}\n\tp.phase = planning\n",
-		new:    "Try: try, Doubt: p.doubt,\n\t}\n\tp.phase = inserting\n",
+		old:    "Try: try, Doubt: p.doubt, First: p.first,\n\t}\n\tp.phase = planning\n",
+		new:    "Try: try, Doubt: p.doubt, First: p.first,\n\t}\n\tp.phase = inserting\n",
 		checks: []check{sinkPlans},
 	},
 	{
