@@ -105,7 +105,11 @@ func (s *Server) postRetry(w http.ResponseWriter, r *http.Request, c *caller) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), dlqTimeout)
 	defer cancel()
-	again, err := s.dlq.Resend(ctx, *src, is.ID, is.To, c.tenant)
+	to := is.To
+	if is.Channel == string(schemas.ChannelEmail) { // it may be from before keys ignored letter case
+		to = recipient.Fold(to)
+	}
+	again, err := s.dlq.Resend(ctx, *src, is.ID, to, c.tenant)
 	switch {
 	case errors.Is(err, dlq.ErrGone):
 		refuse(w, r, requestGone.problem("Its request has left Kafka."))

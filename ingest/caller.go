@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,11 +14,15 @@ import (
 type scope string
 
 const (
-	scopeNone  scope = ""      // no key is asked for
-	scopeAny   scope = "any"   // any key will do
-	scopeSend  scope = "send"  // messages and decisions, and taking them back
-	scopeRead  scope = "read"  // what the caller's own tenant sent, and what became of it
-	scopeAdmin scope = "admin" // the policy: the operator's, over all tenants
+	scopeNone scope = ""     // no key is asked for
+	scopeAny  scope = "any"  // any key will do
+	scopeSend scope = "send" // messages and decisions, and taking them back
+	scopeRead scope = "read" // what the caller's own tenant sent, and what became of it
+
+	// The scope admin of a key is these three.
+	scopePolicy  scope = "policy"  // the policy without its keys
+	scopeKeys    scope = "keys"    // keys: none may do more than the caller's
+	scopeOperate scope = "operate" // how Weir and its providers are, over all tenants
 )
 
 // pace is the kind of call by which the API's own limits count.
@@ -57,10 +60,13 @@ func (c *caller) prefer() string {
 	return c.key.Prefer
 }
 
-// may returns nil if the caller's key has the scope.
+// may returns nil if the caller may use the scope.
 func (c *caller) may(s scope) *client.Problem {
-	if c.key == nil || s == scopeAny || slices.Contains(c.key.Scopes, string(s)) {
+	switch {
+	case s == scopeAny || c.has(string(s)):
 		return nil
+	case c.key.May(string(s)):
+		return everyTenants()
 	}
 	return forbiddenScope.problem("The key lacks the scope " + string(s) + ".")
 }

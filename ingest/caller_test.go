@@ -36,12 +36,13 @@ keys:
   - {name: acme-test, tenant: acme, scopes: [send, read], hash: "` + hashOf(acmeTest) + `"}
   - {name: other, tenant: other, scopes: [send, read], hash: "` + hashOf(otherKey) + `"}
   - {name: reader, tenant: acme, scopes: [read], hash: "` + hashOf(readKey) + `"}
-  - {name: admin, tenant: acme, scopes: [admin], hash: "` + hashOf(adminKey) + `"}
-  - {name: old, tenant: acme, scopes: [send, read, admin], hash: "` + hashOf(oldKey) + `", expires_at: "2020-01-01T00:00:00Z"}
+  - {name: admin, tenant: default, scopes: [send, read, admin], hash: "` + hashOf(adminKey) + `"}
+  - {name: old, tenant: default, scopes: [send, read, admin], hash: "` + hashOf(oldKey) + `", expires_at: "2020-01-01T00:00:00Z"}
 `
 
 func TestKeys(t *testing.T) {
-	w := newWorld(t, settings{policy: keyedPolicy, keys: true})
+	const opsKey = "weir_live_ops"
+	w := newWorld(t, settings{policy: keyedPolicy + `  - {name: ops, tenant: default, scopes: [admin], hash: "` + hashOf(opsKey) + `"}`, keys: true})
 	const message = `{"channel":"sms","to":"+8613800000000","body":"b"}`
 	for _, tt := range []struct {
 		name, header string
@@ -60,7 +61,7 @@ func TestKeys(t *testing.T) {
 		{"with the prefix of a test key", "Authorization: Bearer weir_test_acme2", 401, "unauthenticated"},
 		{"expired", "Authorization: Bearer " + oldKey, 401, "unauthenticated"},
 		{"without the scope", "Authorization: Bearer " + readKey, 403, "forbidden_scope"},
-		{"admin is no send", "Authorization: Bearer " + adminKey, 403, "forbidden_scope"},
+		{"admin is no send", "Authorization: Bearer " + opsKey, 403, "forbidden_scope"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var headers []string

@@ -70,6 +70,7 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 	}
 	q := dlqQuery{tenant: c.tenant}
 	o := dlq.RedriveOptions{Within: redriveFor}
+	all := false
 	fields := make(map[string]json.RawMessage)
 	if len(bytes.TrimSpace(body)) > 0 {
 		if err := json.Unmarshal(body, &fields); err != nil || fields == nil { // null would be all there is
@@ -89,6 +90,14 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 			}
 		case name == "dry_run":
 			if json.Unmarshal(raw, &o.DryRun) != nil {
+				err = errors.New("is true or false")
+			}
+		case name == "all":
+			if json.Unmarshal(raw, &all) != nil {
+				err = errors.New("is true or false")
+			}
+		case name == "again":
+			if json.Unmarshal(raw, &q.filter.Again) != nil {
 				err = errors.New("is true or false")
 			}
 		case name == "rate":
@@ -119,6 +128,9 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 			wrong = append(wrong, client.FieldError{Pointer: "/" + known(name), Code: code, Detail: err.Error()})
 		}
 	}
+	if len(wrong) == 0 && q.filter.Empty() && !q.forbidden && !all && !o.DryRun {
+		wrong = append(wrong, client.FieldError{Pointer: "/all", Code: "required", Detail: "is true where there is no filter: everything that can be is sent again"})
+	}
 	if p := q.problem(wrong); p != nil {
 		refuse(w, r, p)
 		return
@@ -137,7 +149,7 @@ func (s *Server) postRedrive(w http.ResponseWriter, r *http.Request, c *caller) 
 	answer(w, status, "application/json", sum)
 }
 
-var redriveFields = []string{"since", "until", "class", "provider", "reason", "tenant", "ids", "dry_run", "rate", "cursor"}
+var redriveFields = []string{"since", "until", "class", "provider", "reason", "tenant", "ids", "all", "again", "dry_run", "rate", "cursor"}
 
 // dlqQuery is a filter as it is read.
 type dlqQuery struct {

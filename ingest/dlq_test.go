@@ -23,7 +23,7 @@ func (w *world) bury(n int, tenant string) {
 	defer cl.Close()
 	for i := range n {
 		to := fmt.Sprintf("+861380000%04d", i)
-		id, err := schemas.NewID(to)
+		id, err := schemas.NewID()
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -119,9 +119,28 @@ func TestDLQOverHTTP(t *testing.T) {
 	if one.Redriven != 1 || asked() != 1 {
 		t.Fatalf("one: %+v, and %d records", one, asked())
 	}
-	all := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"rate":5000}`), http.StatusAccepted)
-	if all.Redriven != n+2 || all.ByReason["permanent"] != n/2+1 || all.Cursor != "" || asked() != n+3 {
+	for _, body := range []string{"", `{}`, `{"rate":5000}`, `{"again":true}`, `{"all":false}`, `{"all":null}`} {
+		if got := w.do("POST", "/v1/dlq/redrive", body).problem(http.StatusBadRequest, "invalid_request"); asked() != 1 || got.Errors[0].Pointer != "/all" {
+			t.Fatalf("%s, without a filter: %+v, and %d records", body, got, asked())
+		}
+	}
+	all := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"all":true,"rate":5000}`), http.StatusAccepted)
+	if all.Redriven != n/2 || all.Skipped["permanent"] != n/2+1 || all.Skipped[dlq.SkipRedriven] != 1 || all.Cursor != "" || asked() != n/2+1 {
 		t.Fatalf("all: %+v, and %d records", all, asked())
+	}
+	rest := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", `{"reason":"permanent","rate":5000}`), http.StatusAccepted)
+	if rest.Redriven != n/2+1 || asked() != n+2 {
+		t.Fatalf("the reason is named: %+v, and %d records", rest, asked())
+	}
+	once := `{"ids":["` + first.Entries[0].Position + `"]`
+	if two := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", once+`}`), http.StatusAccepted); two.Redriven != 0 || two.Skipped[dlq.SkipRedriven] != 1 {
+		t.Fatalf("a second time: %+v", two)
+	}
+	if two := read[dlq.Summary](w.do("POST", "/v1/dlq/redrive", once+`,"again":true}`), http.StatusAccepted); two.Redriven != 1 || asked() != n+3 {
+		t.Fatalf("again: %+v", two)
+	}
+	if page := read[dlq.Page](w.do("GET", "/v1/dlq?limit=1", ""), http.StatusOK); page.Entries[0].RedrivenAt == 0 {
+		t.Errorf("the list does not show it: %+v", page.Entries[0])
 	}
 	w.line.cut()
 	w.do("GET", "/v1/dlq", "").problem(http.StatusServiceUnavailable, "kafka_unavailable")

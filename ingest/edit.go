@@ -52,6 +52,14 @@ func (s *Server) edit(r *http.Request, c *caller, o options, edit revise.Edit) (
 	defer cancel()
 	guarded := func(have *schemas.Revision) (*schemas.Policy, error) {
 		next, err := edit(have)
+		if err == nil {
+			if p := c.mayMake(&have.Policy, next); p != nil {
+				return nil, p
+			}
+			if bad := s.secrets.Judge(&have.Policy, next); bad != nil {
+				err = forbiddenReference.problem("The policy may not refer to this. Nothing was changed.", client.FieldError{Code: forbiddenReference.code, Detail: bad.Error()})
+			}
+		}
 		// Who needs no key cannot lock himself out.
 		if err == nil && o.kind == schemas.ResourceKey && !o.force && c.key != nil {
 			err = revise.KeepsAdmin(&have.Policy, next, schemas.MillisOf(time.Now()))
@@ -63,13 +71,20 @@ func (s *Server) edit(r *http.Request, c *caller, o options, edit revise.Edit) (
 	if o.dryRun {
 		res, err = s.editor.Draft(ctx, guarded)
 	} else {
-		res, err = s.editor.Revise(ctx, c.by(), revise.Tries, guarded, nil)
+		res, err = s.editor.AcceptingLoss(o.loss).Revise(ctx, c.by(), revise.Tries, guarded, nil)
 	}
 	if err == nil {
 		return res, nil
 	}
 	if p, ok := errors.AsType[*client.Problem](err); ok {
 		return nil, p
+	}
+	if lost, ok := errors.AsType[*revise.LossError](err); ok {
+		var each []client.FieldError
+		for i := range lost.Lost {
+			each = append(each, client.FieldError{Code: "history_lost", Detail: revise.LossText(&lost.Lost[i])})
+		}
+		return nil, policyConflict.problem("The limit would lose history, so recipients could get more than it allows. Nothing was changed. To change it nevertheless, add ?accept_loss=true.", each...)
 	}
 	switch {
 	case errors.Is(err, revise.ErrLastKey):

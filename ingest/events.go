@@ -75,7 +75,7 @@ type eventFilter struct {
 }
 
 func (q *eventFilter) wants(i *item) bool {
-	return i.tenant == q.tenant && (len(q.to) == 0 || slices.Contains(q.to, i.to)) && (q.class == "" || i.class == q.class) &&
+	return i.tenant == q.tenant && (len(q.to) == 0 || among(q.to, i.to)) && (q.class == "" || i.class == q.class) &&
 		(q.channel == "" || i.channel == q.channel) && (len(q.statuses) == 0 || slices.Contains(q.statuses, i.status))
 }
 

@@ -57,6 +57,11 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request, _ *caller) {
 	if !s.tail.caughtUp.Load() {
 		reasons = append(reasons, client.FieldError{Code: "catching_up", Detail: "the tail of the statuses has not caught up"})
 	}
+	if s.stuck != nil {
+		for _, stage := range s.stuck() {
+			reasons = append(reasons, client.FieldError{Code: "stage_stuck", Detail: stage.String()})
+		}
+	}
 	if len(reasons) > 0 {
 		refuse(w, r, after(notReady.problem("errors lists why.", reasons...), time.Second))
 		return

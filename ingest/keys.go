@@ -73,7 +73,7 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request, c *caller) {
 	var secret string
 	res, p := s.edit(r, c, o, func(have *schemas.Revision) (next *schemas.Policy, err error) {
 		was, there := have.Policy.Resource(schemas.ResourceKey, name)
-		if !there {
+		if !there || c.share(&have.Policy, schemas.ResourceKey, name) == hidden {
 			return nil, noResource(schemas.ResourceKey)
 		}
 		if p := o.holds(have.Revision, was, true); p != nil {

@@ -134,12 +134,12 @@ func TestKeysLife(t *testing.T) {
 func TestTheLastAdminKeyStays(t *testing.T) {
 	w := newWorld(t, settings{policy: keyedPolicy, keys: true}) // admin, and old which has ended
 	admin := "Authorization: Bearer " + adminKey
-	const demoted = `{"tenant":"acme","scopes":["read"]}`
+	const demoted = `{"tenant":"default","scopes":["read"]}`
 	for _, query := range []string{"", "?dry_run=true"} {
 		w.do("DELETE", "/v1/keys/admin"+query, "", admin).problem(409, "last_admin_key")
 		w.do("PUT", "/v1/keys/admin"+query, demoted, admin).problem(409, "last_admin_key")
 	}
-	second := read[client.RawResource](w.do("PUT", "/v1/keys/second", `{"tenant":"acme","scopes":["admin"]}`, admin), 201)
+	second := read[client.RawResource](w.do("PUT", "/v1/keys/second", `{"tenant":"default","scopes":["admin"]}`, admin), 201)
 	if r := w.do("PUT", "/v1/keys/admin", demoted, admin); r.code != 200 {
 		t.Errorf("%d %s", r.code, r.body)
 	}
@@ -170,5 +170,162 @@ func TestResourcesNeedAdmin(t *testing.T) {
 			t.Errorf("%s %s tells %+v", rt.method, rt.path, p)
 		}
 		w.do(rt.method, path, `{}`).problem(401, "unauthenticated")
+	}
+}
+
+// TestReferencesOverHTTP: whoever edits the policy over HTTP reads no file and no
+// variable of the host, and does not learn which there are.
+func TestReferencesOverHTTP(t *testing.T) {
+	w := newWorld(t, settings{server: func(s *Server) { s.secrets.Dir = "/run/secrets" }})
+	provider := func(value string) string {
+		return `{"type":"http","channels":["sms"],"settings":{"url":"https://example.com/","headers":{"X-Key":"` + value + `"}}}`
+	}
+	details := make(map[string]bool)
+	for _, value := range []string{"file:/etc/passwd", "file:/etc/there-is-none", "file:/run/secrets/../../etc/passwd", "${HOME}", "${THERE_IS_NONE}"} {
+		for _, query := range []string{"", "?dry_run=true"} {
+			p := w.do("PUT", "/v1/providers/leak"+query, provider(value)).problem(403, "forbidden_reference")
+			details[strings.ReplaceAll(p.Errors[0].Detail, value, "")] = true
+		}
+	}
+	if len(details) != 2 {
+		t.Errorf("the answers tell references apart: %v", details)
+	}
+	w.do("PUT", "/v1/alerts/leak", `{"to":{"type":"webhook","url":"https://example.com/${HOME}"},"when":["breaker.open"]}`).problem(403, "forbidden_reference")
+	w.do("PUT", "/v1/tenants/leak", `{"callback":{"url":"https://example.com/","secret":"${HOME}"}}`).problem(403, "forbidden_reference")
+	if r := w.do("PUT", "/v1/providers/mine", provider("file:/run/secrets/key")); r.code != 201 {
+		t.Errorf("%d %s", r.code, r.body)
+	}
+}
+
+// TestScopesOfThePolicy: each scope does its own, admin all three, and no key makes,
+// changes or rotates one that may do more. It may revoke one.
+func TestScopesOfThePolicy(t *testing.T) {
+	w := newWorld(t, settings{policy: keyedPolicy, keys: true})
+	admin := "Authorization: Bearer " + adminKey
+	make := func(name, body string) string {
+		t.Helper()
+		return "Authorization: Bearer " + read[client.RawResource](w.do("PUT", "/v1/keys/"+name, body, admin), 201).Secret
+	}
+	of := map[string]string{"admin": admin}
+	for _, s := range []string{"policy", "keys", "operate"} {
+		of[s] = make(s, `{"tenant":"default","scopes":["`+s+`"]}`)
+	}
+	for path, scope := range map[string]string{"/v1/limits": "policy", "/v1/revisions": "policy", "/v1/keys": "keys", "/v1/health": "operate", "/v1/delays": "operate"} {
+		for who, key := range of {
+			r := w.do("GET", path, "", key)
+			if may := who == scope || who == "admin"; may && r.code == 403 || !may && r.code != 403 {
+				t.Errorf("GET %s with %s: %d", path, who, r.code)
+			}
+		}
+	}
+	for _, tt := range []struct{ method, path, body string }{
+		{"PUT", "/v1/keys/more", `{"tenant":"default","scopes":["keys","policy"]}`},
+		{"PUT", "/v1/keys/more", `{"tenant":"default","scopes":["admin"]}`},
+		{"PUT", "/v1/keys/more", `{"tenant":"acme","scopes":["send"]}`},
+		{"PUT", "/v1/keys/admin", `{"tenant":"default","scopes":["keys","read"]}`},
+		{"POST", "/v1/keys/admin/rotate", ""},
+		{"POST", "/v1/keys/acme/rotate", ""},
+	} {
+		w.do(tt.method, tt.path, tt.body, of["keys"]).problem(403, "forbidden_scope")
+	}
+	if r := w.do("PUT", "/v1/keys/same", `{"tenant":"acme","scopes":["keys"]}`, of["keys"]); r.code != 201 {
+		t.Errorf("%d %s", r.code, r.body)
+	}
+	if r := w.do("DELETE", "/v1/keys/policy", "", of["keys"]); r.code != 204 {
+		t.Errorf("%d %s", r.code, r.body)
+	}
+	soon := make("soon", `{"tenant":"default","scopes":["keys"],"expires_at":"2098-01-01T00:00:00Z"}`)
+	for body, code := range map[string]int{
+		`{"tenant":"default","scopes":["keys"]}`:                                     403,
+		`{"tenant":"default","scopes":["keys"],"expires_at":"2099-01-01T00:00:00Z"}`: 403,
+		`{"tenant":"default","scopes":["keys"],"expires_at":"2097-01-01T00:00:00Z"}`: 201,
+	} {
+		if r := w.do("PUT", "/v1/keys/later", body, soon); r.code != code {
+			t.Errorf("%s: %d, want %d: %s", body, r.code, code, r.body)
+		}
+	}
+	// A test key makes test keys.
+	trial := make("trial", `{"tenant":"default","scopes":["keys"],"test":true}`)
+	w.do("PUT", "/v1/keys/live", `{"tenant":"default","scopes":["keys"]}`, trial).problem(403, "forbidden_scope")
+}
+
+// TestTenantsKeyEditsItsTenantOnly: it does not see the entries of other tenants, and
+// changes none that concern another tenant, not by their order either.
+func TestTenantsKeyEditsItsTenantOnly(t *testing.T) {
+	w := newWorld(t, settings{keys: true, server: func(s *Server) { s.secrets.EnvPrefix = "WEIR_SECRET_" }, policy: keyedPolicy + `limits:
+  - {name: all, per: [recipient], allow: [1/1h]}
+  - {name: mine, match: {tenant: acme}, per: [recipient], allow: [1/1h]}
+  - {name: both, match: {tenant: [acme, other]}, per: [recipient], allow: [1/1h]}
+  - {name: theirs, match: {tenant: other}, per: [recipient], allow: [1/1h]}
+alerts:
+  - {name: page, to: {type: webhook, url: "https://example.com/"}, when: [lag]}
+inputs:
+  - {topic: acme.in, tenant: acme}
+  - {topic: other.in, tenant: other}
+`})
+	admin := "Authorization: Bearer " + adminKey
+	w.do("PUT", "/v1/keys/boss", `{"tenant":"acme","scopes":["send","read","admin"]}`, admin)
+	r := read[client.RawResource](w.do("POST", "/v1/keys/boss/rotate", "", admin), 200)
+	boss := "Authorization: Bearer " + r.Secret
+
+	for path, want := range map[string]string{"/v1/limits": "all mine both", "/v1/tenants": "acme", "/v1/keys": "acme acme-test reader boss", "/v1/providers": "sim", "/v1/alerts": ""} {
+		list := read[client.ResourceList[struct{ Name string }]](w.do("GET", path, "", boss), 200)
+		var names []string
+		for _, v := range list.Items {
+			names = append(names, v.Value.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	limit := func(tenant string) string { return `{` + tenant + `"per":["recipient"],"allow":["2/1h"]}` }
+	for _, tt := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"GET", "/v1/limits/theirs", "", 404},
+		{"GET", "/v1/keys/other", "", 404},
+		{"DELETE", "/v1/limits/theirs", "", 404},
+		{"DELETE", "/v1/keys/other", "", 404},
+		{"POST", "/v1/keys/other/rotate", "", 404},
+		{"POST", "/v1/keys/admin/rotate", "", 404},
+		{"PUT", "/v1/limits/theirs", limit(`"match":{"tenant":["acme"]},`), 403},
+		{"PUT", "/v1/limits/all", limit(`"match":{"tenant":["acme"]},`), 403},
+		{"PUT", "/v1/limits/both", limit(`"match":{"tenant":["acme"]},`), 403},
+		{"PUT", "/v1/limits/mine", limit(""), 403},
+		{"PUT", "/v1/limits/new", limit(`"match":{"tenant":["other"]},`), 403},
+		{"PUT", "/v1/limits/all?before=mine", `{"per":["recipient"],"allow":["1/1h"]}`, 200}, // it is there already
+		{"PUT", "/v1/limits/both?before=all", `{"match":{"tenant":["acme","other"]},"per":["recipient"],"allow":["1/1h"]}`, 403},
+		{"PUT", "/v1/alerts/page", `{"to":{"type":"webhook","url":"https://example.com/"},"when":["lag"]}`, 403},
+		{"GET", "/v1/alerts/page", "", 404},
+		{"GET", "/v1/inputs/acme.in", "", 200},
+		{"GET", "/v1/inputs/other.in", "", 404},
+		{"DELETE", "/v1/inputs/acme.in", "", 403},
+		{"PUT", "/v1/tenants/acme", `{"default_region":"GB","callback":{"url":"https://example.com/${WEIR_SECRET_OTHER}","secret":"${WEIR_SECRET_OTHER}"}}`, 403},
+		{"DELETE", "/v1/limits/all", "", 403},
+		{"PUT", "/v1/providers/sim", `{"type":"simulated","channels":["sms"]}`, 403},
+		{"PUT", "/v1/classes/new", `{}`, 403},
+		{"PUT", "/v1/inputs/topic", `{"tenant":"acme"}`, 403},
+		{"PUT", "/v1/tenants/new", `{}`, 403},
+		{"PUT", "/v1/tenants/other", `{}`, 403},
+		{"PUT", "/v1/keys/new", `{"tenant":"other","scopes":["send"]}`, 403},
+		{"PUT", "/v1/keys/new", `{"tenant":"default","scopes":["send"]}`, 403},
+		{"GET", "/v1/revisions", "", 403},
+		{"GET", "/v1/revisions/1", "", 403},
+		{"GET", "/v1/delays", "", 403},
+		{"GET", "/v1/health", "", 403},
+		{"GET", "/v1/proof", "", 403},
+		{"POST", "/v1/limits/try", `{}`, 403},
+		{"GET", "/api/rate-limits", "", 403},
+		{"PUT", "/v1/limits/mine", limit(`"match":{"tenant":["acme"]},`), 200},
+		{"PUT", "/v1/limits/more?before=all", limit(`"match":{"tenant":["acme"]},`), 201},
+		{"PUT", "/v1/tenants/acme", `{"default_region":"GB"}`, 200},
+		{"PUT", "/v1/keys/new", `{"tenant":"acme","scopes":["send","policy"]}`, 201},
+		{"POST", "/v1/keys/new/rotate", "", 200},
+		{"DELETE", "/v1/keys/new", "", 204},
+	} {
+		if r := w.do(tt.method, tt.path, tt.body, boss); r.code != tt.code {
+			t.Errorf("%s %s %s: %d, want %d: %s", tt.method, tt.path, tt.body, r.code, tt.code, r.body)
+		}
 	}
 }

@@ -34,7 +34,7 @@ keys:
   - {name: acme, tenant: acme, scopes: [send, read], rates: {write: 10000/1s, query: 10000/1s, batch: 10000/1s}, hash: "` + hashOf(acmeKey) + `"}
   - {name: other, tenant: other, scopes: [send, read], hash: "` + hashOf(otherKey) + `"}
   - {name: reader, tenant: acme, scopes: [read], hash: "` + hashOf(readKey) + `"}
-  - {name: admin, tenant: acme, scopes: [admin], rates: {write: 10000/1s, query: 10000/1s}, hash: "` + hashOf(adminKey) + `"}
+  - {name: admin, tenant: default, scopes: [admin], rates: {write: 10000/1s, query: 10000/1s}, hash: "` + hashOf(adminKey) + `"}
   - {name: slow, tenant: acme, scopes: [read], rates: {query: 1/1h}, hash: "` + hashOf("weir_live_legacy_slow") + `"}
 `
 

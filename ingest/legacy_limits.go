@@ -74,7 +74,7 @@ func (s *Server) deleteLegacyLimit(w http.ResponseWriter, r *http.Request, c *ca
 func (s *Server) reviseLegacy(w http.ResponseWriter, r *http.Request, c *caller, done string, edit func(*schemas.Policy) (*schemas.Policy, any, error)) {
 	var made any
 	var wrong error // with what was asked for, where it stood at last
-	_, p := s.edit(r, c, options{kind: schemas.ResourceLimit}, func(have *schemas.Revision) (next *schemas.Policy, err error) {
+	_, p := s.edit(r, c, options{kind: schemas.ResourceLimit, loss: true}, func(have *schemas.Revision) (next *schemas.Policy, err error) {
 		if next, made, wrong = edit(&have.Policy); wrong != nil {
 			return nil, invalidRequest.problem("") // said below
 		}

@@ -256,7 +256,7 @@ func (s *Server) remembered(q history.Search, from bookmark) (fresh, placed []*l
 	before := from.place()
 	s.recent.each(time.Now(), func(id uuid.UUID, g *gist) {
 		if g.tenant != q.Tenant || g.accepted == 0 ||
-			len(q.To) > 0 && !slices.Contains(q.To, g.to) || q.Channel != "" && g.channel != q.Channel || q.Class != "" && g.class != q.Class ||
+			len(q.To) > 0 && !among(q.To, g.to) || q.Channel != "" && g.channel != q.Channel || q.Class != "" && g.class != q.Class ||
 			g.accepted < q.From || q.Until > 0 && g.accepted >= q.Until ||
 			len(q.Statuses) > 0 && !slices.Contains(q.Statuses, g.status) {
 			return

@@ -343,8 +343,19 @@ func TestListRefuses(t *testing.T) {
 	read[client.MessagePage](w.do("GET", "/v1/messages?limit=7&cursor="+cursor, ""), http.StatusOK) // the limit may change
 }
 
+// A message from before keys ignored letter case has its address as it was spelled.
+func TestOldSpellingsAreTheirs(t *testing.T) {
+	for to, want := range map[string]bool{
+		"ann@example.com": true, "Ann@example.com": true, "ANN@example.com": true, "joann@example.com": false, "token": true, "Token": false, "": false,
+	} {
+		if got := among([]string{"ann@example.com", "token"}, to); got != want {
+			t.Errorf("%q: %v", to, got)
+		}
+	}
+}
+
 func TestRecipientsOfAQuery(t *testing.T) {
-	const phone, mail = "+8613800000000", "Some.One@example.com"
+	const phone, mail = "+8613800000000", "some.one@example.com"
 	for _, tt := range []struct {
 		query, region, channel string
 		want                   []string

@@ -232,7 +232,7 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 			has = []any{}
 		case scopeAny:
 			has = []any{map[string]any{"key": []any{}}}
-		case scopeSend, scopeRead, scopeAdmin:
+		case scopeSend, scopeRead, scopePolicy, scopeKeys, scopeOperate:
 			has = []any{map[string]any{"key": []any{string(rt.scope)}}}
 		}
 		responses, _ := d.operation(rt.method, rt.path)["responses"].(map[string]any)
@@ -284,6 +284,7 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"Change":         reflect.TypeFor[schemas.Change](),
 		"FieldChange":    reflect.TypeFor[schemas.FieldChange](),
 		"State":          reflect.TypeFor[state](),
+		"Loss":           reflect.TypeFor[client.Loss](),
 		"Warming":        reflect.TypeFor[client.Warming](),
 		"Removal":        reflect.TypeFor[client.Removal](),
 		"RevisionPage":   reflect.TypeFor[client.RevisionPage](),

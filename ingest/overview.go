@@ -16,8 +16,8 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// What operators see of the whole: they have scope admin, and nothing here is of
-// one tenant.
+// What operators see of the whole: their keys have scope operate, and
+// nothing here is of one tenant.
 
 // getProvidersHealth tells how the providers of the policy in force are.
 func (s *Server) getProvidersHealth(w http.ResponseWriter, r *http.Request, _ *caller) {
@@ -43,7 +43,7 @@ func providersHealth(pol *schemas.Policy, health routing.Health, now schemas.Mil
 		if standing, ok := health[p.Name]; ok {
 			v.Share = float64(standing.Best(now)) / 100
 			for _, h := range standing.Lanes {
-				v.Lanes = append(v.Lanes, client.LaneHealth{Lane: h.Lane, Breaker: h.Breaker, ProbeAt: h.ProbeAt, Calls: h.Calls, Failures: h.Failures, At: h.At})
+				v.Lanes = append(v.Lanes, client.LaneHealth{Lane: h.Lane, Breaker: h.Breaker, ProbeAt: h.ProbeAt, SilentUntil: h.SilentUntil, Calls: h.Calls, Failures: h.Failures, At: h.At})
 			}
 			slices.SortFunc(v.Lanes, func(a, b client.LaneHealth) int { return cmp.Compare(a.Lane, b.Lane) })
 		}

@@ -77,7 +77,7 @@ func (p *page) render() string {
 			p.printf("| [`%s %s`](#%s) | %s | %s | %s |\n", method, path, anchor(method+" "+path), scopeText(rt.scope), paceText(rt.pace), text(op, "summary"))
 		})
 	}
-	p.printf("\nA key has the scopes `send`, `read` and `admin`, or some of them. `admin` is the operator's and spans all tenants; everything else is the caller's own tenant's.\n")
+	p.printf("\nA key has one or more of the scopes `send`, `read`, `policy`, `keys` and `operate`; `admin` is the last three. A key acts on its own tenant only. A key of the tenant `default` is the operator's: with `policy`, `keys` and `operate` it acts on all tenants ([policy-api.md](policy-api.md#what-a-key-may-do)).\n")
 	for _, tag := range tags.Content {
 		p.printf("\n## %s\n", strings.ToUpper(text(tag, "name")[:1])+text(tag, "name")[1:])
 		p.operations(text(tag, "name"), p.operation)
@@ -93,7 +93,7 @@ func scopeText(s scope) string {
 		return "no key"
 	case scopeAny:
 		return "any key"
-	case scopeSend, scopeRead, scopeAdmin:
+	case scopeSend, scopeRead, scopePolicy, scopeKeys, scopeOperate:
 	}
 	return "`" + string(s) + "`"
 }
@@ -123,7 +123,7 @@ func (p *page) operation(method, path string, op *yaml.Node) {
 		p.printf("Needs no key")
 	case scopeAny:
 		p.printf("Needs a key")
-	case scopeSend, scopeRead, scopeAdmin:
+	case scopeSend, scopeRead, scopePolicy, scopeKeys, scopeOperate:
 		p.printf("Needs the scope `%s`", rt.scope)
 	}
 	if rt.pace != paceNone {

@@ -32,6 +32,7 @@ var (
 	badHook              = newKind(http.StatusBadRequest, "bad_hook", "bad-hook", "The provider's call cannot be read")
 	forgedHook           = newKind(http.StatusUnauthorized, "forged_hook", "forged-hook", "Not surely the provider")
 	unauthenticated      = newKind(http.StatusUnauthorized, "unauthenticated", "unauthenticated", "Who are you?")
+	forbiddenReference   = newKind(http.StatusForbidden, "forbidden_reference", "forbidden-reference", "Not for a policy over HTTP")
 	forbiddenScope       = newKind(http.StatusForbidden, "forbidden_scope", "forbidden-scope", "Not with this key")
 	forbiddenTenant      = newKind(http.StatusForbidden, "forbidden_tenant", "forbidden-tenant", "Not your tenant")
 	noTestProvider       = newKind(http.StatusForbidden, "no_test_provider", "no-test-provider", "A test key reaches simulated providers only")

@@ -160,6 +160,12 @@ func recipients(channel schemas.Channel, text, region string) ([]string, error) 
 	return keys, nil
 }
 
+// among reports whether a message to somebody is one to any of these keys. Messages
+// from before keys ignored letter case have their address as it was spelled.
+func among(keys []string, to string) bool {
+	return slices.Contains(keys, to) || slices.Contains(keys, recipient.Fold(to))
+}
+
 // cmpError keeps the first.
 func cmpError(a, b error) error {
 	if a != nil {

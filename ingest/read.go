@@ -104,8 +104,8 @@ func (s *Server) find(ctx context.Context, tenant, text string, to ...string) (*
 		}
 	}
 	if len(to) > 0 {
-		events = slices.DeleteFunc(events, func(e *schemas.Event) bool { return !slices.Contains(to, e.To) })
-		if accepted != nil && !slices.Contains(to, accepted.To) {
+		events = slices.DeleteFunc(events, func(e *schemas.Event) bool { return !among(to, e.To) })
+		if accepted != nil && !among(to, accepted.To) {
 			accepted = nil
 		}
 	}

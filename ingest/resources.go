@@ -19,27 +19,31 @@ import (
 )
 
 // resourceRoutes are the routes of every kind of the policy's entries: alike
-// for all, and the operator's only.
+// for all. A tenant's key sees and changes its tenant's.
 func (s *Server) resourceRoutes() []route {
 	var out []route
 	for _, k := range schemas.ResourceKinds {
 		all := "/v1/" + k.Plural()
+		scope := scopePolicy
+		if k == schemas.ResourceKey {
+			scope = scopeKeys
+		}
 		out = append(out,
-			route{http.MethodGet, all, scopeAdmin, paceQuery, s.listResources(k)},
-			route{http.MethodGet, all + "/{name}", scopeAdmin, paceQuery, s.getResource(k)},
-			route{http.MethodPut, all + "/{name}", scopeAdmin, paceWrite, s.putResource(k)},
-			route{http.MethodDelete, all + "/{name}", scopeAdmin, paceWrite, s.deleteResource(k)},
+			route{http.MethodGet, all, scope, paceQuery, s.listResources(k)},
+			route{http.MethodGet, all + "/{name}", scope, paceQuery, s.getResource(k)},
+			route{http.MethodPut, all + "/{name}", scope, paceWrite, s.putResource(k)},
+			route{http.MethodDelete, all + "/{name}", scope, paceWrite, s.deleteResource(k)},
 		)
 	}
 	return append(out,
-		route{http.MethodPost, "/v1/keys/{name}/rotate", scopeAdmin, paceWrite, s.rotateKey},
-		route{http.MethodGet, "/v1/revisions", scopeAdmin, paceQuery, s.listRevisions},
-		route{http.MethodGet, "/v1/revisions/{revision}", scopeAdmin, paceQuery, s.getRevision},
+		route{http.MethodPost, "/v1/keys/{name}/rotate", scopeKeys, paceWrite, s.rotateKey},
+		route{http.MethodGet, "/v1/revisions", scopePolicy, paceQuery, operators(s.listRevisions)},
+		route{http.MethodGet, "/v1/revisions/{revision}", scopePolicy, paceQuery, operators(s.getRevision)},
 	)
 }
 
 func (s *Server) listResources(k schemas.ResourceKind) handler {
-	return func(w http.ResponseWriter, r *http.Request, _ *caller) {
+	return func(w http.ResponseWriter, r *http.Request, c *caller) {
 		if p := noParameters(r); p != nil {
 			refuse(w, r, p)
 			return
@@ -47,21 +51,24 @@ func (s *Server) listResources(k schemas.ResourceKind) handler {
 		in := s.policy.Latest()
 		list := client.ResourceList[json.RawMessage]{Revision: in.Revision, Items: []client.RawResource{}}
 		for _, v := range in.Policy.Resources(k) {
-			list.Items = append(list.Items, shown(in.Revision, v))
+			if c.share(&in.Policy, k, v.Name) != hidden {
+				list.Items = append(list.Items, shown(in.Revision, v))
+			}
 		}
 		answer(w, http.StatusOK, "application/json", list)
 	}
 }
 
 func (s *Server) getResource(k schemas.ResourceKind) handler {
-	return func(w http.ResponseWriter, r *http.Request, _ *caller) {
+	return func(w http.ResponseWriter, r *http.Request, c *caller) {
 		if p := noParameters(r); p != nil {
 			refuse(w, r, p)
 			return
 		}
 		in := s.policy.Latest()
-		v, ok := in.Policy.Resource(k, chi.URLParam(r, "name"))
-		if !ok {
+		name := chi.URLParam(r, "name")
+		v, ok := in.Policy.Resource(k, name)
+		if !ok || c.share(&in.Policy, k, name) == hidden {
 			refuse(w, r, noResource(k))
 			return
 		}
@@ -90,7 +97,7 @@ func matchesNone(h http.Header, tag string) bool {
 
 func (s *Server) putResource(k schemas.ResourceKind) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *caller) {
-		o, p := editOptions(r, k, "dry_run", "before", "force")
+		o, p := editOptions(r, k, "dry_run", "before", "force", "accept_loss")
 		if p != nil {
 			refuse(w, r, p)
 			return
@@ -106,6 +113,9 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 		res, p := s.edit(r, c, o, func(have *schemas.Revision) (*schemas.Policy, error) {
 			was, there := have.Policy.Resource(k, name)
 			made = !there
+			if there && c.share(&have.Policy, k, name) == hidden {
+				return nil, forbiddenTenant.problem("The name is in use, and the entry is not of the key's tenant. Nothing was changed.")
+			}
 			if p := o.holds(have.Revision, was, there); p != nil {
 				return nil, p
 			}
@@ -157,7 +167,7 @@ func (s *Server) deleteResource(k schemas.ResourceKind) handler {
 		name := chi.URLParam(r, "name")
 		res, p := s.edit(r, c, o, func(have *schemas.Revision) (*schemas.Policy, error) {
 			was, there := have.Policy.Resource(k, name)
-			if !there {
+			if !there || c.share(&have.Policy, k, name) == hidden {
 				return nil, noResource(k)
 			}
 			if p := o.holds(have.Revision, was, true); p != nil {
@@ -174,7 +184,7 @@ func (s *Server) deleteResource(k schemas.ResourceKind) handler {
 			refuse(w, r, p)
 		case o.dryRun:
 			rep := res.Report(true, time.Now())
-			answer(w, http.StatusOK, "application/json", client.Removal{Revision: rep.Revision, DryRun: true, Changes: rep.Changes})
+			answer(w, http.StatusOK, "application/json", client.Removal{Revision: rep.Revision, DryRun: true, Changes: rep.Changes, Unroutable: rep.Unroutable})
 		default:
 			w.WriteHeader(http.StatusNoContent)
 		}
@@ -193,9 +203,12 @@ func answerResource(w http.ResponseWriter, status int, v client.RawResource) {
 // report adds what an edit changed.
 func report(out *client.RawResource, res *revise.Result, dryRun bool) {
 	rep := res.Report(dryRun, time.Now())
-	out.DryRun, out.Changes = dryRun, rep.Changes
+	out.DryRun, out.Changes, out.Unroutable = dryRun, rep.Changes, rep.Unroutable
 	for _, v := range rep.Warming {
 		out.Warming = append(out.Warming, client.Warming(v))
+	}
+	for _, v := range rep.Lost {
+		out.Lost = append(out.Lost, client.Loss(v))
 	}
 }
 
@@ -225,16 +238,20 @@ type options struct {
 	fresh  bool     // If-None-Match: *
 	dryRun bool
 	force  bool
+	loss   bool // limits may lose history
 	before string
 }
 
 // editOptions reads the conditions and the query's parameters, of which allowed
-// are known; before only where the order means something, force only where
-// there is something to force.
+// are known; before only where the order means something, force and accept_loss
+// only where there is something to force or to lose.
 func editOptions(r *http.Request, k schemas.ResourceKind, allowed ...string) (options, *client.Problem) {
 	o := options{kind: k}
 	if k != schemas.ResourceLimit && k != schemas.ResourceRoute {
 		allowed = slices.DeleteFunc(allowed, func(a string) bool { return a == "before" })
+	}
+	if k != schemas.ResourceLimit {
+		allowed = slices.DeleteFunc(allowed, func(a string) bool { return a == "accept_loss" })
 	}
 	if k != schemas.ResourceKey {
 		allowed = slices.DeleteFunc(allowed, func(a string) bool { return a == "force" })
@@ -243,7 +260,7 @@ func editOptions(r *http.Request, k schemas.ResourceKind, allowed ...string) (op
 	if p != nil {
 		return o, p
 	}
-	for name, into := range map[string]*bool{"dry_run": &o.dryRun, "force": &o.force} {
+	for name, into := range map[string]*bool{"dry_run": &o.dryRun, "force": &o.force, "accept_loss": &o.loss} {
 		if !query.Has(name) {
 			continue
 		}

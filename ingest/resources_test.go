@@ -21,6 +21,7 @@ import (
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/twilio"
 	"github.com/weirhq/weir/processor/revise"
+	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -68,17 +69,17 @@ var entries = []struct {
 }{
 	{schemas.ResourceLimit, "mine", `{"per":["recipient"],"allow":["3/60s"],"match":{"class":["mine"],"metadata.ip":"203.0.113.9"}}`, `{"per":["recipient","class"],"allow":["4/60s"]}`},
 	{schemas.ResourceClass, "mine", `{"priority":"urgent","retries":[]}`, `{"priority":"bulk"}`},
-	{schemas.ResourceProvider, "mine", `{"type":"http","channels":["sms"],"settings":{"url":"https://a.example","token":"${TOKEN}"},"price":{"currency":"CNY","per_segment":0.045}}`, `{"type":"simulated","channels":["sms"]}`},
+	{schemas.ResourceProvider, "mine", `{"type":"http","channels":["sms"],"settings":{"url":"https://a.example","token":"${WEIR_TOKEN}"},"price":{"currency":"CNY","per_segment":0.045}}`, `{"type":"simulated","channels":["sms"]}`},
 	{schemas.ResourceRoute, "mine", `{"match":{"prefix":"86"},"to":[{"provider":"simulated"}]}`, `{"to":[{"provider":"simulated","weight":2}]}`},
 	{schemas.ResourceTemplate, "mine", `{"channel":"email","subject":"s","body":"Hello {{name}}"}`, `{"channel":"sms","body":"b"}`},
 	{schemas.ResourceTenant, "mine", `{"default_region":"CN"}`, `{}`},
 	{schemas.ResourceKey, "mine", `{"tenant":"default","scopes":["read"]}`, `{"tenant":"default","scopes":["read","send"],"expires_at":"2999-01-01T00:00:00Z"}`},
-	{schemas.ResourceAlert, "mine", `{"to":{"type":"slack","url":"${SLACK}"},"when":["dlq.record"]}`, `{"to":{"type":"webhook","url":"https://b.example/a"},"when":["breaker.open"],"at_most":"2/1h"}`},
+	{schemas.ResourceAlert, "mine", `{"to":{"type":"slack","url":"${WEIR_SLACK}"},"when":["dlq.record"]}`, `{"to":{"type":"webhook","url":"https://b.example/a"},"when":["breaker.open"],"at_most":"2/1h"}`},
 	{schemas.ResourceInput, "acme.sends", `{"tenant":"default"}`, `{"tenant":"default"}`},
 }
 
 func TestResourcesRoundTrip(t *testing.T) {
-	w := newWorld(t, settings{})
+	w := newWorld(t, settings{server: func(s *Server) { s.secrets.EnvPrefix = "WEIR_" }})
 	if len(entries) != len(schemas.ResourceKinds) {
 		t.Fatal("not every kind is tried")
 	}
@@ -115,7 +116,11 @@ func TestResourcesRoundTrip(t *testing.T) {
 				t.Errorf("%s", r.body)
 			}
 			if e.then != e.body {
-				r = w.do("PUT", one, e.then)
+				anyway := ""
+				if e.kind == schemas.ResourceLimit { // another match loses its history
+					anyway = "?accept_loss=true"
+				}
+				r = w.do("PUT", one+anyway, e.then)
 				next := read[client.RawResource](r, 200)
 				if next.ETag == made.ETag || next.Revision != made.Revision+1 || len(next.Changes) != 1 || next.Changes[0].Op != schemas.ChangeEdit || next.Secret != "" {
 					t.Errorf("%s", r.body)
@@ -227,18 +232,21 @@ keys: [{name: k, tenant: acme, scopes: [read], hash: "` + hashOf("k") + `"}]
 // TestProviderSettings: an edit is refused for settings that the provider's type would
 // refuse when its lane opens it, whatever its secrets hold.
 func TestProviderSettings(t *testing.T) {
-	w := newWorld(t, settings{server: func(s *Server) { s.providers = provider.Types{"twilio": twilio.Type}.Check }})
+	w := newWorld(t, settings{server: func(s *Server) {
+		s.providers = provider.Types{"twilio": twilio.Type}.Check
+		s.secrets = secret.Bounds{Dir: "/run/secrets", EnvPrefix: "WEIR_"}
+	}})
 	for _, tt := range []struct{ settings, pointer, code string }{
-		{`{"auth_token":"${TOKEN}","from":"Weir"}`, "/settings/account_sid", "required"},
-		{`{"account_sid":"AC1","auth_token":"${TOKEN}","from":17}`, "/settings/from", "bad_value"},
-		{`{"account_sid":"AC1","auth_token":"${TOKEN}","from":"Weir","form":"x"}`, "/settings/form", "unknown_field"},
+		{`{"auth_token":"${WEIR_TOKEN}","from":"Weir"}`, "/settings/account_sid", "required"},
+		{`{"account_sid":"AC1","auth_token":"${WEIR_TOKEN}","from":17}`, "/settings/from", "bad_value"},
+		{`{"account_sid":"AC1","auth_token":"${WEIR_TOKEN}","from":"Weir","form":"x"}`, "/settings/form", "unknown_field"},
 	} {
 		p := w.do("PUT", "/v1/providers/us", `{"type":"twilio","channels":["sms"],"settings":`+tt.settings+`}`).problem(400, "invalid_request")
 		if len(p.Errors) != 1 || p.Errors[0].Pointer != tt.pointer || p.Errors[0].Code != tt.code {
 			t.Errorf("%s: %+v", tt.settings, p.Errors)
 		}
 	}
-	if r := w.do("PUT", "/v1/providers/us", `{"type":"twilio","channels":["sms"],"settings":{"account_sid":"${SID}","auth_token":"file:/none","from":"Weir"}}`); r.code != 201 {
+	if r := w.do("PUT", "/v1/providers/us", `{"type":"twilio","channels":["sms"],"settings":{"account_sid":"${WEIR_SID}","auth_token":"file:/run/secrets/none","from":"Weir"}}`); r.code != 201 {
 		t.Errorf("%d %s", r.code, r.body)
 	}
 }
@@ -405,6 +413,26 @@ func TestEditsOfDifferentEntriesRace(t *testing.T) {
 	}
 	if by["apply"] != each || by["without a key"] != 2*each {
 		t.Errorf("%v", by)
+	}
+}
+
+// A limit that loses history is changed only by who accepts it.
+func TestLimitLosesHistory(t *testing.T) {
+	w := newWorld(t, settings{})
+	read[client.RawResource](w.do("PUT", "/v1/limits/mine", `{"per":["recipient"],"allow":["7/90s"]}`), 201)
+	const other = `{"per":["recipient"],"allow":["7/90s"],"match":{"class":["x"]}}`
+	p := read[client.Problem](w.do("PUT", "/v1/limits/mine", other), 409)
+	if p.Code != "policy_conflict" || len(p.Errors) != 1 || p.Errors[0].Code != "history_lost" || !strings.Contains(p.Detail, "accept_loss=true") {
+		t.Errorf("%+v", p)
+	}
+	if l := read[client.RawResource](w.do("PUT", "/v1/limits/mine?dry_run=true", other), 200); len(l.Lost) != 1 || l.Lost[0].Limit != "mine" {
+		t.Errorf("%+v", l)
+	}
+	if l := read[client.RawResource](w.do("PUT", "/v1/limits/mine?accept_loss=true", other), 200); len(l.Lost) != 1 {
+		t.Errorf("%+v", l)
+	}
+	if p := read[client.Problem](w.do("PUT", "/v1/classes/mine?accept_loss=true", `{}`), 400); p.Code == "" {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -78,6 +78,9 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if why := rules.RejectsClass(q.Class); why != "" {
+		return nil, messageRejected.problem("errors has the reason.", client.FieldError{Pointer: "/class", Code: schemas.ReasonUnknownClass, Detail: why})
+	}
 	if p := tooLong(q, rules); p != nil {
 		return nil, p
 	}
@@ -139,7 +142,7 @@ func newID(q *schemas.Request, to string, at schemas.Millis) (string, error) {
 	if q.IdempotencyKey != "" {
 		return schemas.KeyedID(at, q.Tenant, to, q.IdempotencyKey), nil
 	}
-	return schemas.NewID(to)
+	return schemas.NewID()
 }
 
 // accept notes that the brokers hold the message.

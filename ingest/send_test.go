@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/schemas"
 )
@@ -30,6 +31,16 @@ const (
 )
 
 // What is answered 202 stands in weir.requests where admission looks for it.
+// TestUnknownClass: where the policy rejects classes that nobody declared, so does
+// the API, before anything is written.
+func TestUnknownClass(t *testing.T) {
+	w := newWorld(t, settings{policy: string(presets.Dev)})
+	p := read[client.Problem](w.post(`{"channel":"sms","to":"+8613800000000","class":"verfy","body":"b"}`), 422)
+	if len(p.Errors) != 1 || p.Errors[0].Code != "unknown_class" || p.Errors[0].Pointer != "/class" || !strings.Contains(p.Errors[0].Detail, "did you mean verify?") {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestAccepted(t *testing.T) {
 	w := newWorld(t, settings{})
 	r := w.post(hello, "Content-Type: application/x-www-form-urlencoded", "traceparent: "+trace, "Prefer: return=minimal")

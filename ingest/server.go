@@ -27,6 +27,8 @@ import (
 	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/processor/revise"
 	routing "github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/processor/secret"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -57,6 +59,8 @@ type Config struct {
 	// Providers judges what a policy says of its providers, by their types: its error is
 	// a schemas.PolicyErrors. nil judges nothing.
 	Providers func(*schemas.Policy) error
+	// Secrets are what a policy that comes over HTTP may refer to.
+	Secrets secret.Bounds
 	// Console is the pages for people; nil serves none.
 	Console *console.Pages
 	// Health is what is known of the providers, Reports what sinks and audits said
@@ -66,8 +70,11 @@ type Config struct {
 	// Decisions are what Kafka no longer has of the traffic that limits are tried
 	// on; nil is none.
 	Decisions backtest.History
-	Registry  *prometheus.Registry
-	Logger    *slog.Logger
+	// Stuck are the stages of this process that have work and commit nothing: then it is
+	// not ready. Nil is none.
+	Stuck    func() []stream.Stuck
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
 	// Grace is what requests in flight get at shutdown. Default 10 s: more than
 	// any takes.
 	Grace time.Duration
@@ -123,6 +130,7 @@ type Server struct {
 	policy     *policy.Watcher
 	history    History
 	registry   *prometheus.Registry
+	stuck      func() []stream.Stuck // nil: none
 	logger     *slog.Logger
 	readmit    string // topic
 	keys       keyring
@@ -142,6 +150,7 @@ type Server struct {
 	replies  *replies.Room
 	batches  batches
 	editor   *revise.Editor
+	secrets  secret.Bounds // of what a policy that comes here may refer to
 	editFor  time.Duration // of one edit of the policy with all its tries
 	recent   *recent
 	feed     *feed
@@ -175,12 +184,14 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		policy:     cfg.Policy,
 		history:    cfg.History,
 		registry:   cfg.Registry,
+		stuck:      cfg.Stuck,
 		logger:     cfg.Logger,
 		pace:       newPacer(cfg.Policy, cfg.TrustedProxies),
 		keyless:    cfg.Keyless || cfg.Insecure,
 		providers:  cfg.Providers,
 		localOnly:  cfg.Keyless && !cfg.Insecure,
 		editFor:    editTimeout,
+		secrets:    cfg.Secrets,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
 		legacyWait: waitLegacy,
 		recent:     newRecent(bounds{messages: 50_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir/ingest/client"
@@ -87,10 +88,11 @@ type session struct {
 }
 
 func (c *caller) session() session {
+	scopes := slices.DeleteFunc(slices.Clone(schemas.KeyScopes), func(s string) bool { return !c.has(s) })
 	if c.key == nil {
-		return session{Tenant: c.tenant, Scopes: schemas.KeyScopes}
+		return session{Tenant: c.tenant, Scopes: scopes}
 	}
-	return session{Tenant: c.tenant, Key: c.key.Name, Scopes: c.key.Scopes, Test: c.test, ExpiresAt: c.key.ExpiresAt}
+	return session{Tenant: c.tenant, Key: c.key.Name, Scopes: scopes, Test: c.test, ExpiresAt: c.key.ExpiresAt}
 }
 
 func (s *Server) getSession(w http.ResponseWriter, _ *http.Request, c *caller) {

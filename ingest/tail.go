@@ -40,7 +40,7 @@ func newTail(topic string, r *recent, f *feed, logger *slog.Logger, opts []kgo.O
 		// end could not be told from being behind.
 		kgo.KeepControlRecords(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd().Relative(-tailBack)),
-		kgo.FetchMaxBytes(16<<20),
+		kgo.FetchMaxBytes(16<<20), stream.Bounded(),
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("open a client for %s: %w", topic, err)
@@ -61,6 +61,12 @@ func (t *tail) run(ctx context.Context) {
 		failed := false
 		fetches.EachError(func(_ string, p int32, err error) {
 			failed = true
+			if at, ok := stream.Oversized(err); ok {
+				stream.PassOversized(t.cl, err)
+				if end, ok := ends[at.Partition]; ok && at.NextOffset >= end {
+					delete(ends, at.Partition)
+				}
+			}
 			t.failed.Warn(t.logger, "reading statuses failed", t.topic, p, err)
 		})
 		if failed {

@@ -65,7 +65,7 @@ func newWorld(t *testing.T, set settings) *world {
 	}
 	t.Cleanup(c.Close)
 	w := &world{t: t, broker: c, line: &line{conns: make(map[net.Conn]bool)}, log: &lockedBuffer{}}
-	text := presets.Dev
+	text := append(bytes.Replace(presets.Dev, []byte(", unknown: reject"), nil, 1), "    default_region: CN\n"...)
 	if set.policy != "" {
 		text = []byte(set.policy)
 	}

@@ -101,6 +101,9 @@ func goFields(t reflect.Type) []goField {
 	var out []goField
 	for f := range t.Fields() {
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" { // no field of the contract
+			continue
+		}
 		out = append(out, goField{name, option, f.Type})
 	}
 	return out

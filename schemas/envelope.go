@@ -2,7 +2,9 @@ package schemas
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -48,6 +50,7 @@ type Envelope struct {
 	Return     string // on delay topics: the topic it goes back to
 	Error      string
 	LastError  string
+	Tried      []Tried
 	RedriveOf  string
 	Timestamp  Millis   // the producer's own, where it gives one
 	Round      *Round   // on its way round the owners of wide limits; nil elsewhere
@@ -56,6 +59,11 @@ type Envelope struct {
 	// CallbackURL is the request's own: where its statuses are told. It travels, so
 	// that they name it wherever the request's bytes are not read.
 	CallbackURL string
+	// Of a dead letter that has only the beginning of its record's bytes: how many bytes
+	// the value had and what they hash to, and how many its key and headers had.
+	ValueBytes  int64
+	ValueSHA256 string
+	RestBytes   int64
 	Reply       string // weir-reply, until the first decision: who waits for it
 }
 
@@ -112,10 +120,16 @@ func (e *Envelope) Each(fn func(key string, value []byte)) {
 	text(HeaderReturn, e.Return)
 	text(HeaderError, e.Error)
 	text(HeaderLastError, e.LastError)
+	if len(e.Tried) > 0 {
+		write(HeaderTried, appendTried(all, e.Tried))
+	}
 	text(HeaderRedriveOf, e.RedriveOf)
 	moment(HeaderTimestamp, e.Timestamp)
 	text(HeaderRequestKey, e.RequestKey)
 	text(HeaderCallbackURL, e.CallbackURL)
+	number(HeaderValueBytes, e.ValueBytes)
+	text(HeaderValueSHA256, e.ValueSHA256)
+	number(HeaderRestBytes, e.RestBytes)
 	text(HeaderReply, e.Reply)
 }
 
@@ -167,6 +181,8 @@ func (e *Envelope) Set(key, value string) error {
 		e.Error = value
 	case HeaderLastError:
 		e.LastError = value
+	case HeaderTried:
+		e.Tried = ParseTried(value)
 	case HeaderRedriveOf:
 		e.RedriveOf = value
 	case HeaderTimestamp:
@@ -175,6 +191,12 @@ func (e *Envelope) Set(key, value string) error {
 		e.RequestKey = value
 	case HeaderCallbackURL:
 		e.CallbackURL = value
+	case HeaderValueBytes:
+		e.ValueBytes, err = strconv.ParseInt(value, 10, 64)
+	case HeaderValueSHA256:
+		e.ValueSHA256 = value
+	case HeaderRestBytes:
+		e.RestBytes, err = strconv.ParseInt(value, 10, 64)
 	case HeaderReply:
 		e.Reply = value
 	}
@@ -198,8 +220,43 @@ func readCharges(value string) ([]Charge, error) {
 // is held, and the record stands in its recipient's partition.
 func (e *Envelope) Redrives(num, n int32) bool {
 	return e.Reason == ReadmitRedrive && e.Key != "" && e.RedriveOf != "" &&
-		e.ID == RedriveID(e.RedriveOf, e.Origin, e.Key) && PartitionOf(e.Key, n) == num &&
+		slices.Contains(e.RedriveIDs(), e.ID) && PartitionOf(e.Key, n) == num &&
 		e.Attempt == 0 && len(e.Place) == 0 && e.Taint == TaintNone
+}
+
+// maxAttempts is more than any message makes: a class has at most MaxRetries.
+const maxAttempts = 1 << 20
+
+// maxIDBytes is more than any id has: they are UUIDs.
+const maxIDBytes = 128
+
+// Dispatched returns why e is not that of a message that admission dispatched;
+// nil when it may be. Admission names every message, its recipient, where its
+// request stands, and when it decided.
+func (e *Envelope) Dispatched() error {
+	switch {
+	case e.ID == "":
+		return errors.New("it has no " + HeaderID)
+	case e.Key == "":
+		return errors.New("it has no " + HeaderKey)
+	case len(e.ID) > maxIDBytes:
+		return fmt.Errorf("header %s has %d bytes", HeaderID, len(e.ID))
+	case e.Origin.Topic == "":
+		return errors.New("it has no " + HeaderOrigin)
+	case e.DecidedAt <= 0:
+		return errors.New("it has no " + HeaderDecidedAt)
+	case e.Attempt < 0 || e.Attempt > maxAttempts:
+		return fmt.Errorf("header %s: %d attempts", HeaderAttempt, e.Attempt)
+	}
+	return nil
+}
+
+// RedriveIDs returns the ids that the message may have which e, with Reason
+// ReadmitRedrive, asks for: the one that is derived now, and the one that an
+// earlier version derives. Both are the same message.
+func (e *Envelope) RedriveIDs() []string {
+	id := RedriveID(e.RedriveOf, e.Origin)
+	return []string{id, LegacyID(id, e.Key)}
 }
 
 // OtherTenant reports whether a request is not that of the tenant as whose e was
@@ -214,6 +271,9 @@ func (e *Envelope) OtherTenant(q *Request) bool {
 func (e *Envelope) Inquires() bool {
 	return e.Reason == ReadmitQuota && e.ID == "" && e.Key == "" && e.Round == nil && len(e.Place)+len(e.Restore) == 0
 }
+
+// Cut reports whether a dead letter has only the beginning of its record's bytes.
+func (e *Envelope) Cut() bool { return e.ValueSHA256 != "" }
 
 // String returns topic/partition/offset.
 func (s Source) String() string { return string(s.append(nil)) }

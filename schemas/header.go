@@ -25,13 +25,28 @@ const (
 	HeaderRevision    = "weir-revision"     // policy revision of the decision, decimal
 	HeaderRedriveOf   = "weir-redrive-of"   // id of the message this one sends again
 	HeaderLastError   = "weir-last-error"   // the last attempt's error code
+	HeaderTried       = "weir-tried"        // providers tried and how each attempt ended, the last one last: name=outcome, with commas between
 	HeaderTenant      = "weir-tenant"       // the tenant as decided
 	HeaderRound       = "weir-round"        // JSON object Round: what a message has still to be charged, and has been, on its way round the owners
 	HeaderRestore     = "weir-restore"      // JSON array of Charge: old places that an unwind puts back
 	HeaderCallbackURL = "weir-callback-url" // the request's own callback_url
 	HeaderCallback    = "weir-callback"     // JSON object: which callback waits, and since when (processor/callback)
+	HeaderValueBytes  = "weir-value-bytes"  // of a record of weir.dlq that has only the beginning of its bytes: how many the value had, decimal
+	HeaderValueSHA256 = "weir-value-sha256" // and its SHA-256, hexadecimal
+	HeaderRestBytes   = "weir-rest-bytes"   // and how many its key and the producer's headers had, decimal
 	HeaderReply       = "weir-reply"        // partition/correlation of weir.replies: who waits for the first decision. Of requests too
 )
+
+// MaxHeaderBytes bounds the key and the headers of a request over Kafka, together with
+// its value (MaxRequestBytes): what Weir adds to them on a message's way still fits into
+// a record.
+const MaxHeaderBytes = 512 << 10
+
+// MaxBatchBytes is how large a batch may be once it is decompressed. Weir's own have at
+// most 8 MiB, its largest record; any producer can write one of a few kilobytes that
+// decompresses to gigabytes. A batch beyond the bound is never read, by anyone: it is
+// skipped where that is safe, and counted.
+const MaxBatchBytes = 16 << 20
 
 // Reasons on weir.readmit: what admission is asked to do.
 const (

@@ -24,9 +24,12 @@ type Health struct {
 	Lane     int32   `json:"lane"`
 	Breaker  Breaker `json:"breaker"`
 	ProbeAt  Millis  `json:"probe_at,omitzero"` // open: from then on calls may probe
-	Calls    int64   `json:"calls"`             // ended in the last HealthWindow, and permitted since the breaker last closed
-	Failures int64   `json:"failures"`          // of these: transient or unknown
-	At       Millis  `json:"at"`
+	// SilentUntil is until when the lane makes no call because the provider throttles
+	// everyone; absent when it does not.
+	SilentUntil Millis `json:"silent_until,omitzero"`
+	Calls       int64  `json:"calls"`    // ended in the last HealthWindow, and permitted since the breaker last closed
+	Failures    int64  `json:"failures"` // of these: transient or unknown
+	At          Millis `json:"at"`
 }
 
 // HealthWindow is the span, in milliseconds, that Calls and Failures count.

@@ -1,8 +1,10 @@
 package schemas
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -33,8 +35,17 @@ func (m Millis) Time() time.Time {
 // Add returns m moved by d, truncated to the millisecond.
 func (m Millis) Add(d time.Duration) Millis { return m + Millis(d.Milliseconds()) }
 
-// Sub returns m-o.
-func (m Millis) Sub(o Millis) time.Duration { return time.Duration(m-o) * time.Millisecond }
+// Sub returns m-o, and the longest duration where it is longer: moments that
+// others write may lie thousands of years apart.
+func (m Millis) Sub(o Millis) time.Duration {
+	d := m - o
+	if d > maxSpan || d < -maxSpan {
+		return time.Duration(math.MaxInt64) * time.Duration(cmp.Compare(d, 0))
+	}
+	return time.Duration(d) * time.Millisecond
+}
+
+const maxSpan = Millis(math.MaxInt64 / int64(time.Millisecond))
 
 // IsZero reports whether m is absent; encoding/json's omitzero uses it.
 func (m Millis) IsZero() bool { return m == 0 }

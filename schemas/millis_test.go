@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -77,6 +78,17 @@ func TestMillisArithmetic(t *testing.T) {
 	}
 	if got := Millis(2500).Sub(m); got != 1500*time.Millisecond {
 		t.Errorf("Sub: %s", got)
+	}
+}
+
+// A difference that no Duration has does not turn round.
+func TestMillisFarApart(t *testing.T) {
+	last, first := Millis(253402300799999), Millis(-62135596800000) // the years 9999 and 1
+	if d := last.Sub(1_780_000_000_000); d != math.MaxInt64 {
+		t.Errorf("to the year 9999: %v", d)
+	}
+	if d := first.Sub(last); d != -math.MaxInt64 {
+		t.Errorf("back to the year 1: %v", d)
 	}
 }
 

@@ -2,8 +2,8 @@ package schemas
 
 // Murmur2 is the 32-bit hash of Kafka's default partitioner
 // (org.apache.kafka.common.utils.Utils.murmur2). It decides which partition
-// owns a recipient, whatever partitioner a producer used, and its 32 bits stand
-// at the end of every id that Weir makes.
+// owns a recipient, whatever partitioner a producer used. It is no secret: whoever
+// has the 32 bits can find the phone number that they are of.
 func Murmur2(b []byte) uint32 {
 	const (
 		seed uint32 = 0x9747b28c

@@ -1,6 +1,9 @@
 package schemas
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Policy is one whole set of rules: what weir apply reads from YAML and what a
 // revision of weir.config holds as JSON. ParsePolicy reads and validates it.
@@ -14,6 +17,10 @@ type Policy struct {
 	Keys      []Key      `json:"keys,omitempty"`
 	Alerts    []Alert    `json:"alerts,omitempty"`
 	Inputs    []Input    `json:"inputs,omitempty"`
+
+	// RoutesOnly rejects what no route matches; nil and false send it through any
+	// provider of its channel.
+	RoutesOnly *bool `json:"routes_only,omitempty"`
 }
 
 // Duration is a time.Duration that reads and writes as text: "60s", "1h30m",
@@ -124,7 +131,37 @@ type Class struct {
 	OnUnknown    OnUnknown   `json:"on_unknown,omitempty"`
 	Countries    []string    `json:"countries,omitempty"`
 	QuietHours   *QuietHours `json:"quiet_hours,omitempty"`
+	// NextProviderOn replaces the route's; it alone may have RetryUnknown. nil is the
+	// route's, empty is none.
+	NextProviderOn []RetryCause `json:"next_provider_on,omitzero"`
+	// Unknown is of the class "default" alone: what becomes of a message whose
+	// class the policy does not declare.
+	Unknown UnknownClass `json:"unknown,omitempty"`
 }
+
+// RetryCause is an outcome of a call after which a message is tried again.
+type RetryCause string
+
+const (
+	RetryTransient RetryCause = "transient"
+	RetryThrottled RetryCause = "throttled"
+	RetryUnknown   RetryCause = "unknown" // the provider may have it, and no other knows its idempotency key
+)
+
+// RetryCauses lists every cause, and DefaultNextProviderOn those after which a
+// message goes to another provider when the policy does not say.
+var (
+	RetryCauses           = []RetryCause{RetryTransient, RetryThrottled, RetryUnknown}
+	DefaultNextProviderOn = []RetryCause{RetryTransient, RetryThrottled}
+)
+
+// UnknownClass is what becomes of a message whose class nobody declared.
+type UnknownClass string
+
+const (
+	UnknownDefault UnknownClass = "default" // it has the rules of the class "default"
+	UnknownReject  UnknownClass = "reject"  // it is rejected as unknown_class
+)
 
 // QuietHours are the hours in which a class's messages wait.
 type QuietHours struct {
@@ -166,6 +203,9 @@ type Route struct {
 	Match    Match    `json:"match,omitzero"`
 	To       []Target `json:"to"`
 	Failover []string `json:"failover,omitempty"`
+	// NextProviderOn are the outcomes after which a message prefers another of these
+	// providers: DefaultNextProviderOn when nil, none when empty. Never RetryUnknown.
+	NextProviderOn []RetryCause `json:"next_provider_on,omitzero"`
 }
 
 // Target is a provider with its share: 1 when the text does not say, 0 for a
@@ -191,6 +231,7 @@ type Tenant struct {
 	Name          string    `json:"name"`
 	DefaultRegion string    `json:"default_region,omitempty"` // ISO 3166-1 alpha-2
 	Callback      *Callback `json:"callback,omitempty"`
+	Strict        bool      `json:"strict,omitempty"` // its requests over Kafka may have no unknown field
 
 	// How often its keys may call, each for itself: see Key.
 	Rates  map[string]Window `json:"rates,omitempty"`
@@ -220,6 +261,17 @@ type Key struct {
 	Prefer    string            `json:"prefer,omitempty"`
 	Rates     map[string]Window `json:"rates,omitempty"`
 	Smooth    bool              `json:"smooth,omitempty"` // calls over the pace wait their turn; so too if the tenant's is
+}
+
+// May reports whether the key has a scope. admin is policy, keys and operate.
+func (k *Key) May(scope string) bool {
+	switch scope {
+	case "policy", "keys", "operate":
+		return slices.Contains(k.Scopes, scope) || slices.Contains(k.Scopes, "admin")
+	case "admin":
+		return k.May("policy") && k.May("keys") && k.May("operate")
+	}
+	return slices.Contains(k.Scopes, scope)
 }
 
 // PreviousKey is a secret that has been replaced and is good a while longer, so
@@ -256,6 +308,7 @@ type Alert struct {
 type Input struct {
 	Topic  string `json:"topic"`
 	Tenant string `json:"tenant"`
+	Strict bool   `json:"strict,omitempty"` // as the tenant's, for this topic alone
 }
 
 // What a policy's fields are when it does not say.

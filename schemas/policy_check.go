@@ -13,7 +13,7 @@ import (
 // What a policy may name. The JSON Schema lists the same, and a test compares.
 var (
 	Priorities  = []Priority{PriorityUrgent, PriorityNormal, PriorityBulk}
-	KeyScopes   = []string{"send", "read", "admin"}
+	KeyScopes   = []string{"send", "read", "policy", "keys", "operate", "admin"}
 	KeyRates    = []string{"write", "query", "batch", "import"}
 	AlertTypes  = []string{"slack", "webhook", "email"}
 	AlertEvents = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertLag}
@@ -287,6 +287,11 @@ func (c *checker) class(v *Class, path string) {
 		}
 	}
 	oneOf(c, path+".on_unknown", v.OnUnknown, []OnUnknown{UnknownResend, UnknownHold})
+	c.causes(path+".next_provider_on", v.NextProviderOn, RetryCauses)
+	if v.Unknown != "" && v.Name != DefaultClass {
+		c.failf(path+".unknown", "is of the class default alone: write - {name: default, unknown: reject}")
+	}
+	oneOf(c, path+".unknown", v.Unknown, []UnknownClass{UnknownDefault, UnknownReject})
 	for i, s := range v.Countries {
 		c.country(itemPath(path+".countries", i), s)
 	}

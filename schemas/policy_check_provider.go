@@ -150,6 +150,22 @@ func (c *checker) route(v *Route, path string) {
 			c.failf(at, "%s is there twice: keep one, such as [%s]", quote(name), exampleName(name))
 		}
 	}
+	c.causes(path+".next_provider_on", v.NextProviderOn, DefaultNextProviderOn)
+}
+
+// causes checks after which outcomes another provider is preferred.
+func (c *checker) causes(path string, list, allowed []RetryCause) {
+	for i, v := range list {
+		at := itemPath(path, i)
+		switch {
+		case v == RetryUnknown && !slices.Contains(allowed, v):
+			c.failf(at, "unknown stands in a class only: another provider does not know the message's idempotency key and may send it twice; write it in next_provider_on of a class that may be sent twice, or use %s", orList(allowed))
+		case !slices.Contains(allowed, v):
+			mustBe(c, at, v, allowed)
+		case slices.Contains(list[:i], v):
+			c.failf(at, "%s is there twice: keep one, such as [%s]", v, v)
+		}
+	}
 }
 
 // serves checks that a provider carries the channels that are sent to it.

@@ -43,8 +43,11 @@ const fieldPosition = "position"
 // matches wins, and the first limit that refuses is named.
 var ordered = []ResourceKind{ResourceLimit, ResourceRoute}
 
+// SettingsKind is the kind of a change of what is no resource, by its field's name.
+const SettingsKind ResourceKind = "setting"
+
 // DiffPolicy returns what makes next of prev: by kind as in ResourceKinds, in each first
-// what next has in its order, then what it lacks. A default that is written out
+// what next has in its order, then what it lacks, and at the end what is no resource. A default that is written out
 // differs from one that is not. Where order means something, as few resources
 // as possible are said to have moved.
 func DiffPolicy(prev, next *Policy) []Change {
@@ -84,8 +87,13 @@ func DiffPolicy(prev, next *Policy) []Change {
 			}
 		}
 	}
+	if before, after := prev.routesOnly(), next.routesOnly(); before != after {
+		out = append(out, Change{Op: ChangeEdit, Kind: SettingsKind, Name: "routes_only", Fields: []FieldChange{{Field: "routes_only", Old: before, New: after}}})
+	}
 	return out
 }
+
+func (p *Policy) routesOnly() bool { return p.RoutesOnly != nil && *p.RoutesOnly }
 
 // movedNames returns the names in both lists that are not part of a longest
 // sequence that both have in common.

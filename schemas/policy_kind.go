@@ -66,7 +66,8 @@ func (p *Policy) Names(k ResourceKind) []string {
 // Merge returns over with those resources of p that over does not have. In each
 // section over's come first, in over's order, and then the kept ones in theirs:
 // for routes, of which the first match wins, over's decide first. Neither
-// policy is changed; the result shares its resources with both.
+// policy is changed; the result shares its resources with both. So it is with
+// what is no resource: over's if it says anything.
 func (p *Policy) Merge(over *Policy) *Policy {
 	out := new(Policy)
 	for _, k := range ResourceKinds {
@@ -78,6 +79,9 @@ func (p *Policy) Merge(over *Policy) *Policy {
 				to.Set(reflect.Append(to, list.Index(i)))
 			}
 		}
+	}
+	if out.RoutesOnly = over.RoutesOnly; out.RoutesOnly == nil {
+		out.RoutesOnly = p.RoutesOnly
 	}
 	return out
 }

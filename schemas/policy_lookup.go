@@ -30,6 +30,54 @@ func (p *Policy) Class(name string) Class {
 	return c
 }
 
+// ReasonUnknownClass is why a message ends whose class the policy does not
+// declare, where the class "default" says unknown: reject.
+const ReasonUnknownClass = "unknown_class"
+
+// RejectsClass says why a message of the class name is rejected; "" when it is
+// not. The class "default" is always known.
+func (p *Policy) RejectsClass(name string) string {
+	if fallback, _ := p.class(DefaultClass); fallback.Unknown != UnknownReject || name == "" || name == DefaultClass {
+		return ""
+	}
+	if _, known := p.class(name); known {
+		return ""
+	}
+	return "the policy declares no class " + quote(name) + p.nearestClass(name)
+}
+
+// nearestClass asks for the declared class that name may be a misspelling of; ""
+// when there is none.
+func (p *Policy) nearestClass(name string) string {
+	classes := make([]string, len(p.Classes))
+	for i := range p.Classes {
+		classes[i] = p.Classes[i].Name
+	}
+	if n := nearest(name, classes); n != "" {
+		return ": did you mean " + n + "?"
+	}
+	return ""
+}
+
+// UndeclaredClasses says which limits and routes match a class that the policy does
+// not declare: such a match is mostly a misspelling, and applies to nothing.
+func (p *Policy) UndeclaredClasses() (out []string) {
+	look := func(kind ResourceKind, name string, m *Match) {
+		for _, class := range m.Class {
+			if _, known := p.class(class); !known && class != DefaultClass && len(p.Classes) > 0 {
+				out = append(out, string(kind)+" "+name+" matches the class "+quote(class)+", which the policy does not declare"+p.nearestClass(class))
+			}
+		}
+	}
+	for i := range p.Limits {
+		look(ResourceLimit, p.Limits[i].Name, &p.Limits[i].Match)
+	}
+	for i := range p.Routes {
+		look(ResourceRoute, p.Routes[i].Name, &p.Routes[i].Match)
+	}
+	return out
+}
+
 func (p *Policy) class(name string) (Class, bool) {
 	for i := range p.Classes {
 		if p.Classes[i].Name == name {

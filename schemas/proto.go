@@ -112,11 +112,15 @@ func RequestProto(q *Request) ([]byte, error) {
 
 func decodeRequestProto(value []byte) (*Request, *RequestError) {
 	var p weirpb.SendRequest
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(value, &p); err != nil {
+	if err := proto.Unmarshal(value, &p); err != nil {
 		// The library's own words may differ from run to run, and are no help.
 		return nil, requestFault("", ReasonBadProtobuf, "is not a weir.v1.SendRequest in protobuf")
 	}
-	return requestFromProto(&p)
+	q, fault := requestFromProto(&p)
+	if fault == nil {
+		q.ignoredProto(p.ProtoReflect().GetUnknown())
+	}
+	return q, fault
 }
 
 // enumNumber returns the number of v in an enum whose 0 means absent and whose

@@ -1,14 +1,15 @@
 package schemas
 
 // Receipt is what a provider tells later about a message that it took: the value of
-// weir.receipts. It names the message by Weir's id and recipient where the provider
-// gives back what it was given (provider.Reference), else by the provider's own id,
-// which is looked up.
+// weir.receipts. It names the message by Weir's id or by the provider's own. What it
+// says of the message is a claim: only a Reference with Weir's signature proves it,
+// and without one the message is looked up.
 type Receipt struct {
 	Provider          string  `json:"provider"` // its name in the policy
 	MessageID         string  `json:"message_id,omitempty"`
 	ProviderMessageID string  `json:"provider_message_id,omitempty"`
-	To                string  `json:"to,omitempty"` // canonical recipient
+	Reference         string  `json:"reference,omitempty"` // what Weir gave the provider, as it came back; with a signature
+	To                string  `json:"to,omitempty"`        // canonical recipient
 	Tenant            string  `json:"tenant,omitempty"`
 	Channel           Channel `json:"channel,omitempty"`
 	Class             string  `json:"class,omitempty"`
@@ -29,6 +30,13 @@ const ReasonUnmatchedReceipt = "unmatched_receipt"
 
 // ReasonUnreadableReceipt is that of a record of weir.receipts that is no receipt.
 const ReasonUnreadableReceipt = "unreadable_receipt"
+
+// Reasons for which a record of one of Weir's own topics is put aside: someone
+// other than Weir wrote it, or it is in a partition that does not own it.
+const (
+	ReasonForeignRecord   = "foreign_record"
+	ReasonMisroutedRecord = "misrouted_record"
+)
 
 // SuppressReason is why a recipient is suppressed, where Weir itself asked for it.
 // It travels as the suppress request's metadata.reason.

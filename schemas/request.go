@@ -78,4 +78,8 @@ type Request struct {
 	CallbackURL    string            `json:"callback_url,omitempty"`
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	At             Millis            `json:"at,omitzero"` // record: when it was sent elsewhere
+
+	// Unknown names what else the bytes had and Weir ignores, where they came over
+	// Kafka: at most 8 names, OtherField for those that are not repeated.
+	Unknown []string `json:"-"`
 }

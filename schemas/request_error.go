@@ -10,7 +10,9 @@ import (
 const (
 	// The bytes.
 	ReasonEmpty                = "empty"                      // no bytes at all, or a null record
-	ReasonTooLarge             = "too_large"                  // over MaxRequestBytes
+	ReasonTooLarge             = "too_large"                  // over MaxRequestBytes, or its key and headers over MaxHeaderBytes
+	ReasonInternalError        = "internal_error"             // a fault of Weir's own: the record cannot be processed
+	ReasonBatchTooLarge        = "batch_too_large"            // a batch that decompresses to more than 16 MiB, which was not read
 	ReasonNotJSON              = "not_json"                   // not RFC 8259
 	ReasonNotObject            = "not_object"                 // JSON, but no object
 	ReasonTrailingData         = "trailing_data"              // something follows the object

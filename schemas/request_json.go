@@ -139,7 +139,9 @@ func (d *requestDecoder) field(key []byte) bool {
 	}
 	if d.strict {
 		name := string(key)
-		d.problems.add(appendPointer("", name), ReasonUnknownField, "is not a field of a request")
+		d.problems.add(appendPointer("", name), ReasonUnknownField, notAField(name))
+	} else {
+		q.Ignored(string(key))
 	}
 	return d.skip()
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // DecodeRequest reads the value of a weir.requests record. It ignores fields it
-// does not know and is otherwise as strict as DecodeRequestStrict. headers
+// does not know, names them in Unknown, and is otherwise as strict as DecodeRequestStrict. headers
 // returns a record header's value by its name; nil means that there are none.
 //
 //   - A Confluent Schema Registry prefix (magic byte 0 and four bytes of schema

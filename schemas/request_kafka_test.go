@@ -34,6 +34,11 @@ func varints(v ...int64) []byte {
 
 func TestDecodeRequestFromKafka(t *testing.T) {
 	plain := &Request{Channel: ChannelSMS, To: "+8613812345678", Body: "code 1"}
+	unknown := func(names ...string) *Request {
+		q := *plain
+		q.Unknown = names
+		return &q
+	}
 	withID := *plain
 	withID.ID = someUUID
 	pb, err := RequestProto(plain)
@@ -66,8 +71,8 @@ func TestDecodeRequestFromKafka(t *testing.T) {
 		problem string
 	}{
 		{name: "plain", value: plainRequest, want: plain},
-		{name: "unknown fields are ignored", value: strings.Replace(plainRequest, "{", `{"new":[{"a":null}],"new":1,"Body":2,`, 1), want: plain},
-		{name: "unknown fields nest up to a bound", value: strings.Replace(plainRequest, "{", `{"x":`+strings.Repeat("[", 199)+strings.Repeat("]", 199)+`,`, 1), want: plain},
+		{name: "unknown fields are ignored", value: strings.Replace(plainRequest, "{", `{"new":[{"a":null}],"new":1,"Body":2,"+8613800000000":1,"a@b.c":1,`, 1), want: unknown("new", "Body", "other")},
+		{name: "unknown fields nest up to a bound", value: strings.Replace(plainRequest, "{", `{"x":`+strings.Repeat("[", 199)+strings.Repeat("]", 199)+`,`, 1), want: unknown("x")},
 		{name: "and no further", value: strings.Replace(plainRequest, "{", `{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`,`, 1), problem: " not_json"},
 		{name: "objects too", value: strings.Repeat(`{"x":`, 201) + `1` + strings.Repeat("}", 201), problem: " not_json"},
 		{name: "known fields are not", value: strings.Replace(plainRequest, "{", `{"to":"b",`, 1), problem: "/to duplicate_field"},
@@ -95,7 +100,7 @@ func TestDecodeRequestFromKafka(t *testing.T) {
 
 		{name: "protobuf", value: string(pb), headers: protobuf, want: plain},
 		{name: "protobuf by its other name", value: string(pb), headers: map[string]string{"content-type": " Application/Protobuf ; x=y"}, want: plain},
-		{name: "protobuf with unknown fields", value: newer, headers: protobuf, want: plain},
+		{name: "protobuf with unknown fields", value: newer, headers: protobuf, want: unknown("field_1000")},
 		{name: "protobuf unannounced", value: string(pb), problem: " not_json"},
 		{name: "JSON announced as protobuf", value: plainRequest, headers: protobuf, problem: " bad_protobuf"},
 		{name: "protobuf cut short", value: string(pb[:len(pb)-1]), headers: protobuf, problem: " bad_protobuf"},

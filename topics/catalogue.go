@@ -159,11 +159,14 @@ func Catalogue(cfg Config, p *schemas.Policy) []Spec {
 		add(n.Delay(t.Name), spread, PartitionsFloor, "messages and callbacks that wait "+t.Name, keep(t.Wait+Outage))
 	}
 	add(n.DLQ(), spread, PartitionsFloor, "messages given up on, with why", keep(DLQRetention), map[string]string{"max.message.bytes": strconv.Itoa(MaxDLQMessageBytes)})
+	// A mark is younger than the record that it is of, so it stays at least as long.
+	add(n.Redriven(), 1, PartitionsFixed, "which messages given up on were sent again", keep(DLQRetention))
 	add(n.Receipts(), spread, PartitionsFloor, "what providers tell later about messages that they took", keep(ReceiptRetention))
 	add(n.Config(), 1, PartitionsFixed, "the policy's revisions, whole", forever(), map[string]string{"max.message.bytes": strconv.Itoa(MaxConfigMessageBytes)})
 	add(n.Health(), 1, PartitionsFloor, "breakers and success rates of providers", compact())
 	add(n.Replies(), cmp.Or(cfg.Replies, defaultReplies), PartitionsFloor, "decisions that waiting HTTP requests asked for", keep(ReplyRetention))
 	add(n.Reports(), 1, PartitionsFloor, "what sinks and audits say of their own work", compact())
+	add(n.Skips(), 1, PartitionsFixed, "records of Weir's state that an operator let it go on without", compact())
 	add(n.Alerts(), 1, PartitionsFixed, "what the alerter has told, and how far it has read", compact())
 	add(n.Callbacks(), cfg.Partitions, PartitionsFixed, "callbacks that waited or are to be made again", keep(Outage))
 	add(n.CallbackState(), cfg.Partitions, PartitionsFixed, "which callbacks wait", compact())

@@ -34,7 +34,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		specs[s.Name] = s
 	}
-	if want := 5 + 7 + 7 + 3 + 2*5; len(specs) != want {
+	if want := 5 + 7 + 9 + 3 + 2*5; len(specs) != want {
 		t.Errorf("%d topics, want %d", len(specs), want)
 	}
 	day := 24 * time.Hour
@@ -59,11 +59,13 @@ func TestCatalogue(t *testing.T) {
 		{"weir.delay.6h", 8, PartitionsFloor, "delete", 6*time.Hour + 7*day},
 		{"weir.delay.1d", 8, PartitionsFloor, "delete", 8 * day},
 		{"weir.dlq", 8, PartitionsFloor, "delete", 30 * day},
+		{"weir.dlq.redriven", 1, PartitionsFixed, "delete", 30 * day},
 		{"weir.receipts", 8, PartitionsFloor, "delete", 14 * day},
 		{"weir.config", 1, PartitionsFixed, "delete", -1},
 		{"weir.health", 1, PartitionsFloor, "compact", 0},
 		{"weir.replies", 8, PartitionsFloor, "delete", time.Hour},
 		{"weir.reports", 1, PartitionsFloor, "compact", 0},
+		{"weir.skips", 1, PartitionsFixed, "compact", 0},
 		{"weir.alerts", 1, PartitionsFixed, "compact", 0},
 		{"weir.callbacks", 12, PartitionsFixed, "delete", 7 * day},
 		{"weir.callbacks.state", 12, PartitionsFixed, "compact", 0},

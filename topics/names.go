@@ -16,7 +16,7 @@ type Queue string
 
 const (
 	QueueUrgent Queue = "urgent"
-	QueueAgain  Queue = "again" // decided anew after going stale: must not wait behind the backlog that made it stale
+	QueueAgain  Queue = "again" // came back, for another attempt or decided again after going stale: must not wait behind the backlog
 	QueueNormal Queue = "normal"
 	QueueBulk   Queue = "bulk"
 )
@@ -116,6 +116,9 @@ func (n Names) Delay(tier string) string { return n.of("delay." + tier) }
 // DLQ holds the messages given up on.
 func (n Names) DLQ() string { return n.of("dlq") }
 
+// Redriven says which records of the DLQ were sent again.
+func (n Names) Redriven() string { return n.of("dlq.redriven") }
+
 // Config holds the policy's revisions.
 func (n Names) Config() string { return n.of("config") }
 
@@ -134,6 +137,10 @@ func (n Names) Reports() string { return n.of("reports") }
 // Alerts is the compacted topic of what the alerter has told, and how far it has
 // read.
 func (n Names) Alerts() string { return n.of("alerts") }
+
+// Skips is the compacted topic of records of Weir's own state that an operator let
+// it go on without.
+func (n Names) Skips() string { return n.of("skips") }
 
 // Callbacks holds the callbacks that waited, and those that are to be made again.
 func (n Names) Callbacks() string { return n.of("callbacks") }

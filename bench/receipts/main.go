@@ -23,6 +23,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,6 +37,7 @@ import (
 
 	"github.com/weirhq/weir/bench/rig"
 	"github.com/weirhq/weir/cmd/weir/e2e"
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/schemas"
 )
@@ -99,7 +101,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintf(stderr, "run %d: weir %.0f answered, %.0f amended; bare %.0f a second\n", i+1, weir[i].answered, weir[i].amended, f.answered)
 	}
 	var t strings.Builder
-	fmt.Fprintf(&t, "# Receipts over HTTP\n\n%s\n\n    %s\n\n%s. %d receipts a run, each of another message and with its id and recipient, %d a call, over %d connections. Receipts a second:\n\n",
+	fmt.Fprintf(&t, "# Receipts over HTTP\n\n%s\n\n    %s\n\n%s. %d receipts a run, each of another message and with its reference, %d a call, over %d connections. Receipts a second:\n\n",
 		rig.Machine(), rig.Command("receipts", args), kafka.What, b.receipts, b.batch, b.conns)
 	t.WriteString("| run | weir: answered | weir: amended, all in `weir.status` | bare loop: acknowledged |\n|---|---|---|---|\n")
 	for i := range weir {
@@ -127,7 +129,11 @@ func (b *bench) weir(ctx context.Context) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	worker, addr, err := program.Serve(ctx, "", "--roles", "ingest,receipts", "--insecure-no-auth")
+	key := filepath.Join(b.dir, "reference.key")
+	if err := os.WriteFile(key, []byte(secret), 0o600); err != nil {
+		return f, err
+	}
+	worker, addr, err := program.Serve(ctx, "", "--roles", "ingest,receipts", "--insecure-no-auth", "--receipts-reference-key-file", key)
 	if err != nil {
 		return f, err
 	}
@@ -175,11 +181,13 @@ func (b *bench) weir(ctx context.Context) (f figures, err error) {
 }
 
 func (b *bench) bodies() (all [][]byte) {
+	references := provider.NewSigner(secret).Of("p")
 	for i := 0; i < b.receipts; {
 		body := []byte{'['}
 		for range min(b.batch, b.receipts-i) {
 			id, to := of(i)
-			body = fmt.Appendf(body, `{"id":"%s","to":"%s","status":"delivered","at":"%s"},`, id, to, time.Now().UTC().Format(time.RFC3339))
+			call := provider.Call{ID: id, To: to, Tenant: schemas.DefaultTenant, Channel: schemas.ChannelSMS, Attempt: 1, References: references}
+			body = fmt.Appendf(body, `{"reference":"%s","status":"delivered","at":"%s"},`, call.Reference(), time.Now().UTC().Format(time.RFC3339))
 			i++
 		}
 		body[len(body)-1] = ']'

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -64,7 +63,11 @@ file:PATH a file here. It counts in no at_most. An e-mail goes by the alert's pr
 		}
 		client := outbound.New(outbound.Config{Allow: networks, Agent: "weir/" + version})
 		defer client.Close()
-		sender := alert.Sender{Client: client, Getenv: c.getenv, Policy: w.Latest, Open: mailers(c.getenv, nil)}
+		deps, err := s.deps(c.getenv, nil)
+		if err != nil {
+			return err
+		}
+		sender := alert.Sender{Client: client, Getenv: c.getenv, Secrets: s.Secrets, Policy: w.Latest, Open: mailers(deps)}
 		began := time.Now()
 		answer, verdict, err := sender.Send(ctx, &all[i], alert.TestNotice(words[0], began))
 		if err != nil {
@@ -93,12 +96,13 @@ file:PATH a file here. It counts in no at_most. An e-mail goes by the alert's pr
 }
 
 // mailers opens the providers that alerts by e-mail are sent with.
-func mailers(getenv func(string) string, logger *slog.Logger) func(schemas.Provider) (provider.Provider, error) {
+func mailers(deps provider.Deps) func(schemas.Provider) (provider.Provider, error) {
 	return func(p schemas.Provider) (provider.Provider, error) {
 		// There is nothing to unsubscribe from, and so no need for a public address.
 		p.Settings = maps.Clone(p.Settings)
 		delete(p.Settings, "unsubscribe_secret")
-		return providerTypes.Open(p, provider.Deps{Getenv: getenv, Logger: logger})
+		deps.PublicURL = ""
+		return providerTypes.Open(p, deps)
 	}
 }
 

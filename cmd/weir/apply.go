@@ -13,7 +13,7 @@ import (
 
 var applyCommand = command{
 	name:    "apply",
-	args:    "-f FILE [--dry-run] [--prune] [--json] [flags]",
+	args:    "-f FILE [--dry-run] [--prune] [--accept-loss] [--json] [flags]",
 	summary: "Bring a policy file into force.",
 	details: `What the file has is added, or replaces what has its kind and name. What it
 lacks stays in force; with --prune it is removed, and the file is the whole
@@ -22,8 +22,10 @@ after them in the order it had: for routes, of which the first match wins, the
 file's decide first.
 
 Nothing is changed unless the result as a whole is valid. A window that is new
-or longer than before counts from now on; what it prints says when it is
-complete. When the policy was changed meanwhile the file is tried once more on
+or longer than before counts from now on, or from when its history is kept; what
+it prints says when it is complete. A window that is dropped keeps its history
+for a day. Where limits would lose history, as by another match or by another
+kind of window, it says which and changes nothing without --accept-loss. When the policy was changed meanwhile the file is tried once more on
 what it has become, but not with --prune, which would remove what it never saw.
 
 A provider that is removed drains: its lanes hand what waits back to admission,
@@ -33,9 +35,9 @@ fewer.`,
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("apply", flag.ContinueOnError)
 		file := fs.String("f", "", "policy file (YAML or JSON)")
-		dryRun := fs.Bool("dry-run", false, "print what would change, and change nothing")
+		var o changeOptions
+		o.define(fs)
 		prune := fs.Bool("prune", false, "remove what the file lacks")
-		asJSON := fs.Bool("json", false, "print JSON")
 		load := clientFlags(fs, c.getenv)
 		if err := c.parse(fs); err != nil {
 			return err
@@ -73,7 +75,7 @@ fewer.`,
 			if *prune {
 				tries = 1
 			}
-			return c.change(ctx, k, s, tries, edit, func() []string { return kept }, *dryRun, *asJSON)
+			return c.change(ctx, k, s, tries, edit, func() []string { return kept }, o)
 		})
 	},
 }

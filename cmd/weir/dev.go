@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/weirhq/weir/deploy/embedded/broker"
@@ -143,6 +146,21 @@ func (d *dev) run(ctx context.Context) (err error) {
 			return usagef("WEIR_CALLBACK_ALLOW_PRIVATE: %v", err)
 		}
 	}
+	s.Providers = devNetworks
+	for _, key := range []string{"provider.allow_private", "secrets.dir", "secrets.env_prefix"} {
+		i := slices.IndexFunc(settings, func(one setting) bool { return one.key == key })
+		if v := d.getenv(settings[i].env()); v != "" {
+			if err := assign(settings[i].value(&s), v); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := outbound.ParseNetworks(s.Providers); err != nil {
+		return usagef("WEIR_PROVIDER_ALLOW_PRIVATE: %v", err)
+	}
+	if err := s.Secrets.Validate(); err != nil {
+		return usagef("%v", err)
+	}
 	if err := d.bringIntoForce(ctx, &s, &doc.Policy); err != nil {
 		return err
 	}
@@ -156,7 +174,9 @@ func (d *dev) run(ctx context.Context) (err error) {
 	}
 	sys := &system{settings: &s, logger: logger, listener: listener, keyless: true}
 	defer os.Remove(filepath.Join(d.dir, endpointsFile)) // nobody listens any more
-	sys.ready = func() {
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	ready := func() {
 		e := &endpoints{PID: os.Getpid(), HTTP: s.HTTP, Kafka: kafka.Addr(), ClickHouse: clickhouse, Prefix: s.Prefix, Partitions: s.Partitions}
 		if err := e.write(d.dir); err != nil {
 			cancel(err)
@@ -171,13 +191,43 @@ func (d *dev) run(ctx context.Context) (err error) {
 			}()
 		}
 	}
+	sys.ready = func() {
+		telling.Go(func() {
+			if answersReady(ctx, s.HTTP) {
+				ready()
+			}
+		})
+	}
 	if err := sys.run(ctx); err != nil {
+		cancel(err)
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
+}
+
+// answersReady waits until /readyz answers 200. False is that ctx ended first.
+func answersReady(ctx context.Context, addr string) bool {
+	const again = 50 * time.Millisecond
+	for ctx.Err() == nil {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
+		if err != nil {
+			return false
+		}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return true
+			}
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+		}
+	}
+	return false
 }
 
 // prepare makes the directory, or empties it.
@@ -189,10 +239,50 @@ func (d *dev) prepare() error {
 			}
 		}
 	}
-	if err := os.MkdirAll(d.dir, 0o755); err != nil {
+	if err := private(d.dir); err != nil {
 		return fmt.Errorf("--dir: %w", err)
 	}
 	return nil
+}
+
+// private makes a directory that no one else may read: it holds messages and recipients.
+// One that is there is tightened if it is a weir dev's. Of another, such as someone's
+// project, only what weir dev makes in it is closed to others.
+func private(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	ours := len(entries) == 0
+	for _, e := range entries {
+		switch e.Name() {
+		case "broker", "engine":
+			ours = true
+			if err := closed(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		case endpointsFile:
+			ours = true
+		}
+	}
+	if foreign := slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return !slices.Contains([]string{"broker", "engine", endpointsFile, "children.log"}, e.Name())
+	}); foreign || !ours {
+		return nil
+	}
+	return closed(dir)
+}
+
+// closed takes from a directory what others may do with it.
+func closed(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
 }
 
 // startEngine starts ClickHouse, or says why there is none and goes on:
@@ -227,7 +317,7 @@ func (d *dev) bringIntoForce(ctx context.Context, s *Settings, p *schemas.Policy
 		return err
 	}
 	defer k.cl.Close()
-	_, err = k.editor(s).Revise(ctx, author(), 1, func(have *schemas.Revision) (*schemas.Policy, error) {
+	_, err = k.editor(s).AcceptingLoss(true).Revise(ctx, author(), 1, func(have *schemas.Revision) (*schemas.Policy, error) {
 		first := len(have.Policy.Providers) == 0 && len(have.Policy.Limits) == 0
 		if first || d.policyFile != "" {
 			return p, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -32,6 +33,8 @@ show     one record by its position PARTITION/OFFSET or its message's id: header
 redrive  sends again what the filters or the ids name, as new messages that are decided like any other: limits
          count them, and redrive_of in their statuses names the message that they send again
 
+A redrive needs a filter, ids or --all. It first counts what matches, by reason, and leaves out what was redriven
+already (--again takes it too) and what ended for a permanent reason, unless --reason or an id names it.
 A redrive asks for at most --rate messages, and goes partition by partition, the oldest first, up to the ends that
 stood when it began. Progress is on stderr. One that broke off goes on with --resume: none is sent twice, none is left
 out. To run it again from its beginning is as safe for a day, for so long admission recognises what it was asked.
@@ -40,6 +43,7 @@ It writes weir.readmit, which only Weir and its operators may (docs/dlq.md).`,
   weir dlq show 3/17 --body
   weir dlq redrive --provider aliyun --since 2h --dry-run
   weir dlq redrive --provider aliyun --since 2h --rate 50/s
+  weir dlq redrive --reason permanent --provider aliyun
   weir dlq redrive --resume`,
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("list", "show", "redrive")
@@ -68,6 +72,8 @@ It writes weir.readmit, which only Weir and its operators may (docs/dlq.md).`,
 		oldest := fs.Bool("oldest", false, "list: the oldest first")
 		body := fs.Bool("body", false, "show: the bytes, and the recipient in full")
 		dryRun := fs.Bool("dry-run", false, "redrive: count, and send nothing")
+		everything := fs.Bool("all", false, "redrive: all that can be sent again, where no filter is given")
+		fs.BoolVar(&f.Again, "again", false, "redrive: also what was redriven already")
 		resume := fs.Bool("resume", false, "redrive: go on with the one that broke off, with its filters")
 		rate := dlq.DefaultRate
 		fs.Func("rate", "redrive: at most so many: 100/s, 600/m (default 100/s)", func(v string) (err error) {
@@ -90,8 +96,13 @@ It writes weir.readmit, which only Weir and its operators may (docs/dlq.md).`,
 			return usagef("--limit is 0 or more")
 		}
 		f.IDs = words
-		if *resume && (!f.Empty() || *dryRun) {
+		switch {
+		case *resume && (!f.Empty() || *dryRun || *everything || f.Again):
 			return usagef("--resume goes on with the filters that the redrive had: give none")
+		case *everything && !f.Empty():
+			return usagef("--all is for a redrive without a filter: give one of both")
+		case verb == "redrive" && f.Empty() && !*everything && !*resume && !*dryRun:
+			return usagef("say what to send again: a filter such as --provider P or --reason R, ids, or --all; --dry-run counts by reason and sends nothing")
 		}
 		s, err := load()
 		if err != nil {
@@ -161,8 +172,11 @@ func (c *call) listDead(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.L
 			return c.printLine(e)
 		}
 		note := ""
-		if e.Skip != "" {
+		switch {
+		case e.Skip != "":
 			note = "cannot be sent again: " + e.Skip
+		case e.RedrivenAt != 0:
+			note = "sent again " + e.RedrivenAt.Time().Local().Format("01-02 15:04:05")
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.Position, e.At.Time().Local().Format("01-02 15:04:05"), e.Reason, cmp.Or(e.Provider, "-"), e.Class, e.To, e.Attempt, e.Bytes, e.MessageID, note)
 		if listed%lines == 0 {
@@ -254,7 +268,7 @@ func (c *call) showDead(ctx context.Context, box *dlq.Box, what string, body, as
 		{"message", out.MessageID}, {"position", out.Position}, {"to", out.To}, {"tenant", out.Tenant}, {"channel", out.Channel}, {"class", out.Class},
 		{"template", out.Template}, {"provider", out.Provider}, {"reason", out.Reason}, {"error", plain(r.Envelope.Error)}, {"error code", out.ErrorCode},
 		{"attempts", strconv.Itoa(out.Attempt)}, {"made by its producer", at(out.Timestamp)}, {"accepted", at(out.AcceptedAt)}, {"given up", at(out.At)},
-		{"request", out.Origin}, {"sends again", out.RedriveOf}, {"redriven it is", out.NewID}, {"cannot be sent again", out.Skip},
+		{"request", out.Origin}, {"sends again", out.RedriveOf}, {"sent again", at(out.RedrivenAt)}, {"redriven it is", out.NewID}, {"cannot be sent again", out.Skip},
 		{"key", out.Key}, {"bytes", strconv.Itoa(out.ValueSize)},
 	} {
 		if row[1] != "" {
@@ -289,6 +303,15 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 		if resume {
 			return box.Resume(ctx, o)
 		}
+		if !o.DryRun { // what will be sent is said first, and nothing else is sent
+			dry, err := box.Redrive(ctx, f, dlq.RedriveOptions{DryRun: true})
+			if err != nil {
+				return dlq.Summary{}, err
+			}
+			fmt.Fprintf(c.stderr, "%d of %d will be sent again:\n", dry.Redriven, dry.Matched)
+			printReasons(c.stderr, "send", dry)
+			o.Cursor = dry.Start
+		}
 		return box.Redrive(ctx, f, o)
 	}
 	s, err := drive()
@@ -305,17 +328,22 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 			did = "would be sent again (dry run: nothing was written)"
 		}
 		fmt.Fprintf(c.stdout, "%d of %d %s, in %s.\n", s.Redriven, s.Matched, did, time.Since(began).Round(time.Millisecond))
-		for _, part := range []struct {
-			what   string
-			counts map[string]int64
-		}{{"redriven", s.ByReason}, {"skipped", s.Skipped}} {
-			for _, reason := range slices.Sorted(maps.Keys(part.counts)) {
-				fmt.Fprintf(c.stdout, "  %-8s  %8d  %s\n", part.what, part.counts[reason], reason)
-			}
-		}
+		printReasons(c.stdout, "redriven", s)
 	}
 	if err != nil && !s.DryRun {
 		err = fmt.Errorf("%w\nIt broke off. To go on: weir dlq redrive --resume", err)
 	}
 	return s.Matched, err
+}
+
+// printReasons prints how many are sent and how many are left out, by reason.
+func printReasons(w io.Writer, did string, s dlq.Summary) {
+	for _, part := range []struct {
+		what   string
+		counts map[string]int64
+	}{{did, s.ByReason}, {"skipped", s.Skipped}} {
+		for _, reason := range slices.Sorted(maps.Keys(part.counts)) {
+			fmt.Fprintf(w, "  %-8s  %8d  %s\n", part.what, part.counts[reason], reason)
+		}
+	}
 }

@@ -91,6 +91,7 @@ func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settin
 			"http.listen":      func() { l.HTTP = e.HTTP },
 
 			"callback.allow_private": func() { l.Private = devNetworks }, // as the weir dev does
+			"provider.allow_private": func() { l.Providers = devNetworks },
 		}
 		for key, take := range fill {
 			if l.from[key] == "default" {

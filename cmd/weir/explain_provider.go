@@ -93,10 +93,16 @@ func received(c provider.Code) string {
 	return "no"
 }
 
-// means marks what is the recipient's own failure and says nothing of the provider.
+// means marks what is the recipient's own failure and says nothing of the provider, and
+// of a throttled call whom the provider throttles.
 func means(c provider.Code) string {
-	if c.OfRecipient || c.Suppress != "" {
+	switch {
+	case c.OfRecipient || c.Suppress != "":
 		return c.Means + " (the recipient's own)"
+	case c.OfProvider:
+		return c.Means + " (all recipients)"
+	case c.Kind == provider.Throttled:
+		return c.Means + " (this recipient or all: not known)"
 	}
 	return c.Means
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/docs"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/schemas"
 )
@@ -129,14 +130,14 @@ func openings(of provider.Type, typ string, settings map[string]any) map[string]
 	p := schemas.Provider{Name: "p", Type: typ, Channels: schemas.ProviderTypes[typ], Settings: settings}
 	out := map[string]error{}
 	if of.Open != nil {
-		pr, err := provider.Types{typ: of}.Open(p, provider.Deps{})
+		pr, err := provider.Types{typ: of}.Open(p, provider.Deps{Private: outbound.Loopback})
 		if err == nil {
 			_ = pr.Close()
 		}
 		out["Open"] = err
 	}
 	if of.Listen != nil {
-		_, out["Listen"] = provider.Types{typ: of}.Listen(p, provider.Deps{})
+		_, out["Listen"] = provider.Types{typ: of}.Listen(p, provider.Deps{Private: outbound.Loopback})
 	}
 	return out
 }

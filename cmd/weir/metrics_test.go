@@ -20,13 +20,14 @@ func TestServeMetrics(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serveMetrics(ctx, l, reg) }()
+	go func() { ended <- serveMetrics(ctx, l, reg, nil) }()
 	for _, c := range []struct {
 		method, path string
 		status       int
 		has          string
 	}{
 		{http.MethodGet, "/metrics", http.StatusOK, "weir_of_this_test_total 0\n"},
+		{http.MethodGet, "/readyz", http.StatusOK, "ready\n"},
 		{http.MethodPost, "/metrics", http.StatusMethodNotAllowed, ""},
 		{http.MethodGet, "/v1/messages", http.StatusNotFound, ""},
 		{http.MethodGet, "/", http.StatusNotFound, ""},

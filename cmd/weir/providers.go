@@ -12,13 +12,16 @@ import (
 // providerStatus is a provider of the policy in force, as its lanes say it is.
 // Calls ended in the last minute; those that failed were transient or unknown.
 type providerStatus struct {
-	Name     string          `json:"name"`
-	Lanes    int32           `json:"lanes"`
-	Breaker  schemas.Breaker `json:"breaker,omitempty"` // the worst of its lanes; absent when none has spoken
-	ProbeAt  schemas.Millis  `json:"probe_at,omitzero"` // of the first open lane
-	Calls    int64           `json:"calls"`
-	Failures int64           `json:"failures"`
-	Pace     []string        `json:"pace"`
+	Name    string          `json:"name"`
+	Lanes   int32           `json:"lanes"`
+	Breaker schemas.Breaker `json:"breaker,omitempty"` // the worst of its lanes; absent when none has spoken
+	ProbeAt schemas.Millis  `json:"probe_at,omitzero"` // of the first open lane
+	// SilentUntil is until when the last of its lanes makes no call, because the
+	// provider throttles everyone.
+	SilentUntil schemas.Millis `json:"silent_until,omitzero"`
+	Calls       int64          `json:"calls"`
+	Failures    int64          `json:"failures"`
+	Pace        []string       `json:"pace"`
 }
 
 // providersOf says how each provider is at now.
@@ -31,6 +34,9 @@ func providersOf(pol *schemas.Policy, health route.Health, now schemas.Millis) [
 		st.Calls, st.Failures = standing.Figures(now)
 		for _, h := range standing.Lanes {
 			st.Breaker = worse(st.Breaker, h.Breaker)
+			if h.SilentUntil > now {
+				st.SilentUntil = max(st.SilentUntil, h.SilentUntil)
+			}
 		}
 		for _, w := range p.Pace {
 			st.Pace = append(st.Pace, w.String())
@@ -59,6 +65,8 @@ func printProviders(w io.Writer, all []providerStatus) {
 		switch {
 		case p.Breaker == schemas.BreakerOpen && p.ProbeAt != 0:
 			breaker = "open, probed at " + p.ProbeAt.Time().UTC().Format("15:04:05Z")
+		case p.Breaker == schemas.BreakerClosed && p.SilentUntil != 0:
+			breaker = "closed, throttled until " + p.SilentUntil.Time().UTC().Format("15:04:05Z")
 		case p.Breaker != "":
 			breaker = string(p.Breaker)
 		}

@@ -15,6 +15,7 @@ func TestProvidersInStatus(t *testing.T) {
 providers:
   - {name: down, type: simulated, channels: [sms], pace: [5/1s, 200/60s], lanes: 2}
   - {name: silent, type: simulated, channels: [sms]}
+  - {name: throttling, type: simulated, channels: [sms]}
   - {name: trying, type: simulated, channels: [sms]}
 `))
 	if err != nil {
@@ -26,8 +27,9 @@ providers:
 			{Lane: 0, Breaker: schemas.BreakerClosed, Calls: 30, Failures: 6, At: now},
 			{Lane: 1, Breaker: schemas.BreakerOpen, ProbeAt: now + 5000, Calls: 10, Failures: 9, At: now},
 		}},
-		"trying": {Lanes: []schemas.Health{{Breaker: schemas.BreakerHalfOpen, Calls: 7, Failures: 7, At: now - 200_000}}},
-		"gone":   {Lanes: []schemas.Health{{Breaker: schemas.BreakerOpen, ProbeAt: now + 1, At: now}}},
+		"throttling": {Lanes: []schemas.Health{{Breaker: schemas.BreakerClosed, SilentUntil: now + 7000, Calls: 4, At: now}}},
+		"trying":     {Lanes: []schemas.Health{{Breaker: schemas.BreakerHalfOpen, Calls: 7, Failures: 7, At: now - 200_000}}},
+		"gone":       {Lanes: []schemas.Health{{Breaker: schemas.BreakerOpen, ProbeAt: now + 1, At: now}}},
 	}
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -37,6 +39,7 @@ providers:
 PROVIDER  BREAKER                   CALLS IN 60 s  SUCCEEDED  PACE
 down      open, probed at 08:00:05Z  40             62.5 %     5/1s 200/60s
 silent    –                         0              –          –
+throttling closed, throttled until 08:00:07Z 4 100.0 % –
 trying    half_open                 0              –          –
 `
 	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -188,7 +188,7 @@ which routes it anew.`,
 		}
 		edit := func(have *schemas.Revision) (*schemas.Policy, error) { return without(&have.Policy, kind, words[1]) }
 		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
-			return c.change(ctx, k, s, revise.Tries, edit, func() []string { return nil }, *dryRun, *asJSON)
+			return c.change(ctx, k, s, revise.Tries, edit, func() []string { return nil }, changeOptions{dryRun: *dryRun, asJSON: *asJSON})
 		})
 	},
 }

@@ -83,6 +83,27 @@ routes:
   - {name: china, match: {channel: sms, prefix: "86"}, to: [{provider: one}]}
 `
 
+// TestApplyNamesUnroutableChannels: one route for sms leaves e-mail where it was; with
+// routes_only no e-mail is sent any more, and the edit says so before and after.
+func TestApplyNamesUnroutableChannels(t *testing.T) {
+	b := newBench(t)
+	const base = "providers:\n  - {name: one, type: simulated, channels: [sms]}\n  - {name: mail, type: simulated, channels: [email]}\n"
+	const route = "routes:\n  - {name: texts, match: {channel: sms}, to: [{provider: one}]}\n"
+	b.does([]string{"apply", "-f", b.file(base)}, "Revision 1")
+	if out := b.does([]string{"apply", "-f", b.file(base + route)}, "+ route texts", "Revision 2"); strings.Contains(out, "unroutable") {
+		t.Errorf("a route for sms: %s", out)
+	}
+	only := b.file(base + "routes_only: true\n" + route)
+	b.does([]string{"apply", "-f", only, "--dry-run"}, "~ setting routes_only  routes_only: false → true\n", "(3 unchanged)", "WARNING: email would be unroutable", "revision 2 is in force")
+	b.does([]string{"apply", "-f", only, "--dry-run", "--json"}, `"unroutable": [`)
+	b.does([]string{"apply", "-f", only}, "WARNING: email is now unroutable", "Revision 3")
+	// A part that does not say keeps it; a whole file that does not takes it back.
+	b.does([]string{"apply", "-f", b.file(base)}, "Nothing to change. Revision 3")
+	b.does([]string{"apply", "-f", b.file(base + "routes_only: false\n" + route)}, "~ setting routes_only  routes_only: true → false\n", "Revision 4")
+	b.does([]string{"apply", "-f", only}, "Revision 5")
+	b.does([]string{"apply", "-f", b.file(base + route), "--prune"}, "~ setting routes_only", "Revision 6")
+}
+
 func TestApplyMergesAndPrunes(t *testing.T) {
 	b := newBench(t)
 	whole := b.file(twoProviders)
@@ -96,7 +117,7 @@ func TestApplyMergesAndPrunes(t *testing.T) {
 	// A part of a policy: it may refer to what is in force, and keeps the rest.
 	part := b.file("limits:\n  - {name: verify, match: {class: verify}, per: [recipient], allow: [2/60s, 5/24h]}\nroutes:\n  - {name: first, to: [{provider: two}]}\n")
 	out := b.does([]string{"apply", "-f", part}, "~ limit verify  allow: 1/60s → [2/60s, 5/24h]\n", "+ route first\n", "(3 unchanged)",
-		"Kept, though the file lacks them (--prune would remove them): provider one, provider two, route china", "limit verify 24h: history begins now", "Revision 2")
+		"Kept, though the file lacks them (--prune would remove them): provider one, provider two, route china", "limit verify 24h: history begins at ", "Revision 2")
 	if strings.Contains(out, "limit verify 60s: history") {
 		t.Errorf("a window that keeps its history is said to begin:\n%s", out)
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os/user"
 	"strings"
@@ -30,22 +32,34 @@ func author() string {
 	return "weir apply"
 }
 
-// change brings an edit into force, or with dryRun only says what it would do,
+// changeOptions are the flags of commands that change the policy.
+type changeOptions struct{ dryRun, asJSON, acceptLoss bool }
+
+func (o *changeOptions) define(fs *flag.FlagSet) {
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
+	fs.BoolVar(&o.asJSON, "json", false, "print JSON")
+	fs.BoolVar(&o.acceptLoss, "accept-loss", false, "apply it though limits lose history: recipients may get more than they allow")
+}
+
+// change brings an edit into force, or in a dry run only says what it would do,
 // and prints what came of it. kept is asked afterwards.
-func (c *call) change(ctx context.Context, k *cluster, s *Settings, tries int, edit revise.Edit, kept func() []string, dryRun, asJSON bool) error {
+func (c *call) change(ctx context.Context, k *cluster, s *Settings, tries int, edit revise.Edit, kept func() []string, o changeOptions) error {
 	var r *revise.Result
 	var err error
-	if dryRun {
+	if o.dryRun {
 		r, err = k.editor(s).Draft(ctx, edit)
 	} else {
-		r, err = k.editor(s).Revise(ctx, author(), tries, edit, func(line string) { fmt.Fprintln(c.stderr, line) })
+		r, err = k.editor(s).AcceptingLoss(o.acceptLoss).Revise(ctx, author(), tries, edit, func(line string) { fmt.Fprintln(c.stderr, line) })
+	}
+	if lost, is := errors.AsType[*revise.LossError](err); is {
+		return fmt.Errorf("%w\nTo apply it nevertheless, add --accept-loss", lost)
 	}
 	if err != nil {
 		return err
 	}
-	out := r.Report(dryRun, time.Now())
+	out := r.Report(o.dryRun, time.Now())
 	out.Kept = kept()
-	return c.printReport(out, asJSON)
+	return c.printReport(out, o.asJSON)
 }
 
 func (c *call) printReport(r *revise.Report, asJSON bool) error {
@@ -59,13 +73,33 @@ func (c *call) printReport(r *revise.Report, asJSON bool) error {
 	if len(r.Kept) > 0 {
 		fmt.Fprintf(c.stdout, "Kept, though the file lacks them (--prune would remove them): %s\n", list(r.Kept, 10))
 	}
+	for _, channel := range r.Unroutable {
+		becomes := "is now"
+		if r.DryRun {
+			becomes = "would be"
+		}
+		fmt.Fprintf(c.stdout, "WARNING: %s %s unroutable: no route names a provider for it, so its messages are rejected (no_route)\n", channel, becomes)
+	}
 	begins := "begins now"
 	if r.DryRun {
 		begins = "would begin"
 	}
+	const clock = "2006-01-02 15:04:05 UTC"
 	for _, w := range r.Warming {
-		fmt.Fprintf(c.stdout, "limit %s %s: history %s, complete at %s\n", w.Limit, w.Window.UnitKey(), begins,
-			w.Complete.Time().UTC().Format("2006-01-02 15:04:05 UTC"))
+		from := begins
+		if w.Since < r.At {
+			from = "begins at " + w.Since.Time().UTC().Format(clock)
+		}
+		fmt.Fprintf(c.stdout, "limit %s %s: history %s, complete at %s\n", w.Limit, w.Window.UnitKey(), from, w.Complete.Time().UTC().Format(clock))
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
+	}
+	for i := range r.Lost {
+		fmt.Fprintln(c.stdout, revise.LossText(&r.Lost[i]))
+	}
+	if len(r.Lost) > 0 && r.DryRun {
+		fmt.Fprintln(c.stdout, "To apply it nevertheless, add --accept-loss.")
 	}
 	if r.Topics != nil {
 		fmt.Fprintln(c.stdout, strings.TrimSpace(r.Topics.String()))

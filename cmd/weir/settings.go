@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"net/url"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirhq/weir/processor/outbound"
+	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -23,25 +26,28 @@ import (
 // Settings is what an operator says of one process. Each is one setting with
 // three ways in: a flag beats the environment, which beats the file.
 type Settings struct {
-	Brokers     []string
-	Prefix      string
-	Partitions  int // N
-	Replication int // 0: three, or the number of brokers if fewer
-	ClickHouse  string
-	Cluster     string // of ClickHouse
-	HashKeyFile string // of recipient_hash
-	HTTP        string
-	PublicURL   string   // how providers reach the HTTP API
-	Proxies     []string // networks whose X-Forwarded-For and Forwarded count
-	SessionFile string
-	NoAuth      bool   // whoever reaches the HTTP API may do everything
-	Metrics     string // where /metrics is, beside the HTTP API
-	Roles       []string
-	Slot        string
-	Standby     bool // of admission's partitions that other workers own
-	LogLevel    string
-	Grace       time.Duration // of a shutdown, from the signal to the end
-	Private     []string      // networks that callbacks and alerts may call although they are not public
+	Brokers          []string
+	Prefix           string
+	Partitions       int // N
+	Replication      int // 0: three, or the number of brokers if fewer
+	ClickHouse       string
+	Cluster          string // of ClickHouse
+	HashKeyFile      string // of recipient_hash
+	HTTP             string
+	ReferenceKeyFile string   // of what providers are given to give back
+	PublicURL        string   // how providers reach the HTTP API
+	Proxies          []string // networks whose X-Forwarded-For and Forwarded count
+	SessionFile      string
+	NoAuth           bool   // whoever reaches the HTTP API may do everything
+	Metrics          string // where /metrics is, beside the HTTP API
+	Roles            []string
+	Slot             string
+	Standby          bool // of admission's partitions that other workers own
+	LogLevel         string
+	Grace            time.Duration // of a shutdown, from the signal to the end
+	Private          []string      // networks that callbacks and alerts may call although they are not public
+	Providers        []string      // networks in which providers may be called although they are not public
+	Secrets          secret.Bounds // what a policy may refer to
 }
 
 // allRoles are the parts of Weir that weir run can run.
@@ -65,6 +71,7 @@ var settings = []setting{
 	{"clickhouse.hash_key_file", "file with the key of the column recipient_hash, the same for all processes with the role sink, such as openssl rand -hex 32 makes; empty is no key: whoever can read the column and guess a number can tell that it is that number's", func(s *Settings) any { return &s.HashKeyFile }},
 	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
 	{"http.public_url", "how providers reach the HTTP API from outside, such as https://weir.example.com: receipts and inbound messages come to /v1/receipts/NAME and /v1/inbound/NAME under it, and signatures are of the address that the provider called; empty is what the call itself says", func(s *Settings) any { return &s.PublicURL }},
+	{"receipts.reference_key_file", "file with the key that signs what providers are given to give back with their receipts, the same for all processes with the roles lanes and receipts, such as openssl rand -hex 32 makes; empty is a key of this process alone: receipts of messages that another process sent, or this one before its start, are looked up in ClickHouse", func(s *Settings) any { return &s.ReferenceKeyFile }},
 	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
 	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }},
 	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
@@ -74,6 +81,9 @@ var settings = []setting{
 	{"admission.standby", "follow the partitions that other workers own, so that a takeover reads only what is left: costs each worker the memory of all recipients (about 100 bytes a recipient and limit), and reading what all workers write to the ledger", func(s *Settings) any { return &s.Standby }},
 	{"shutdown.grace", "how long an orderly end may take, SIGTERM to exit, 1s to 10m: set it below what the supervisor waits (Kubernetes: 30 s)", func(s *Settings) any { return &s.Grace }},
 	{"callback.allow_private", "networks that alerts may call although they are private, link-local or loopback, with commas, such as 10.0.0.0/8", func(s *Settings) any { return &s.Private }},
+	{"provider.allow_private", "networks in which providers may be called although they are private, link-local or loopback, with commas, such as 10.0.0.0/8", func(s *Settings) any { return &s.Providers }},
+	{"secrets.dir", "directory below which the files stand that a policy names with file:PATH; empty is any file for a policy applied at the host, and none for one over HTTP", func(s *Settings) any { return &s.Secrets.Dir }},
+	{"secrets.env_prefix", "begins the names of the environment's variables that a policy names with ${NAME}; empty is any for a policy applied at the host, and none for one over HTTP", func(s *Settings) any { return &s.Secrets.EnvPrefix }},
 	{"log.level", "debug, info, warn or error", func(s *Settings) any { return &s.LogLevel }},
 }
 
@@ -303,9 +313,22 @@ func (l *loaded) validate() error {
 	if _, err := outbound.ParseNetworks(l.Private); err != nil {
 		errs = append(errs, fmt.Errorf("callback.allow_private: %w", err))
 	}
+	if _, err := outbound.ParseNetworks(l.Providers); err != nil {
+		errs = append(errs, fmt.Errorf("provider.allow_private: %w", err))
+	}
+	errs = append(errs, l.Secrets.Validate())
 	var level logLevel
 	if err := level.UnmarshalText([]byte(l.LogLevel)); err != nil {
 		errs = append(errs, fmt.Errorf("log.level %q: debug, info, warn or error", l.LogLevel))
 	}
 	return errors.Join(errs...)
+}
+
+// deps is what adapters are given of the settings.
+func (s *Settings) deps(getenv func(string) string, logger *slog.Logger) (provider.Deps, error) {
+	networks, err := outbound.ParseNetworks(s.Providers)
+	if err != nil {
+		return provider.Deps{}, fmt.Errorf("provider.allow_private: %w", err)
+	}
+	return provider.Deps{Getenv: getenv, Logger: logger, Secrets: s.Secrets, Private: networks, PublicURL: s.PublicURL}, nil
 }

@@ -166,6 +166,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	}, func() float64 { return float64(watch.Void()) }))
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	progress := stream.NewWatch(registry)
 	var (
 		n         = tcfg.Partitions
 		delays    = partitionsOf(base, names.Delay(topics.Tiers[0].Name))
@@ -180,6 +181,7 @@ func (s *system) run(ctx context.Context) (err error) {
 				TransactionalID: names.Requests() + "." + stage + "." + s.settings.Slot,
 				BatchBytes:      names.BatchBytes,
 				Logger:          s.logger,
+				Watch:           progress,
 			}
 		}
 		has = func(role string) bool { return slices.Contains(s.settings.Roles, role) }
@@ -188,7 +190,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	var decisions backtest.History
 	var store receipt.Store
 	if s.settings.ClickHouse != "" && (has("ingest") || has("sink") || has("receipts")) {
-		db, err := warehouse.Open(ctx, s.settings.ClickHouse)
+		db, err := warehouse.OpenLater(s.settings.ClickHouse) // roles serve while it is away
 		if err != nil {
 			return err
 		}
@@ -202,10 +204,21 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	defer amend.Close()
 	receipts := receipt.NewWriter(amend, told, s.logger)
+	referenceKey, err := readSecret(s.settings.ReferenceKeyFile)
+	if err != nil {
+		return fmt.Errorf("receipts.reference_key_file: %w", err)
+	}
+	references := provider.NewSigner(referenceKey)
 	inbox := receipt.NewInbox(names, n, func() *schemas.Policy { return &watch.Latest().Policy }, registry)
 	// adapters are given the same whether they call or are called.
+	deps, err := s.settings.deps(os.Getenv, s.logger)
+	if err != nil {
+		return err
+	}
 	adapters := func(p schemas.Provider) provider.Deps {
-		return provider.Deps{Getenv: os.Getenv, Logger: s.logger, Receipts: receipts.Take, Told: receipts.Told, Inbound: inbox.Writer(amend, p), PublicURL: s.settings.PublicURL}
+		all := deps
+		all.Receipts, all.Told, all.Inbound = receipts.Take, receipts.Told, inbox.Writer(amend, p)
+		return all
 	}
 	// The roles outlive the signal: each ends in its turn.
 	grace := s.settings.Grace
@@ -219,7 +232,7 @@ func (s *system) run(ctx context.Context) (err error) {
 	}()
 	rs.start(ctx, "policy", watch.Run)
 	if s.metrics != nil {
-		rs.start(ctx, "metrics", func(ctx context.Context) error { return serveMetrics(ctx, s.metrics, registry) })
+		rs.start(ctx, "metrics", func(ctx context.Context) error { return serveMetrics(ctx, s.metrics, registry, progress) })
 	}
 	var advice *health.Watcher
 	if has("admission") || has("ingest") || has("alerts") { // who routes by it, who shows it and who tells of it
@@ -258,7 +271,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			return lane.Supervise(ctx, lane.Config{
 				Stream: streaming("lane"), Read: read, Names: names,
 				Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
-				Policy: watch, Logger: s.logger, Metrics: registry,
+				Policy: watch, References: references, Logger: s.logger, Metrics: registry,
 				Grace: share(grace, callsPct), Settle: share(grace, settlePct),
 				Open: func(p schemas.Provider) (provider.Provider, error) {
 					return providerTypes.Open(p, adapters(p))
@@ -268,14 +281,14 @@ func (s *system) run(ctx context.Context) (err error) {
 	}
 	if has("delay") {
 		rs.start(ctx, "delay", func(ctx context.Context) error {
-			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, Returns: map[string]int32{told.Name: told.Partitions, names.Callbacks(): n}, Now: machineClock(), Logger: s.logger, Metrics: registry})
+			return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: names, Partitions: n, DelayPartitions: delays, DLQPartitions: dlq, Returns: map[string]int32{told.Name: told.Partitions, names.Callbacks(): n}, Now: machineClock(), Logger: s.logger, Metrics: registry})
 		})
 	}
 	if has("receipts") {
 		rs.start(ctx, "receipts", func(ctx context.Context) error {
 			return receipt.Run(ctx, receipt.Config{
 				Stream: streaming("receipts"), Names: names, Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
-				Store: store, Now: machineClock(), Logger: s.logger, Metrics: registry,
+				Store: store, References: references, Now: machineClock(), Logger: s.logger, Metrics: registry,
 			})
 		})
 	}
@@ -301,8 +314,8 @@ func (s *system) run(ctx context.Context) (err error) {
 		defer client.Close()
 		rs.start(ctx, "callbacks", func(ctx context.Context) error {
 			return callback.Run(ctx, callback.Config{
-				Stream: streaming("callbacks"), Read: read, Names: names, Partitions: n, DelayPartitions: delays, Slot: s.settings.Slot,
-				Policy: watch.Latest, Client: client, Getenv: os.Getenv, Grace: stopWithinOf("callbacks", grace) / 2,
+				Stream: streaming("callbacks"), Read: read, Names: names, Partitions: n, DelayPartitions: delays, DLQPartitions: dlq, Slot: s.settings.Slot,
+				Policy: watch.Latest, Client: client, Getenv: os.Getenv, Secrets: s.settings.Secrets, Grace: stopWithinOf("callbacks", grace) / 2,
 				Now: machineClock(), Logger: s.logger, Metrics: registry,
 			})
 		})
@@ -318,7 +331,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			return alert.Run(ctx, alert.Config{
 				Brokers: s.settings.Brokers, Names: names, Slot: s.settings.Slot,
 				Policy: watch.Latest, Health: advice.Now, Reports: said.Now, Stages: stagesOf(names),
-				Sender: &alert.Sender{Client: client, Getenv: os.Getenv, Policy: watch.Latest, Open: mailers(os.Getenv, s.logger)}, Logger: s.logger, Metrics: registry,
+				Sender: &alert.Sender{Client: client, Getenv: os.Getenv, Secrets: s.settings.Secrets, Policy: watch.Latest, Open: mailers(deps)}, Logger: s.logger, Metrics: registry,
 			})
 		})
 	}
@@ -344,8 +357,8 @@ func (s *system) run(ctx context.Context) (err error) {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
-			Console: pages, History: history, Providers: providerTypes.Check, Decisions: decisions, Health: advice.Now, Reports: said.Now, Registry: registry, Logger: s.logger,
-			Receipts: told, Inbox: inbox, PublicURL: s.settings.PublicURL,
+			Console: pages, History: history, Providers: providerTypes.Check, Decisions: decisions, Health: advice.Now, Reports: said.Now, Stuck: progress.Stuck, Registry: registry, Logger: s.logger,
+			Receipts: told, Inbox: inbox, Secrets: s.settings.Secrets, PublicURL: s.settings.PublicURL,
 			Listen:         func(p schemas.Provider) (provider.Listener, error) { return providerTypes.Listen(p, adapters(p)) },
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over

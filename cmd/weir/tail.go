@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -39,7 +40,7 @@ var tailCommand = command{
 			start = kgo.NewOffset().AfterMilli(time.Now().Add(-*since).UnixMilli())
 		}
 		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers...), kgo.ConsumeTopics(topics.Names{Prefix: s.Prefix}.Status()),
-			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(start))
+			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(start), stream.Bounded())
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ var tailCommand = command{
 			if ctx.Err() != nil {
 				return nil
 			}
-			if err := fetches.Err(); err != nil {
+			if err := fetches.Err(); err != nil && !stream.PassOversized(cl, err) {
 				return err
 			}
 			var failed error

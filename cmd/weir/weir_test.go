@@ -74,6 +74,10 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"dlq", "redrive", "--rate", "fast"}, "no rate"},
 		{[]string{"dlq", "redrive", "--rate", "20000/s"}, "is the most"},
 		{[]string{"dlq", "redrive", "--resume", "--class", "x"}, "give none"},
+		{[]string{"dlq", "redrive", "--resume", "--all"}, "give none"},
+		{[]string{"dlq", "redrive"}, "say what to send again"},
+		{[]string{"dlq", "redrive", "--again"}, "say what to send again"},
+		{[]string{"dlq", "redrive", "--all", "--class", "x"}, "give one of both"},
 		{[]string{"dlq", "list", "--since", "yesterday"}, "neither a duration"},
 	} {
 		code, _, stderr := weir(t, c.args...)

@@ -77,7 +77,7 @@ func pipeline() Dashboard {
 					Queries: []Ask{promql("{{tier}}", `sum by (tier) (weir_delay_waiting{job=~"$job"})`)},
 				},
 				{
-					Title: "Into the DLQ, an hour, by reason", Kind: Series, Unit: "short", Stacked: true, Runbook: []string{"WeirDLQGrows"},
+					Title: "Into the DLQ, an hour, by reason", Kind: Series, Unit: "short", Stacked: true, Runbook: []string{"WeirDLQGrows", "WeirForeignRecords"},
 					Queries: []Ask{promql("{{reason}}", `sum by (reason) (rate(weir_dlq_records_total{job=~"$job"}[$__rate_interval])) * 3600`)},
 				},
 				{
@@ -159,6 +159,14 @@ ORDER BY what, partition`)},
 					Title: "CPU", Kind: Series, Unit: "short", Min: at(0),
 					About:   "Cores.",
 					Queries: []Ask{promql("{{instance}}", `rate(process_cpu_seconds_total{job=~"$job"}[$__rate_interval])`)},
+				},
+				{
+					Title: "Stuck and poison", Kind: Series, Unit: "s", Min: at(0),
+					About: "For how long a stage has had work and committed nothing, and how many records an hour a stage could not process and ended.", Runbook: []string{"WeirStageStuck", "WeirPoison"},
+					Queries: []Ask{
+						promql("{{stage}} {{instance}}", `max by (instance, stage) (weir_stage_stuck_seconds{job=~"$job"})`),
+						promql("poison {{stage}} {{reason}}", `sum by (stage, reason) (rate(weir_poison_records_total{job=~"$job"}[$__rate_interval])) * 3600`),
+					},
 				},
 				{
 					Title: "Bound topics", Kind: Series, Unit: "s", Min: at(0),

@@ -132,6 +132,19 @@ func startLive(t *testing.T) *live {
 	return l
 }
 
+// oversized writes a batch that no one reads.
+func (l *live) oversized(t *testing.T) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.kafka), kgo.DefaultProduceTopic("weir.requests"), kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(32<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := cl.ProduceSync(t.Context(), &kgo.Record{Value: make([]byte, 20<<20)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // traffic sends messages of every fate, and waits until what they cause is seen.
 func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 	t.Helper()
@@ -173,12 +186,13 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 		resp.Body.Close()
 	}
 	recs := []*kgo.Record{
-		{Value: []byte(fmt.Sprintf(`{"channel":"sms","to":"+86138001381%02d","body":"by a topic"}`, round))},
+		{Value: []byte(fmt.Sprintf(`{"channel":"sms","to":"+86138001381%02d","body":"by a topic","clas":"verify"}`, round))},
 		{Value: []byte(`no request`)},
 	}
 	if err := cl.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+	l.oversized(t)
 	within(t, time.Minute, "what was sent is seen in /metrics", func() bool {
 		now := l.sums(t)
 		for name, more := range map[string]float64{
@@ -283,6 +297,7 @@ var mayLabel = map[string]string{
 	"key":      "of an API key: its name in the policy, at most 10 at a time",
 	"alert":    "declared in the policy",
 	"event":    "fixed in the code",
+	"field":    "a plain word that is a field of a request; at most 50, then other",
 	"kind":     "of a call, fixed in the code",
 	"limit":    "declared in the policy",
 	"mode":     "of a limit",

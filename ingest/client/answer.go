@@ -170,8 +170,11 @@ type Resource[T any] struct {
 	// what begins to count with it.
 	Changes []schemas.Change `json:"changes,omitempty"`
 	Warming []Warming        `json:"warming,omitempty"`
+	Lost    []Loss           `json:"lost,omitempty"`   // history that limits lose by it
 	Topics  []string         `json:"topics,omitempty"` // that a dry run would make or alter
 	DryRun  bool             `json:"dry_run,omitempty"`
+	// Unroutable are channels whose messages are all rejected after the change.
+	Unroutable []schemas.Channel `json:"unroutable,omitempty"`
 }
 
 // Warming is a window whose history begins with a change, because what it
@@ -184,11 +187,22 @@ type Warming struct {
 	Complete schemas.Millis `json:"complete"`
 }
 
+// Loss is history of a limit that one of its windows does not count after a
+// change: what was sent after From and up to Until.
+type Loss struct {
+	Limit  string         `json:"limit"`
+	Window schemas.Window `json:"window"`
+	From   schemas.Millis `json:"from"`
+	Until  schemas.Millis `json:"until"`
+}
+
 // Removal is what a DELETE would change.
 type Removal struct {
 	Revision int64            `json:"revision"` // in force
 	DryRun   bool             `json:"dry_run"`
 	Changes  []schemas.Change `json:"changes"`
+	// Unroutable are channels whose messages would all be rejected.
+	Unroutable []schemas.Channel `json:"unroutable,omitempty"`
 }
 
 // ResourceList is all entries of one kind, in the policy's order.

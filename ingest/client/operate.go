@@ -53,8 +53,8 @@ func (c *Client) Refused(ctx context.Context, q RefusedQuery) (*Refused, error) 
 	return &a, nil
 }
 
-// ProvidersHealth tells how providers are. It needs a key of scope admin, as do
-// Proof, Delays and TryLimits.
+// ProvidersHealth tells how providers are. It needs a key of the tenant
+// default with scope operate, as do Proof and Delays; TryLimits needs scope policy.
 func (c *Client) ProvidersHealth(ctx context.Context) (*ProvidersHealth, error) {
 	var a ProvidersHealth
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/health"}, &a); err != nil {

@@ -57,12 +57,14 @@ type ProviderHealth struct {
 // LaneHealth is what one lane said of its provider at At. Calls ended in the
 // minute before; those of Failures were transient or unknown.
 type LaneHealth struct {
-	Lane     int32           `json:"lane"`
-	Breaker  schemas.Breaker `json:"breaker"`
-	ProbeAt  schemas.Millis  `json:"probe_at,omitzero"` // of an open one
-	Calls    int64           `json:"calls"`
-	Failures int64           `json:"failures"`
-	At       schemas.Millis  `json:"at"`
+	Lane    int32           `json:"lane"`
+	Breaker schemas.Breaker `json:"breaker"`
+	ProbeAt schemas.Millis  `json:"probe_at,omitzero"` // of an open one
+	// SilentUntil is until when it makes no call, because the provider throttles everyone.
+	SilentUntil schemas.Millis `json:"silent_until,omitzero"`
+	Calls       int64          `json:"calls"`
+	Failures    int64          `json:"failures"`
+	At          schemas.Millis `json:"at"`
 }
 
 // Proof is what the last audit and each sink said of their work; Report.At tells

@@ -107,6 +107,7 @@ type DeadLetter struct {
 	Timestamp  schemas.Millis `json:"timestamp,omitzero"` // the producer's own
 	Origin     string         `json:"origin,omitempty"`   // topic/partition/offset of the request
 	RedriveOf  string         `json:"redrive_of,omitempty"`
+	RedrivenAt schemas.Millis `json:"redriven_at,omitzero"` // when it was sent again
 	Bytes      int            `json:"bytes"`
 	Skip       string         `json:"skip,omitempty"` // why it cannot be sent again
 }
@@ -131,15 +132,18 @@ func (c *Client) DeadLetters(ctx context.Context, q DeadLetterQuery) (*DeadLette
 	return &a, nil
 }
 
-// RedriveRequest chooses what to send again; what is empty chooses all.
+// RedriveRequest chooses what to send again. One without a filter needs All, unless it
+// is a dry run.
 type RedriveRequest struct {
 	Since    schemas.Millis `json:"since,omitzero"`
 	Until    schemas.Millis `json:"until,omitzero"`
 	Class    string         `json:"class,omitempty"`
 	Provider string         `json:"provider,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
-	IDs      []string       `json:"ids,omitempty"`  // messages, or PARTITION/OFFSET; at most 60
-	Rate     float64        `json:"rate,omitempty"` // messages a second
+	IDs      []string       `json:"ids,omitempty"` // messages, or PARTITION/OFFSET; at most 60
+	All      bool           `json:"all,omitempty"`
+	Again    bool           `json:"again,omitempty"` // also what was sent again already
+	Rate     float64        `json:"rate,omitempty"`  // messages a second
 	DryRun   bool           `json:"dry_run,omitempty"`
 	Cursor   string         `json:"cursor,omitempty"` // of the call before, with the same request; or a dry run's start
 }
@@ -148,7 +152,7 @@ type RedriveRequest struct {
 type Redriven struct {
 	Matched  int64            `json:"matched"`
 	Redriven int64            `json:"redriven"`
-	Skipped  map[string]int64 `json:"skipped"` // by why they cannot be sent again
+	Skipped  map[string]int64 `json:"skipped"` // by why they are left out
 	ByReason map[string]int64 `json:"by_reason"`
 	DryRun   bool             `json:"dry_run"`
 	Cursor   string           `json:"cursor,omitempty"` // goes on; empty at the end

@@ -13,7 +13,7 @@ import (
 )
 
 // Resources is one kind of the policy's entries. They need a key of scope
-// admin. A change is in force within a second.
+// policy, keys one of scope keys. A change is in force within a second.
 type Resources[T any] struct {
 	c    *Client
 	kind schemas.ResourceKind
@@ -86,6 +86,7 @@ type Change struct {
 	IfNone  bool   // only where none has the name, else 412
 	DryRun  bool   // say what would change
 	Before  string // of a limit or a route: the one of its kind that it is to stand before; as it stands, or last, when empty
+	Loss    bool   // of a limit: though limits lose history by it
 	Force   bool   // of a key: even where it is the last that may change the policy
 }
 
@@ -104,6 +105,9 @@ func (o Change) query() url.Values {
 	v := make(url.Values)
 	if o.DryRun {
 		v.Set("dry_run", "true")
+	}
+	if o.Loss {
+		v.Set("accept_loss", "true")
 	}
 	if o.Force {
 		v.Set("force", "true")

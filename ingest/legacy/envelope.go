@@ -78,6 +78,7 @@ var problems = map[string]string{
 	"bad_idempotency_key":      "Idempotency-Key 无效",
 	"idempotency_key_conflict": "两个不同的幂等键",
 	"unauthenticated":          "未授权：API密钥缺失、无效或已过期",
+	"forbidden_reference":      "不允许：通过HTTP提交的策略不能引用该文件或环境变量",
 	"forbidden_scope":          "权限不足：该API密钥没有所需的权限",
 	"forbidden_tenant":         "无权访问其他租户",
 	"cross_origin":             "禁止跨站请求",

@@ -72,7 +72,7 @@ func Open(cfg Config) (*Room, error) {
 		kgo.FetchMaxWait(time.Second),
 		kgo.FetchMinBytes(1),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
-		kgo.FetchMaxBytes(4<<20),
+		kgo.FetchMaxBytes(4<<20), stream.Bounded(),
 		// A partition that moves is looked for soon: people wait.
 		kgo.MetadataMinAge(pause),
 	)...)
@@ -99,6 +99,7 @@ func (r *Room) Run(ctx context.Context) error {
 		failed := false
 		fetches.EachError(func(_ string, p int32, err error) {
 			failed = true
+			stream.PassOversized(r.cl, err)
 			r.failed.Warn(r.logger, "reading replies failed", r.topic, p, err)
 		})
 		if failed {

@@ -45,6 +45,9 @@ func (p *partition) act(m *message) outcome {
 func (p *partition) suppress(m *message) outcome {
 	n := termsOf(&m.req)
 	m.event.ErrorCode, m.event.Provider, m.event.RetryAt = n.Reason, n.Provider, n.Until
+	if p.moved(m) && p.suppressed.outlasts(m.to.Key, scopeOf(&m.req), n, p.cur.meta.T) {
+		return p.note(m, schemas.VerdictNothing, reasonRepeated)
+	}
 	added, err := p.suppressed.add(m.to.Key, scopeOf(&m.req), n, p.cur.meta.T)
 	switch {
 	case err != nil:

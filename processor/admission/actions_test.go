@@ -368,6 +368,33 @@ func TestRepeatOfOneThatStillWaits(t *testing.T) {
 	})
 }
 
+// An id is one message's for a day, whoever made it: its form proves no origin. The
+// ids of earlier versions, which ended in the recipient's hash, were taken for Weir's
+// own, so anyone who wrote such a one sent as often as he liked.
+func TestAnIDIsOneMessageWhateverItsForm(t *testing.T) {
+	fresh, err := schemas.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, id := range map[string]string{
+		"a new id":            fresh,
+		"of an earlier form":  schemas.LegacyID(fresh, "+8613800000000"),
+		"a derived one":       schemas.DerivedID(schemas.Source{Topic: "acme.sends", Offset: 7}, 1),
+		"a producer's own v4": someID,
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, func(t *testing.T, again func(*bench)) {
+				b := newBench(t)
+				value := fmt.Sprintf(`{"id":%q,"channel":"sms","to":"+8613800000000","class":"code","body":"x"}`, id)
+				b.want(b.request("%s", value), "queued admit +1 > dispatch.one.normal")
+				again(b)
+				b.now += 60_000
+				b.want(b.request("%s", value), "decision duplicate repeated")
+			})
+		})
+	}
+}
+
 // A repeat of a duplicate is a repeat: its id has had its end.
 func TestDuplicateEndsOnce(t *testing.T) {
 	b := newBench(t)

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -48,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(c.Close)
 	w := &world{t: t, broker: c, seeds: c.ListenAddrs()}
-	doc, err := schemas.ParsePolicy("dev.yaml", presets.Dev)
+	doc, err := schemas.ParsePolicy("dev.yaml", append(bytes.Replace(presets.Dev, []byte(", unknown: reject"), nil, 1), "    default_region: CN\n"...))
 	if err != nil {
 		t.Fatal(err)
 	}

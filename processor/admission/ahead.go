@@ -21,11 +21,7 @@ func (s *stage) read(records []*kgo.Record) []input {
 	}
 	readmit := s.env.names.Readmit()
 	for i, r := range records {
-		in := &s.batch[i]
-		readInput(in, r, r.Topic == readmit)
-		if p := s.parts[r.Partition]; p != nil {
-			p.foresee(in)
-		}
+		s.readAhead(&s.batch[i], r, r.Topic == readmit)
 	}
 	for _, p := range s.parts {
 		if len(p.ahead) > 0 {

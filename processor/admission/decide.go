@@ -2,12 +2,12 @@ package admission
 
 import (
 	"cmp"
-	"errors"
 
 	"github.com/google/uuid"
 
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/processor/request"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -32,6 +32,8 @@ type input struct {
 	appended schemas.Millis
 	foreign  bool // on readmit, but not of Weir's making
 	key      []byte
+	broken   any            // what reading it panicked with
+	poison   *stream.Poison // why it is not decided, but ended
 
 	req     *schemas.Request // of request
 	bad     error
@@ -63,14 +65,11 @@ type send struct {
 	topic     string
 	partition int32
 	env       schemas.Envelope
-	dead      bool // to weir.dlq
-	bare      bool // without the input's bytes: it is about places only
-	relayed   bool // the input itself goes on: of the envelope only its round, reason and time are new
+	dead      bool   // to weir.dlq
+	bare      bool   // without the input's bytes: it is about places only
+	value     []byte // of a bare one: a request of Weir's own
+	relayed   bool   // the input itself goes on: of the envelope only its round, reason and time are new
 }
-
-// errMisrouted is a record that was forwarded to a partition that does not own
-// it. One hop always suffices, so two partitions disagree about N or the hash.
-var errMisrouted = errors.New("a forwarded record reached a partition that does not own its recipient")
 
 // message is an input as it was understood.
 type message struct {
@@ -93,7 +92,15 @@ type message struct {
 // policy in force in it, and the time it stands at; it changes the state's
 // overlay and nothing else.
 func (p *partition) decide(in *input) (outcome, error) {
+	var moved []schemas.Charge
+	if in.readmit && in.env.Reason == schemas.ReadmitForward && len(in.env.Restore) > 0 && !in.foreign && schemas.PartitionOf(in.env.Key, p.env.partitions) == p.num {
+		// From the partition of another spelling: they stood there until it sent this.
+		moved = p.table.Restore(p.cur.rules, in.env.Restore, p.cur.meta.T)
+	}
 	o, err := p.judge(in)
+	if err == nil {
+		o.event.Decision.Restored = append(moved, o.event.Decision.Restored...)
+	}
 	if err == nil && in.waited() {
 		p.answer(in, &o)
 	}
@@ -107,10 +114,16 @@ func (p *partition) judge(in *input) (outcome, error) {
 	if in.readmit {
 		switch in.env.Reason {
 		case schemas.ReadmitGiveBack, schemas.ReadmitUnwind:
+			if in.poison != nil {
+				return p.aside(in, in.poison.Reason, in.poison.Error()), nil
+			}
 			return p.giveBack(in)
 		case schemas.ReadmitCharge:
 			if in.env.Round == nil || len(in.env.Round.Ask) == 0 {
 				return p.foreign(in), nil
+			}
+			if in.poison != nil {
+				return p.unasked(in), nil
 			}
 			return p.charge(in)
 		case schemas.ReadmitCharged:
@@ -118,6 +131,9 @@ func (p *partition) judge(in *input) (outcome, error) {
 				return p.foreign(in), nil
 			}
 		case schemas.ReadmitQuota:
+			if in.poison != nil {
+				return p.aside(in, in.poison.Reason, in.poison.Error()), nil
+			}
 			return p.quota(in), nil
 		case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute:
 		case schemas.ReadmitRedrive:
@@ -153,18 +169,26 @@ func (p *partition) judge(in *input) (outcome, error) {
 	m.describe(p.cur.pol)
 	var invalid error
 	switch {
+	case in.poison != nil:
+		invalid = in.poison
 	case in.readmit && in.env.Reason == schemas.ReadmitRedrive:
 		invalid = m.req.Validate(p.cur.meta.T)
 	case !in.readmit || in.env.Reason == schemas.ReadmitForward:
 		invalid = req.Validate(p.cur.meta.T)
+	}
+	if came := !in.readmit || in.env.Reason == schemas.ReadmitForward || in.env.Reason == schemas.ReadmitRedrive; came && invalid == nil && p.cur.pol.Strict(cmp.Or(req.Tenant, schemas.DefaultTenant), "") {
+		invalid = req.KnowsFields()
 	}
 	if in.readmit {
 		if req.Action != schemas.ActionSend && in.env.Reason != schemas.ReadmitForward {
 			return p.foreign(in), nil
 		}
 		m.to = trusted(req.Channel, in.env.Key)
-		if schemas.PartitionOf(m.to.Key, p.env.partitions) != p.num {
-			return outcome{}, errMisrouted
+		if owner := schemas.PartitionOf(m.to.Key, p.env.partitions); owner != p.num {
+			return p.misrouted(in, owner), nil
+		}
+		if key := spelledAs(req.Channel, m.to.Key); in.env.Reason == schemas.ReadmitForward && key != m.to.Key {
+			m.to.Key, m.to.Spelled = key, m.to.Key
 		}
 	} else {
 		// The id of a cancel is another's: nothing that becomes of the request
@@ -179,18 +203,34 @@ func (p *partition) judge(in *input) (outcome, error) {
 			return p.reject(m, cmp.Or(invalid, err)), nil
 		}
 		if m.env.ID = m.req.ID; !named {
-			m.env.ID = schemas.DerivedID(in.source, in.appended, m.to.Key)
+			m.env.ID = schemas.DerivedID(in.source, in.appended)
 		}
-		m.env.Key = m.to.Key
+		if m.env.Key = m.to.Key; m.to.Spelled != "" && p.looksBack() {
+			m.env.Key = m.to.Spelled
+		} else {
+			m.to.Spelled = ""
+		}
 		if k := string(in.key); k != m.to.Key {
 			m.env.RequestKey = k
 		}
-		if owner := schemas.PartitionOf(m.to.Key, p.env.partitions); owner != p.num {
+		if owner := schemas.PartitionOf(m.env.Key, p.env.partitions); owner != p.num {
+			if in.poison != nil {
+				m.unnamed() // its owner alone knows whether the id was used before
+				return p.reject(m, invalid), nil
+			}
+			m.to.Key = m.env.Key
 			return p.forward(m, owner), nil
 		}
 	}
+	if m.to.Spelled != "" {
+		if o, on := p.readdress(m, invalid == nil); on {
+			return o, nil
+		}
+		m.to.Key = m.to.Spelled
+	}
 	m.event.MessageID, m.event.To = m.env.ID, m.to.Key
-	if invalid != nil {
+	returns := in.readmit && in.env.Reason != schemas.ReadmitForward && in.env.Reason != schemas.ReadmitRedrive
+	if invalid != nil && !returns {
 		if req.Action == schemas.ActionSend {
 			if o, known := p.recognise(m); known {
 				return o, nil
@@ -201,10 +241,13 @@ func (p *partition) judge(in *input) (outcome, error) {
 	if req.Action != schemas.ActionSend {
 		return p.act(m), nil
 	}
-	if in.readmit && in.env.Reason != schemas.ReadmitForward && in.env.Reason != schemas.ReadmitRedrive && !m.around {
+	if returns && !m.around {
 		if o, ended := p.returned(m); ended {
 			return o, nil
 		}
+	}
+	if in.poison != nil {
+		return p.poisoned(m, in.poison), nil
 	}
 	if m.repeated() {
 		return p.again(m), nil
@@ -216,10 +259,11 @@ func (p *partition) judge(in *input) (outcome, error) {
 func (p *partition) read(in *input) *message {
 	m := &p.message
 	*m = message{input: in, env: in.env, reason: in.env.Reason}
-	if in.readmit && in.env.Reason == schemas.ReadmitCharged {
+	if in.readmit && in.env.Reason == schemas.ReadmitCharged && in.env.Round != nil {
 		m.around, m.reason, m.round = true, in.env.Round.For, round{*in.env.Round}
 	}
 	m.env.Round, m.env.Reply = nil, ""
+	m.env.Restore = nil
 	if !in.readmit {
 		m.env = schemas.Envelope{
 			Origin:     in.source,
@@ -230,7 +274,7 @@ func (p *partition) read(in *input) *message {
 	if in.readmit && in.env.Reason == schemas.ReadmitRedrive && !in.foreign {
 		// A new message, whose request this record is.
 		m.env.Origin, m.env.AcceptedAt = in.source, in.appended
-		m.env.Priority, m.env.Provider, m.env.ExpiresAt = "", "", 0
+		m.env.Priority, m.env.Provider, m.env.ExpiresAt, m.env.Tried = "", "", 0, nil
 	}
 	origin := m.env.Origin
 	m.event = schemas.Event{
@@ -254,8 +298,11 @@ func (p *partition) conclude(m *message) (outcome, error) {
 	m.class = p.cur.pol.Class(m.req.Class)
 	m.event.Tenant, m.event.Channel, m.event.Class, m.event.Template = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template
 	m.to = trusted(m.req.Channel, m.env.Key)
-	if schemas.PartitionOf(m.to.Key, p.env.partitions) != p.num {
-		return outcome{}, errMisrouted
+	if owner := schemas.PartitionOf(m.to.Key, p.env.partitions); owner != p.num {
+		return p.misrouted(m.input, owner), nil
+	}
+	if m.input.poison != nil {
+		return p.poisoned(m, m.input.poison), nil
 	}
 	if m.repeated() {
 		return p.again(m), nil
@@ -267,7 +314,7 @@ func (p *partition) conclude(m *message) (outcome, error) {
 // not.
 func (m *message) unnamed() {
 	if !m.readmit {
-		m.env.ID = schemas.DerivedID(m.source, m.appended, "")
+		m.env.ID = schemas.DerivedID(m.source, m.appended)
 		m.event.MessageID = m.env.ID
 	}
 }
@@ -297,6 +344,6 @@ func trusted(channel schemas.Channel, key string) recipient.Recipient {
 	if err != nil {
 		to = recipient.Recipient{}
 	}
-	to.Key = key
+	to.Key, to.Spelled = key, ""
 	return to
 }

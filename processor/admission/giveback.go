@@ -12,18 +12,27 @@ import (
 // the message's home, and home the owners. One that finds nothing is a logged
 // no-op.
 func (p *partition) giveBack(in *input) (outcome, error) {
+	home := schemas.PartitionOf(in.env.Key, p.env.partitions)
+	if home != p.num { // an owner is asked for what it owns, and for nothing else
+		for _, c := range slices.Concat(in.env.Place, in.env.Restore) {
+			owner := home
+			if isWide(c) {
+				owner = limit.Owner(c.Scope, p.env.partitions)
+			}
+			if owner != p.num {
+				return p.misrouted(in, owner), nil
+			}
+		}
+	}
 	m := p.read(in)
 	m.event.Kind, m.event.Tenant, m.event.Provider = schemas.KindDecision, in.env.Tenant, in.env.Provider
 	m.event.Decision = p.stamp(schemas.VerdictGiveBack, &m.source)
 	o := outcome{event: m.event}
-	if schemas.PartitionOf(in.env.Key, p.env.partitions) == p.num {
+	if home == p.num {
 		p.letGo(&o, &m.env, in.env.Place, nil, false)
 		return o, nil
 	}
 	p.letGo(&o, &m.env, in.env.Place, in.env.Restore, in.env.Reason == schemas.ReadmitUnwind)
-	if len(o.send) > 0 {
-		return outcome{}, errMisrouted
-	}
 	return o, nil
 }
 

@@ -58,7 +58,7 @@ func TestSegmentsAreCounted(t *testing.T) {
 		t.Errorf("%+v", o.event)
 	}
 	b.now += 10
-	moved := b.want(b.back(schemas.ReadmitRetry, first.send[0], two, func(e *schemas.Envelope) { e.Attempt = 1 }), "queued move +1 -1 > dispatch.one.normal")
+	moved := b.want(b.back(schemas.ReadmitRetry, first.send[0], two, func(e *schemas.Envelope) { e.Attempt = 1 }), "queued move +1 -1 > dispatch.one.again")
 	b.want(b.back(schemas.ReadmitGiveBack, moved.send[0], two, nil), "decision give_back -1")
 	b.want(b.request("%s", two), "queued admit +1 > dispatch.one.normal")
 }
@@ -69,7 +69,7 @@ func TestAttemptsKeepTheirPlaces(t *testing.T) {
 	attempt := func(e *schemas.Envelope) { e.Attempt++ }
 	first := b.want(b.request(code), "queued admit +1 > dispatch.one.normal")
 	b.now++
-	again := b.want(b.back(schemas.ReadmitRetry, first.send[0], code, attempt), "queued move +1 > dispatch.one.normal")
+	again := b.want(b.back(schemas.ReadmitRetry, first.send[0], code, attempt), "queued move +1 > dispatch.one.again")
 	b.want(b.back(schemas.ReadmitGiveBack, again.send[0], code, nil), "decision give_back")
 	b.want(b.back(schemas.ReadmitRetry, again.send[0], code, attempt), "deferred defer limited > delay.30s")
 }
@@ -112,7 +112,7 @@ func TestCostThatNeverFits(t *testing.T) {
 }
 
 // Lowering acts on the next decision, raising keeps the places, and a longer
-// window counts from the revision that brings it: in admission as in the table.
+// window counts what a shorter one has kept: in admission as in the table.
 func TestPolicyChangesAtOnce(t *testing.T) {
 	b := newBench(t)
 	change := func(revision int64, allow string) {
@@ -120,7 +120,7 @@ func TestPolicyChangesAtOnce(t *testing.T) {
 	}
 	const passes, ends = "queued admit +1 > dispatch.one.normal", "limited refuse limited"
 	change(2, "3/60s")
-	b.want(b.request(code), passes)
+	first := b.want(b.request(code), passes).event.Decision.T
 	b.now += 10_000
 	b.want(b.request(code), passes)
 	change(3, "1/60s") // lowered: two stand
@@ -131,21 +131,17 @@ func TestPolicyChangesAtOnce(t *testing.T) {
 	change(4, "3/60s") // raised: they still stand
 	b.want(b.request(code), passes)
 	b.want(b.request(code), ends)
-	change(5, "3/60s, 4/1h") // a longer window, from now on
-	marker := b.now - 1
+	change(5, "3/60s, 4/1h") // a longer window counts what the shorter one has kept
+	since := first - 1 // of the limit, less than a minute ago
 	b.now += 60_000
-	for range 3 {
-		b.want(b.request(code), passes)
-	}
+	b.want(b.request(code), passes)
 	b.now += 60_000
-	fourth := b.want(b.request(code), passes).event.Decision.T
-	b.now += 60_000
-	if o := b.want(b.request(code), ends); o.event.Window != "4/1h" || o.event.Decision.Evidence[0].Since != marker || o.event.Decision.Evidence[0].Count != 4 || o.event.RetryAt != fourth-60_000+3_600_000 {
+	if o := b.want(b.request(code), ends); o.event.Window != "4/1h" || o.event.Decision.Evidence[0].Since != since || o.event.Decision.Evidence[0].Count != 4 || o.event.RetryAt != first+3_600_000 {
 		t.Errorf("%s since %v until %v: %+v", o.event.Window, o.event.Decision.Evidence[0].Since, o.event.RetryAt, o.event.Decision.Evidence)
 	}
 	change(6, "5/30m") // a shorter one takes over what the longer knew
 	b.want(b.request(code), passes)
-	if o := b.want(b.request(code), ends); o.event.Decision.Evidence[0].Since != marker || o.event.Decision.Evidence[0].Count != 5 {
+	if o := b.want(b.request(code), ends); o.event.Decision.Evidence[0].Since != since || o.event.Decision.Evidence[0].Count != 5 {
 		t.Errorf("%+v", o.event.Decision.Evidence)
 	}
 }

@@ -53,5 +53,5 @@ func TestLongOnesOnTheirWayGoOn(t *testing.T) {
 	first := b.want(b.request("%s", value), "queued admit +1 > dispatch.one.normal")
 	long := strings.Replace(value, "short", strings.Repeat("a", 2000), 1)
 	b.now += 30_000
-	b.want(b.back(schemas.ReadmitRetry, first.send[0], long, func(e *schemas.Envelope) { e.Attempt = 1 }), "queued move +1 -1 > dispatch.one.normal")
+	b.want(b.back(schemas.ReadmitRetry, first.send[0], long, func(e *schemas.Envelope) { e.Attempt = 1 }), "queued move +1 -1 > dispatch.one.again")
 }

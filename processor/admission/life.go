@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"fmt"
+
 	"github.com/google/uuid"
 
 	"github.com/weirhq/weir/processor/content"
@@ -25,6 +27,10 @@ func (p *partition) first(m *message) outcome {
 	}
 	if p.cur.meta.T >= m.env.ExpiresAt {
 		return p.end(m, schemas.StatusExpired, schemas.VerdictExpire, "expired")
+	}
+	// What was let in once is not held to the classes of a later revision.
+	if why := p.cur.pol.RejectsClass(m.req.Class); why != "" && m.reason != schemas.ReadmitDue && !m.around {
+		return p.reject(m, &refusal{schemas.ReasonUnknownClass, why})
 	}
 	if err := p.prepare(m); err != nil {
 		return p.reject(m, err)
@@ -84,11 +90,30 @@ func (p *partition) again(m *message) outcome {
 		m.event.Error = err.Error()
 		return p.endAgain(m, schemas.StatusRejected, schemas.VerdictReject, request.Reason(err))
 	}
-	queue := topics.QueueOf(m.env.Priority)
-	if m.reason == schemas.ReadmitStale {
-		queue = topics.QueueAgain
+	return p.ask(m, schemas.VerdictMove, p.returnsOn(m))
+}
+
+// returnsOn is the queue for a message that comes back. A retry, and what went
+// stale, must not wait behind the backlog: they go on again, and a lane calls them
+// by their own priority. A lane whose again is long says on which other of its
+// queues it reads to the end. What a breaker gave back was not called yet.
+func (p *partition) returnsOn(m *message) topics.Queue {
+	own := topics.QueueOf(m.env.Priority)
+	switch m.reason {
+	case schemas.ReadmitRetry:
+		if own == topics.QueueUrgent {
+			return own
+		}
+		return topics.QueueAgain
+	case schemas.ReadmitStale:
+		for _, q := range topics.Queues {
+			if q != own && m.env.Return == p.env.names.Dispatch(m.env.Provider, q) {
+				return q
+			}
+		}
+		return topics.QueueAgain
 	}
-	return p.ask(m, schemas.VerdictMove, queue)
+	return own
 }
 
 // recognise tells a message whose key or id was seen before, and remembers one
@@ -99,12 +124,15 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 		keys = append(keys, newSeenKey('k', m.req.Tenant, m.to.Key, m.req.IdempotencyKey))
 	}
 	id, err := uuid.Parse(m.env.ID)
-	if m.req.ID != "" && !weirMade(id, m.to.Key) {
+	if m.req.ID != "" { // whoever made it: an id proves nothing of its origin
 		keys = append(keys, newSeenKey('i', m.req.Tenant, m.to.Key, m.req.ID))
 	}
-	if m.input.env.Reason == schemas.ReadmitRedrive {
+	redrive := m.input.env.Reason == schemas.ReadmitRedrive
+	if redrive {
 		// Derived, so that asking again for the same record is seen.
-		keys = append(keys, newSeenKey('i', m.req.Tenant, m.to.Key, m.env.ID))
+		for _, same := range m.input.env.RedriveIDs() {
+			keys = append(keys, newSeenKey('i', m.req.Tenant, m.to.Key, same))
+		}
 	}
 	if len(keys) == 0 {
 		return outcome{}, false
@@ -118,7 +146,7 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 		if !ok {
 			continue
 		}
-		if old.id != id {
+		if old.id != id && !redrive {
 			// This id ends here as a duplicate, and if its record comes again
 			// it must not end again.
 			own := newSeenKey('i', m.req.Tenant, m.to.Key, m.env.ID)
@@ -131,7 +159,7 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 		reused := old.content != entry.content
 		m.event.DuplicateOf = old.id.String()
 		switch {
-		case old.id == id:
+		case old.id == id, redrive:
 			m.event.Kind, m.event.Reason = schemas.KindDecision, "repeated"
 			if reused {
 				m.event.Reason = reasonKeyReused
@@ -148,17 +176,6 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 		p.seen.remember(seenRecord{key: k, entry: entry, t: p.cur.meta.T})
 	}
 	return outcome{}, false
-}
-
-// weirMade tells ids of Weir's own making, which cannot come twice unless
-// their key does: a version 7 or 8 that ends in the recipient's hash.
-func weirMade(id uuid.UUID, key string) bool {
-	v := id.Version()
-	if v != 7 && v != 8 {
-		return false
-	}
-	h := schemas.Murmur2([]byte(key))
-	return id[12] == byte(h>>24) && id[13] == byte(h>>16) && id[14] == byte(h>>8) && id[15] == byte(h)
 }
 
 // prepare renders a message, unless that was done before it went round.
@@ -325,10 +342,30 @@ func (p *partition) forward(m *message, owner int32) outcome {
 // foreign records that a record of readmit is not of Weir's making: it changes
 // nothing, and its bytes go to the DLQ.
 func (p *partition) foreign(in *input) outcome {
+	return p.aside(in, schemas.ReasonForeignRecord, "a record of "+in.source.Topic+" that Weir did not write")
+}
+
+// misrouted records that a record of readmit belongs to another partition. One
+// hop always suffices, so someone else wrote it, or two processes disagree about
+// N. It changes nothing here: this partition has not the state to judge it by.
+// Its bytes go to the DLQ, since in the second case it is somebody's message.
+func (p *partition) misrouted(in *input, owner int32) outcome {
+	return p.aside(in, schemas.ReasonMisroutedRecord, fmt.Sprintf(
+		"partition %d owns it, and it is in partition %d of %d: someone else wrote it, or a process counts with another number of partitions (kafka.partitions)",
+		owner, p.num, p.env.partitions))
+}
+
+// isAside reports whether a decision with this reason put its record aside.
+func isAside(reason string) bool {
+	return reason == schemas.ReasonForeignRecord || reason == schemas.ReasonMisroutedRecord
+}
+
+// aside is the decision on a record that is not judged.
+func (p *partition) aside(in *input, reason, why string) outcome {
 	m := p.read(in)
-	m.event.Kind, m.event.Reason = schemas.KindDecision, "foreign_record"
+	m.event.Kind, m.event.Reason = schemas.KindDecision, reason
 	m.event.Decision = p.stamp(schemas.VerdictNothing, &m.source)
-	return outcome{event: m.event, send: []send{p.deadLetter(m, "foreign_record", "a record of "+in.source.Topic+" that Weir did not write")}}
+	return outcome{event: m.event, send: []send{p.deadLetter(m, reason, why)}}
 }
 
 // refuse says in an event which limit refused, by the window that opens last.

@@ -1,13 +1,13 @@
 package admission
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -140,7 +140,7 @@ func TestPlaceMovesWithTheLatestAttempt(t *testing.T) {
 	b.want(b.request(code), "limited refuse limited")
 	b.now += 30_000
 	attempt := func(e *schemas.Envelope) { e.Attempt = 1 }
-	moved := b.want(b.back(schemas.ReadmitRetry, first.send[0], code, attempt), "queued move +1 -1 > dispatch.one.normal")
+	moved := b.want(b.back(schemas.ReadmitRetry, first.send[0], code, attempt), "queued move +1 -1 > dispatch.one.again")
 	if moved.event.Decision.Charges[0].T != b.now || moved.send[0].env.Place[0].T != b.now {
 		t.Fatalf("the place did not move to %v: %+v", b.now, moved.event.Decision.Charges)
 	}
@@ -167,7 +167,7 @@ func TestRefusedRetryWaitsWithItsOldPlace(t *testing.T) {
 	}
 	b.now += 55_000
 	// By now its old place has left every window: there is nothing to remove.
-	b.want(b.back(schemas.ReadmitRetry, parked.send[0], code, nil), "queued move +1 ?1 > dispatch.one.normal")
+	b.want(b.back(schemas.ReadmitRetry, parked.send[0], code, nil), "queued move +1 ?1 > dispatch.one.again")
 }
 
 func TestEndsGiveBackWhatCannotHaveBeenReceived(t *testing.T) {
@@ -204,6 +204,43 @@ func TestStaleComesBackOnAgain(t *testing.T) {
 	first := b.want(b.request(code), "queued admit +1 > dispatch.one.normal")
 	b.now += 61_000
 	b.want(b.back(schemas.ReadmitStale, first.send[0], code, nil), "queued move +1 -1 > dispatch.one.again")
+}
+
+// TestStaleReturnsWhereItsLaneReads: the lane names a queue that is short; it
+// counts for its own provider alone, and never is the message's own queue, where it
+// would look like a first attempt.
+func TestStaleReturnsWhereItsLaneReads(t *testing.T) {
+	names := topics.Names{Prefix: topics.DefaultPrefix}
+	for asked, want := range map[string]string{
+		names.Dispatch("one", topics.QueueUrgent): "urgent",
+		names.Dispatch("one", topics.QueueBulk):   "bulk",
+		names.Dispatch("one", topics.QueueNormal): "again",
+		names.Dispatch("two", topics.QueueUrgent): "again",
+		names.Readmit(): "again",
+		"elsewhere":     "again",
+	} {
+		b := newBench(t)
+		first := b.want(b.request(code), "queued admit +1 > dispatch.one.normal")
+		b.now += 61_000
+		o := b.want(b.back(schemas.ReadmitStale, first.send[0], code, func(e *schemas.Envelope) { e.Return = asked }), "queued move +1 -1 > dispatch.one."+want)
+		if o.send[0].env.Return != "" {
+			t.Errorf("%s travels on", o.send[0].env.Return)
+		}
+	}
+}
+
+// TestRetryComesBackOnAgain: a retry does not wait behind the backlog. An urgent
+// one keeps its queue.
+func TestRetryComesBackOnAgain(t *testing.T) {
+	for priority, queue := range map[schemas.Priority]string{"": "again", schemas.PriorityNormal: "again", schemas.PriorityBulk: "again", schemas.PriorityUrgent: "urgent"} {
+		b := newBench(t)
+		value := strings.Replace(code, "{", `{"priority":"`+string(priority)+`",`, 1)
+		if priority == "" {
+			value = code
+		}
+		o := b.request("%s", value)
+		b.want(b.back(schemas.ReadmitRetry, o.send[0], value, func(e *schemas.Envelope) { e.Attempt = 1 }), "queued move +1 -1 > dispatch.one."+queue)
+	}
 }
 
 // What a lane hands back uncalled is decided anew, on its own priority's queue.
@@ -259,11 +296,32 @@ func TestReadmitIsJudgedByItsEnvelope(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := []string{"+8613800000000", "+8613800000001", "+8613800000002", "+8613800000003"}
-	i := slices.IndexFunc(keys, func(k string) bool { return schemas.PartitionOf(k, 2) == 0 })
 	two.begin()
-	_, err = two.decide(&input{readmit: true, value: []byte(code), header: func(string) (string, bool) { return "", false }, env: schemas.Envelope{Reason: schemas.ReadmitForward, Key: keys[i]}})
-	if !errors.Is(err, errMisrouted) {
-		t.Errorf("a second misroute: %v", err)
+	away := keys[slices.IndexFunc(keys, func(k string) bool { return schemas.PartitionOf(k, 2) == 0 })]
+	here, there := ownedBy(t, 1), ownedBy(t, 0)
+	charge := func(scope string) schemas.Charge { return schemas.Charge{Limit: "wide", Scope: scope, T: 1, Cost: 1} }
+	for name, env := range map[string]schemas.Envelope{
+		"forward":                         {Reason: schemas.ReadmitForward},
+		"retry":                           {Reason: schemas.ReadmitRetry, Attempt: 1},
+		"charge":                          {Reason: schemas.ReadmitCharge, Round: &schemas.Round{Ask: []schemas.Ask{{Limit: "wide", Scope: there, Cost: 1}}}},
+		"charged":                         {Reason: schemas.ReadmitCharged, Round: &schemas.Round{Channel: schemas.ChannelSMS}},
+		"unwind":                          {Reason: schemas.ReadmitUnwind, Place: []schemas.Charge{charge(here), charge(there)}},
+		"giveback of the recipient's own": {Reason: schemas.ReadmitGiveBack, Place: []schemas.Charge{{Limit: "own", Scope: away, T: 1, Cost: 1}}},
+		"restore":                         {Reason: schemas.ReadmitUnwind, Place: []schemas.Charge{charge(here)}, Restore: []schemas.Charge{charge(there)}},
+	} {
+		env.Key, env.ID = away, someID
+		o, err := two.decide(&input{readmit: true, value: []byte(code), header: func(string) (string, bool) { return "", false }, env: env})
+		if err != nil {
+			t.Errorf("%s: a misrouted record ends the stage: %v", name, err)
+			continue
+		}
+		d := o.event.Decision
+		if d.Verdict != schemas.VerdictNothing || o.event.Reason != schemas.ReasonMisroutedRecord || len(d.Returned)+len(d.Missing)+len(d.Restored)+len(d.Charges) > 0 {
+			t.Errorf("%s: %s %s, %+v: want a decision that changes nothing", name, d.Verdict, o.event.Reason, d)
+		}
+		if len(o.send) != 1 || !o.send[0].dead || !strings.Contains(o.send[0].env.Error, "partition 0 owns it, and it is in partition 1 of 2") {
+			t.Errorf("%s: sends %+v: want one dead letter that names the owner", name, o.send)
+		}
 	}
 }
 
@@ -303,4 +361,17 @@ func TestAnIdEndsOnce(t *testing.T) {
 			t.Error("it became a message's id")
 		}
 	})
+}
+
+// ownedBy returns the scope of a limit without a recipient that partition n of two
+// owns.
+func ownedBy(t *testing.T, n int32) string {
+	t.Helper()
+	for i := range 100 {
+		if scope := fmt.Sprintf("tenant=t%d", i); limit.Owner(scope, 2) == n {
+			return scope
+		}
+	}
+	t.Fatal("no such scope")
+	return ""
 }

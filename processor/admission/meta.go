@@ -37,6 +37,8 @@ type meta struct {
 	// brokers have none, or before a version that wrote them.
 	RequestsID string `json:"requests_id,omitempty"`
 	ReadmitID  string `json:"readmit_id,omitempty"`
+	// State of other spellings than keys have. A version that does not know it leaves it out.
+	Spellings spellings `json:"spellings,omitzero"`
 }
 
 func (m *meta) encode() ([]byte, error) {

@@ -1,9 +1,13 @@
 package admission
 
 import (
+	"log/slog"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirhq/weir/processor/lag"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -19,7 +23,9 @@ type metrics struct {
 	commit    prometheus.Histogram
 	restore   prometheus.Histogram
 	ahead     prometheus.Gauge
-	foreign   prometheus.Counter
+	foreign   prometheus.Counter // of ledger and seen
+	aside     prometheus.Counter // of all topics
+	unknown   *stream.UnknownOpen
 
 	open map[counted]int // by the open transaction
 }
@@ -30,7 +36,7 @@ type counted struct {
 	by [3]string // its labels, as far as it has them
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, log *slog.Logger, now func() time.Time) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_decisions_total", Help: "Decisions taken, by verdict and class."}, []string{"verdict", "class"}),
 		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_limit_refusals_total", Help: "Windows that were full for a message that was refused or deferred, or with mode observe passed, by limit, window and mode."}, []string{"limit", "window", "mode"}),
@@ -45,6 +51,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead, m.foreign)
 		m.dead = shared(reg, m.dead)
 	}
+	m.aside = stream.ForeignRecords(reg, "admission")
+	m.unknown = stream.NewUnknownFields(reg, "admission", log, now).Open()
 	m.lag = lag.Gauge(reg, "admission")
 	return m
 }
@@ -98,6 +106,7 @@ func (m *metrics) decided(o *outcome, pol *schemas.Policy) {
 
 // ended closes the open transaction's counts.
 func (m *metrics) ended(committed bool) {
+	m.unknown.Ended(committed)
 	if committed {
 		for c, n := range m.open {
 			labels := 3
@@ -105,7 +114,9 @@ func (m *metrics) ended(committed bool) {
 			case m.decisions:
 				labels = 2
 			case m.dead:
-				labels = 1
+				if labels = 1; isAside(c.by[0]) {
+					m.aside.Add(float64(n))
+				}
 			}
 			c.of.WithLabelValues(c.by[:labels]...).Add(float64(n))
 		}

@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"log/slog"
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -41,7 +43,7 @@ func TestWhatIsCounted(t *testing.T) {
   - {name: hold, match: {class: code}, per: [recipient], allow: [2/60s, 2/1h]}
   - {name: slow, match: {class: slow}, per: [recipient], allow: [1/60s], on_refusal: defer}`))
 	reg := prometheus.NewRegistry()
-	m := newMetrics(reg)
+	m := newMetrics(reg, slog.New(slog.DiscardHandler), time.Now)
 	count := func(o outcome, want string) outcome {
 		t.Helper()
 		b.want(o, want)

@@ -12,8 +12,8 @@ import (
 // message on. It looks at no more of it than its round.
 func (p *partition) charge(in *input) (outcome, error) {
 	round := round{Round: *in.env.Round}
-	if limit.Owner(round.Ask[0].Scope, p.env.partitions) != p.num {
-		return outcome{}, errMisrouted
+	if owner := limit.Owner(round.Ask[0].Scope, p.env.partitions); owner != p.num {
+		return p.misrouted(in, owner), nil
 	}
 	asks := round.Ask
 	if i := slices.IndexFunc(asks, func(a schemas.Ask) bool { return limit.Owner(a.Scope, p.env.partitions) != p.num }); i > 0 {

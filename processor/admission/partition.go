@@ -32,6 +32,8 @@ type partition struct {
 	log  replicated   // how much of the log base has
 	sent transmission // of the open transaction
 
+	spelled []stateKey // opt-outs to be moved to the owners of their keys; nil: not listed
+
 	damaged damages // records of the log that stand where state stood
 	strays  []stray // those that replaced nothing, to be told
 }
@@ -45,13 +47,13 @@ type standing struct {
 
 func newPartition(num int32, env environment) (*partition, error) {
 	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), held: newHolds(), cursors: make(map[cursorKey]cursor), damaged: make(damages)}
-	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion}
+	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion, Spellings: spellings{Folds: true}}
 	return p, p.adopt(&schemas.Revision{})
 }
 
 // adopt compiles the rules for the marker that stands in the meta record.
 func (p *partition) adopt(rev *schemas.Revision) error {
-	rules, err := limit.Compile(&rev.Policy, p.base.meta.Marker.Since)
+	rules, err := limit.Compile(&rev.Policy, limit.Retained(p.base.meta.Marker.Since, p.base.meta.T))
 	if err != nil {
 		return fmt.Errorf("compile revision %d: %w", rev.Revision, err)
 	}
@@ -133,6 +135,12 @@ func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecor
 // later, and never back.
 func (p *partition) advance(now schemas.Millis) {
 	p.cur.meta.T = max(p.cur.meta.T, now, p.floor)
+	if at := p.cur.rules.Lapses(); at > 0 && p.cur.meta.T >= at {
+		// It compiled before, and now has less.
+		if rules, err := limit.Compile(p.cur.pol, limit.Retained(p.cur.meta.Marker.Since, p.cur.meta.T)); err == nil {
+			p.cur.rules = rules
+		}
+	}
 }
 
 // stamp gives a decision its place in the partition's log.

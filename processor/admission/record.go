@@ -36,6 +36,9 @@ func readInput(in *input, r *kgo.Record, readmit bool) {
 		}
 		return
 	}
+	if err := request.TooLarge(r); err != nil { // what is forwarded, and goes on, must fit into a record
+		in.decoded, in.bad, in.key = true, err, nil
+	}
 	in.env.Timestamp = request.Time(r)
 	in.env.Reply = request.ReplyTo(r)
 }
@@ -43,11 +46,14 @@ func readInput(in *input, r *kgo.Record, readmit bool) {
 // record makes the Kafka record of a send: the input's bytes and foreign
 // headers, under the envelope.
 func (s *send) record(in *kgo.Record) *kgo.Record {
+	if s.dead {
+		return request.DeadLetter(in, s.topic, s.partition, &s.env)
+	}
 	if !s.bare && !s.relayed {
 		return request.Onward(in, s.topic, s.partition, &s.env)
 	}
 	out := &kgo.Record{Topic: s.topic, Partition: s.partition}
-	if !s.bare {
+	if out.Value = s.value; !s.bare {
 		out.Value = in.Value
 	}
 	if s.env.Key != "" {

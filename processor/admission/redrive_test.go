@@ -16,7 +16,7 @@ var dead = schemas.Source{Topic: "weir.dlq", Partition: 2, Offset: 17}
 const redriveTo = "+8613800000000"
 
 func redrive(old string) schemas.Envelope {
-	return schemas.Envelope{ID: schemas.RedriveID(old, dead, redriveTo), Key: redriveTo, Tenant: "default", Origin: dead,
+	return schemas.Envelope{ID: schemas.RedriveID(old, dead), Key: redriveTo, Tenant: "default", Origin: dead,
 		Reason: schemas.ReadmitRedrive, RedriveOf: old, Timestamp: 7, RequestKey: "own"}
 }
 
@@ -49,7 +49,7 @@ func TestRedriveIsAMessageLikeAnyOther(t *testing.T) {
 	// A retry of it does not fall back to what the bytes say.
 	retry := o.send[0]
 	again := b.back(schemas.ReadmitRetry, retry, body, func(e *schemas.Envelope) { e.Attempt, e.ExpiresAt = 1, b.now.Add(time.Minute) })
-	b.want(again, "queued move +1 ?1 > dispatch.one.normal")
+	b.want(again, "queued move +1 ?1 > dispatch.one.again")
 	if again.event.RedriveOf != "old" {
 		t.Errorf("its retry forgets what it sends again: %+v", again.event)
 	}
@@ -62,6 +62,27 @@ func TestRedriveRefusedByALimitEndsOnce(t *testing.T) {
 	b.want(b.decide(&input{readmit: true, value: []byte(code), env: env}), "limited refuse limited")
 	b.now += 60_000
 	b.want(b.decide(&input{readmit: true, value: []byte(code), env: env}), "decision duplicate repeated")
+}
+
+// TestRedriveAcrossAnUpgrade: an earlier version derived another id from the same
+// record. Whoever asks in one form after the other asks for one message.
+func TestRedriveAcrossAnUpgrade(t *testing.T) {
+	earlier := redrive("old")
+	earlier.ID = schemas.LegacyID(earlier.ID, redriveTo)
+	for name, asked := range map[string][2]schemas.Envelope{
+		"the earlier form first": {earlier, redrive("old")},
+		"the earlier form last":  {redrive("old"), earlier},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.want(b.decide(&input{readmit: true, value: []byte(code), env: asked[0]}), "queued admit +1 > dispatch.one.normal")
+			b.now += 60_000
+			o := b.want(b.decide(&input{readmit: true, value: []byte(code), env: asked[1]}), "decision duplicate repeated")
+			if o.event.MessageID != asked[1].ID || o.event.DuplicateOf != asked[0].ID {
+				t.Errorf("%+v", o.event)
+			}
+		})
+	}
 }
 
 func TestRedriveThatWaits(t *testing.T) {
@@ -83,16 +104,15 @@ providers:
 // under an id of his choice, twice from one record, or with a place.
 func TestRedriveThatIsNone(t *testing.T) {
 	for name, change := range map[string]func(*input){
-		"another id":        func(in *input) { in.env.ID = schemas.DerivedID(dead, 1, redriveTo) },
-		"no old id":         func(in *input) { in.env.RedriveOf = "" },
-		"another position":  func(in *input) { in.env.Origin.Offset++ },
-		"another recipient": func(in *input) { in.env.Key = "+8613800000001" },
-		"with a place":      func(in *input) { in.env.Place = []schemas.Charge{{Limit: "code", Scope: redriveTo, T: 1, Cost: 1}} },
-		"with an attempt":   func(in *input) { in.env.Attempt = 1 },
-		"with a taint":      func(in *input) { in.env.Taint = schemas.TaintUnknown },
-		"no request":        func(in *input) { in.value = []byte("hello") },
-		"another tenant":    func(in *input) { in.env.Tenant = "acme" },
-		"an action":         func(in *input) { in.value = []byte(`{"action":"suppress","to":"+8613800000000"}`) },
+		"another id":       func(in *input) { in.env.ID = schemas.DerivedID(dead, 1) },
+		"no old id":        func(in *input) { in.env.RedriveOf = "" },
+		"another position": func(in *input) { in.env.Origin.Offset++ },
+		"with a place":     func(in *input) { in.env.Place = []schemas.Charge{{Limit: "code", Scope: redriveTo, T: 1, Cost: 1}} },
+		"with an attempt":  func(in *input) { in.env.Attempt = 1 },
+		"with a taint":     func(in *input) { in.env.Taint = schemas.TaintUnknown },
+		"no request":       func(in *input) { in.value = []byte("hello") },
+		"another tenant":   func(in *input) { in.env.Tenant = "acme" },
+		"an action":        func(in *input) { in.value = []byte(`{"action":"suppress","to":"+8613800000000"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

@@ -116,7 +116,7 @@ func (p *partition) sendRound(m *message, r *limit.Result, asks []schemas.Ask, l
 	round := m.round.Round
 	round.For, round.Revision, round.Ask, round.Last, round.Segments = m.reason, d.Revision, asks, last, m.event.Segments
 	round.Channel, round.Class, round.Template = m.req.Channel, m.req.Class, m.req.Template
-	env.Reason, env.DecidedAt, env.DueAt, env.Return, env.Round = schemas.ReadmitCharge, d.T, 0, "", &round
+	env.Reason, env.DecidedAt, env.DueAt, env.Round = schemas.ReadmitCharge, d.T, 0, &round // it keeps Return, for returnsOn
 	env.Reply = m.input.env.Reply
 	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
 }

@@ -290,12 +290,14 @@ func (r *ring) limit(num int32, name string) *schemas.Limit {
 	return nil
 }
 
-// sees reports whether some window in force may see a place. A bucket sees none: what
-// was drawn is gone.
+// sees reports whether some window may see a place: one that is in force, or one
+// whose history is retained for a later revision. A bucket sees none: what was drawn
+// is gone.
 func (r *ring) sees(num int32, c schemas.Charge) bool {
 	if l := r.limit(num, c.Limit); l != nil {
-		for _, w := range l.Allow {
-			if w.Kind != schemas.WindowBucket && c.T > r.opens(num, l, w) {
+		for key := range r.parts[num].cur.meta.Marker.Since[l.Name] {
+			w, err := schemas.ParseWindow("1/" + key)
+			if err == nil && w.Kind != schemas.WindowBucket && c.T > r.opens(num, l, w) {
 				return true
 			}
 		}

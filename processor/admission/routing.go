@@ -37,34 +37,50 @@ func (p *partition) route(m *message) (back schemas.Millis, err error) {
 		health    route.Health
 		probing   string // let through besides its share
 		probeAt   schemas.Millis
-		share     func(string) route.Share
+		healthy   func(string) route.Share // nil: everyone is well
+		share     func(string) route.Share // and lets probes through
 	)
 	if r := p.env.routing; r != nil && r.health != nil {
 		health = r.health()
 	}
 	if len(health) > 0 {
-		share = func(name string) route.Share {
+		healthy = func(name string) route.Share {
 			standing, known := health[name]
 			if !known {
 				return route.ShareFull
 			}
-			provider, _ := p.cur.pol.Provider(name)
-			s := standing.Share(schemas.PartitionOf(m.to.Key, provider.Lanes), t)
-			switch {
-			case s == route.ShareNone:
+			s := standing.Share(p.laneOf(m, name), t)
+			if s == route.ShareNone {
 				if at := standing.ProbeAt(t); probeAt == 0 || at < probeAt {
 					probeAt = at
 				}
-			case s == route.ShareProbing && p.env.routing.probes.May(name, t):
+			}
+			return s
+		}
+		share = func(name string) route.Share {
+			s := healthy(name)
+			if s == route.ShareProbing && p.env.routing.probes.May(name, t) {
 				probing, s = name, route.ShareFull
 			}
 			return s
 		}
 	}
-	provider, err := route.Choose(p.cur.pol, route.Message{
+	asked := route.Message{
 		Tenant: m.req.Tenant, Channel: m.req.Channel, Class: m.req.Class, Template: m.req.Template,
 		Key: m.to.Key, Country: m.to.Country, Metadata: m.req.Metadata, Pinned: m.req.Provider,
-	}, number, share)
+	}
+	provider, err := route.Next(p.cur.pol, asked, number, m.env.Tried, healthy, share)
+	if isTemporary(err) {
+		// Who is silent for no longer than the message may wait is better than nobody.
+		slack := route.Slack(m.class, m.env.ExpiresAt.Sub(t))
+		provider, err = route.Choose(p.cur.pol, asked, number, func(name string) route.Share {
+			standing := health[name]
+			if d := standing.SilentFor(p.laneOf(m, name), t); d > 0 && d <= slack {
+				return route.ShareFull
+			}
+			return route.ShareNone
+		})
+	}
 	if err != nil {
 		return askAgain(t, probeAt, m.env.AcceptedAt, number), err
 	}
@@ -73,6 +89,12 @@ func (p *partition) route(m *message) (back schemas.Millis, err error) {
 	}
 	m.env.Provider, m.event.Provider = provider, provider
 	return 0, nil
+}
+
+// laneOf returns the lane of a provider that would have a message.
+func (p *partition) laneOf(m *message, provider string) int32 {
+	v, _ := p.cur.pol.Provider(provider)
+	return schemas.PartitionOf(m.to.Key, v.Lanes)
 }
 
 // The bounds of how far apart messages come back that found no provider.

@@ -168,11 +168,88 @@ func TestGivenBackWaitsWithItsPlace(t *testing.T) {
 		is("one", schemas.BreakerOpen) // its probes failed
 		is("spare", schemas.BreakerClosed)
 		queue := "normal"
-		if reason == schemas.ReadmitStale {
+		if reason != schemas.ReadmitReroute {
 			queue = "again"
 		}
 		b.want(b.back(reason, o.send[0], value, nil), "queued move +1 -1 > dispatch.spare."+queue)
 	}
+}
+
+// TestARetryPrefersAnotherProvider: with a breaker that opens at five failures, all four
+// attempts of a message went to the provider that fails, next to one that is well. Now
+// the second goes to the other, whatever the message's id says, and the third back if
+// that fails too; after an unknown outcome, all go to the one that may have it.
+func TestARetryPrefersAnotherProvider(t *testing.T) {
+	b, is := newRouteBench(t)
+	other := map[string]string{"one": "two", "two": "one"}
+	for i := range 20 {
+		value := routed("apart", i, "")
+		first := b.request("%s", value)
+		at := first.event.Provider
+		tried := func(how schemas.RetryCause) func(*schemas.Envelope) {
+			return func(e *schemas.Envelope) {
+				e.Attempt++
+				e.Tried = schemas.Try(e.Tried, e.Provider, how)
+			}
+		}
+		second := b.back(schemas.ReadmitRetry, first.send[0], value, tried(schemas.RetryTransient))
+		if second.event.Provider != other[at] {
+			t.Fatalf("the retry went to %s again", second.event.Provider)
+		}
+		third := b.back(schemas.ReadmitRetry, second.send[0], value, tried(schemas.RetryThrottled))
+		if third.event.Provider != at {
+			t.Fatalf("the third attempt went to %s again", third.event.Provider)
+		}
+		fourth := b.back(schemas.ReadmitRetry, third.send[0], value, tried(schemas.RetryUnknown))
+		if fourth.event.Provider != at {
+			t.Fatalf("a call of unknown outcome was repeated at %s", fourth.event.Provider)
+		}
+		fifth := b.back(schemas.ReadmitRetry, fourth.send[0], value, tried(schemas.RetryTransient))
+		if fifth.event.Provider != at {
+			t.Fatalf("after one of unknown outcome it went to %s", fifth.event.Provider)
+		}
+	}
+	// One that is not well is not preferred.
+	is("two", schemas.BreakerOpen)
+	value := routed("apart", 100, "")
+	first := b.request("%s", value)
+	o := b.back(schemas.ReadmitRetry, first.send[0], value, func(e *schemas.Envelope) {
+		e.Attempt, e.Tried = 1, []schemas.Tried{{Provider: "one", Outcome: schemas.RetryTransient}}
+	})
+	if o.event.Provider != "one" {
+		t.Errorf("it went to %s, whose breaker is open", o.event.Provider)
+	}
+}
+
+// TestSilentProvider: one that throttles everyone gets nothing while another may send
+// it. Where there is no other, a message waits for a short silence in its lane, and for
+// a longer one it is deferred to its end.
+func TestSilentProvider(t *testing.T) {
+	b, _ := newRouteBench(t)
+	health := route.Health{}
+	b.p.env.routing = newRouting(func() route.Health { return health })
+	silent := func(name string, d time.Duration) {
+		lanes := []schemas.Health{}
+		for lane := range int32(2) {
+			lanes = route.Take(lanes, schemas.Health{Provider: name, Lane: lane, Breaker: schemas.BreakerClosed, SilentUntil: b.now.Add(d), At: b.now}, b.now)
+		}
+		health[name] = route.Step(health[name], lanes, b.now)
+	}
+	silent("one", time.Second)
+	b.want(b.request("%s", routed("code", 1, "")), "queued admit +1 > dispatch.spare.normal")
+	b.want(b.request("%s", routed("code", 2, `,"provider":"one"`)), "queued admit +1 > dispatch.one.normal")
+	b.want(b.request("%s", routed("plain", 3, "")), "queued admit > dispatch.one.normal") // within its slack
+	silent("one", 30*time.Second)
+	b.want(b.request("%s", routed("code", 4, "")), "queued admit +1 > dispatch.spare.normal")
+	o := b.want(b.request("%s", routed("plain", 5, "")), "deferred defer no_usable_provider > delay.30s")
+	if at := o.event.RetryAt; at < b.now+30_000 || at > b.now+32_000 {
+		t.Errorf("comes back at %v", at.Sub(b.now))
+	}
+	b.now += 30_000
+	b.want(b.request("%s", routed("code", 6, "")), "queued admit +1 > dispatch.one.normal")
+	silent("one", time.Hour) // a lane's clock may be wrong
+	b.now += 61_000
+	b.want(b.request("%s", routed("code", 7, "")), "queued admit +1 > dispatch.one.normal")
 }
 
 // TestAskAgain: however many wait however long, each costs few decisions.

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
@@ -61,7 +62,7 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 	cfg.Stream.Group = Group(cfg.Names)
 	cfg.Stream.Topics = []string{cfg.Names.Requests(), cfg.Names.Readmit()}
 	cfg.Stream.Logger = cfg.Logger
-	metrics := newMetrics(cfg.Metrics)
+	metrics := newMetrics(cfg.Metrics, cfg.Logger, cfg.Now)
 	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions, replies: cfg.ReplyPartitions, routing: newRouting(cfg.Health)}
 	reader, err := stream.OpenReader(cfg.Read)
 	if err != nil {
@@ -160,6 +161,9 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		return nil
 	}
 	s.began = time.Now()
+	for _, p := range s.parts {
+		s.move(tx, p)
+	}
 	for len(polled) > 0 {
 		for records := range slices.Chunk(polled, foreseen) {
 			inputs := s.read(records)
@@ -174,6 +178,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		}
 		polled = tx.More()
 	}
+	tx.On(nil)
 	for n := range s.touched {
 		if err := s.finish(tx, s.parts[n]); err != nil {
 			return err
@@ -187,7 +192,14 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 // decided anything has no position.
 func (s *stage) rest(tx *stream.Tx) error {
 	for _, p := range s.parts {
+		s.move(tx, p)
 		m := &p.base.meta
+		if s.touched[p.num] {
+			if err := s.finish(tx, p); err != nil {
+				return err
+			}
+			continue
+		}
 		if m.Seq == 0 || tx.Past(s.requests(p.num), m.Requests) == m.Requests && tx.Past(s.readmit(p.num), m.Readmit) == m.Readmit {
 			continue
 		}
@@ -201,12 +213,26 @@ func (s *stage) rest(tx *stream.Tx) error {
 	return nil
 }
 
+// move sends on opt-outs that a partition has from before keys ignored letter case.
+func (s *stage) move(tx *stream.Tx, p *partition) {
+	if p.base.meta.Seq == 0 || !p.moves() {
+		return
+	}
+	s.began = time.Now()
+	p.begin()
+	s.touched[p.num] = true
+	for _, o := range p.moveOptOuts(mostMoved) {
+		tx.Produce(o.record(nil))
+	}
+}
+
 // take decides one record, which was read as in.
 func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 	p := s.parts[r.Partition]
 	if p == nil {
 		return fmt.Errorf("record of %s/%d, which was not assigned", r.Topic, r.Partition)
 	}
+	poison := tx.On(r)
 	p.begin()
 	s.touched[p.num] = true
 	next := &p.cur.meta.Requests
@@ -226,9 +252,13 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 			s.cfg.Logger.Error("the policy's latest revision is not followed", "revision", rev.Revision, "in_force", p.cur.meta.Marker.Revision, "error", err)
 		}
 	}
-	o, err := p.decide(in)
+	o, err := p.decideOr(in, poison)
 	if err != nil {
 		return stream.Fatal(fmt.Errorf("%s: %w", in.source, err))
+	}
+	if in.readmit && isAside(o.event.Reason) {
+		s.cfg.Logger.Error("a record is put aside; its bytes are in the DLQ. Let no one else write to this topic, and give every process the same kafka.partitions",
+			"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "why", o.event.Reason)
 	}
 	*next = r.Offset + 1
 	s.status(tx, p.num, &o.event)
@@ -241,6 +271,10 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 		}
 	}
 	s.metrics.decided(&o, p.cur.pol)
+	if !in.readmit && in.req != nil {
+		s.metrics.unknown.Met(in.req.Unknown, in.source)
+		s.metrics.unknown.Met(request.Extensions(r), in.source)
+	}
 	s.metrics.waited(p.cur.meta.T, in.appended)
 	return nil
 }

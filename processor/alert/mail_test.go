@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/providertest"
 	"github.com/weirhq/weir/processor/provider/smtp"
@@ -47,7 +48,7 @@ func TestMail(t *testing.T) {
 	env := map[string]string{"WHOM": "oncall@Weir.example", "SMTP_PASSWORD": smtptest.Password}
 	getenv := func(k string) string { return env[k] }
 	sender := Sender{Getenv: getenv, Policy: func() *schemas.Revision { return policy }, Open: func(p schemas.Provider) (provider.Provider, error) {
-		return provider.Types{"smtp": smtp.Type}.Open(p, provider.Deps{Getenv: getenv})
+		return provider.Types{"smtp": smtp.Type}.Open(p, provider.Deps{Private: outbound.Loopback, Getenv: getenv})
 	}}
 	to := func(address, with string) *schemas.Alert {
 		a := &schemas.Alert{Name: "oncall", To: map[string]any{"type": "email", "address": address}}

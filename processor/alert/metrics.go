@@ -3,26 +3,29 @@ package alert
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
 type metrics struct {
-	alerts *prometheus.CounterVec
-	held   *prometheus.GaugeVec
-	active prometheus.Gauge
-	read   prometheus.Counter
-	lag    prometheus.Gauge
-	behind *prometheus.GaugeVec
+	alerts  *prometheus.CounterVec
+	held    *prometheus.GaugeVec
+	active  prometheus.Gauge
+	read    prometheus.Counter
+	lag     prometheus.Gauge
+	behind  *prometheus.GaugeVec
+	foreign prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_alerts_total", Help: "Notices of the policy's alerts, once for each event that they tell of. outcome: sent, given_up (no answer for 15 minutes), refused (the receiver's answer, or an address that must not be called); what was not told is in the next."}, []string{"alert", "event", "outcome"}),
-		held:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_alerts_held", Help: "Happenings that an alert has not told yet, since at_most holds them back or nobody answers."}, []string{"alert"}),
-		active: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_alerts_active", Help: "1 in the process that sends alerts, 0 in those that stand by."}),
-		read:   prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_alerts_read_total", Help: "Records that were read for alerts."}),
-		lag:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_alerts_lag_seconds", Help: "How old the last record was when it was read for alerts; 0 when nothing waits."}),
-		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_stage_behind_seconds", Help: "For how long a stage has left a record, as Kafka says, whether or not the stage runs; 0 below two minutes, and in processes that do not send alerts."}, []string{"stage"}),
+		foreign: stream.ForeignRecords(reg, "alerts"),
+		alerts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_alerts_total", Help: "Notices of the policy's alerts, once for each event that they tell of. outcome: sent, given_up (no answer for 15 minutes), refused (the receiver's answer, or an address that must not be called); what was not told is in the next."}, []string{"alert", "event", "outcome"}),
+		held:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_alerts_held", Help: "Happenings that an alert has not told yet, since at_most holds them back or nobody answers."}, []string{"alert"}),
+		active:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_alerts_active", Help: "1 in the process that sends alerts, 0 in those that stand by."}),
+		read:    prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_alerts_read_total", Help: "Records that were read for alerts."}),
+		lag:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_alerts_lag_seconds", Help: "How old the last record was when it was read for alerts; 0 when nothing waits."}),
+		behind:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_stage_behind_seconds", Help: "For how long a stage has left a record, as Kafka says, whether or not the stage runs; 0 below two minutes, and in processes that do not send alerts."}, []string{"stage"}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.alerts, m.held, m.active, m.read, m.lag, m.behind)

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -87,17 +88,37 @@ func (s *Sum) shed(step int) {
 	s.Classes, s.Tenants, s.Examples = nil, nil, nil
 }
 
+// errNewer means that a later version of Weir wrote the state.
+var errNewer = errors.New("the alerter's state is a newer Weir's")
+
 func decodeSaved(b []byte) (*Saved, error) {
 	s := new(Saved)
 	if err := json.Unmarshal(b, s); err != nil {
 		return nil, fmt.Errorf("the alerter's state is torn or foreign: %w", err)
 	}
-	if s.Version != savedVersion {
-		return nil, fmt.Errorf("the alerter's state is of version %d: run the Weir that wrote it, or a newer one", s.Version)
+	if s.Version > savedVersion {
+		return nil, fmt.Errorf("version %d: %w", s.Version, errNewer)
 	}
+	if s.Version != savedVersion {
+		return nil, fmt.Errorf("the alerter's state is torn or foreign: version %d", s.Version)
+	}
+	null := errors.New("the alerter's state is torn or foreign: an alert, or a part of one, is null")
 	for _, a := range s.State.Alerts {
 		if a == nil {
-			return nil, fmt.Errorf("the alerter's state is torn or foreign: an alert is null")
+			return nil, null
+		}
+		for _, h := range a.Held {
+			if h == nil {
+				return nil, null
+			}
+		}
+		for _, c := range a.Standing {
+			if c == nil {
+				return nil, null
+			}
+		}
+		if a.Out != nil && (slices.Contains(a.Out.Sums, nil) || slices.Contains(a.Out.Standings, nil)) {
+			return nil, null
 		}
 	}
 	return s, nil

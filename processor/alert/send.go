@@ -20,6 +20,8 @@ import (
 type Sender struct {
 	Client *outbound.Client
 	Getenv func(string) string
+	// Secrets are what an alert's receiver may refer to.
+	Secrets secret.Bounds
 	// Policy and Open are for e-mail, which goes by a provider of the policy.
 	Policy func() *schemas.Revision
 	Open   func(schemas.Provider) (provider.Provider, error)
@@ -81,7 +83,7 @@ func (s *Sender) text(a *schemas.Alert, field string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	return secret.Resolve("alerts."+a.Name+".to."+field, v, s.Getenv)
+	return s.Secrets.Resolve("alerts."+a.Name+".to."+field, v, s.Getenv)
 }
 
 // verdictOf says what an answer means.

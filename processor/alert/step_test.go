@@ -438,11 +438,15 @@ func TestSavedSheds(t *testing.T) {
 
 func TestSavedByOthers(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"version":1,"state":{"alerts":{"a":{"number":3}}}}`: "",
-		`{"version":2,"state":{}}`:                            "of version 2",
-		`{"state":{}}`:                                        "of version 0",
-		`{"version":1,"state":{"alerts":{"a":null}}}`:         "torn or foreign",
-		`{"version":1`:                                        "torn or foreign",
+		`{"version":1,"state":{"alerts":{"a":{"number":3}}}}`:                 "",
+		`{"version":2,"state":{}}`:                                            "version 2",
+		`{"state":{}}`:                                                        "version 0",
+		`{"version":1,"state":{"alerts":{"a":{"held":{"x":null}}}}}`:          "torn or foreign",
+		`{"version":1,"state":{"alerts":{"a":{"standing":{"x":null}}}}}`:      "torn or foreign",
+		`{"version":1,"state":{"alerts":{"a":{"out":{"sums":[null]}}}}}`:      "torn or foreign",
+		`{"version":1,"state":{"alerts":{"a":{"out":{"standings":[null]}}}}}`: "torn or foreign",
+		`{"version":1,"state":{"alerts":{"a":null}}}`:                         "torn or foreign",
+		`{"version":1`: "torn or foreign",
 	} {
 		if _, err := decodeSaved([]byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

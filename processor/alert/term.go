@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -126,7 +128,7 @@ func (t *term) open(ctx context.Context) (err error) {
 		kgo.SeedBrokers(t.cfg.Brokers...), kgo.ClientID("weir-alerts"), kgo.ConsumePartitions(from),
 		kgo.KeepControlRecords(), // to stand behind them, as retention one day deletes them
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchMaxBytes(16<<20), kgo.FetchMaxPartitionBytes(2<<20),
+		kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchMaxBytes(16<<20), kgo.FetchMaxPartitionBytes(2<<20), stream.Bounded(),
 	)
 	if err != nil {
 		return fmt.Errorf("open client: %w", err)
@@ -146,20 +148,34 @@ func (t *term) close() {
 // load reads what was written down last; nil when nothing was.
 func (t *term) load(ctx context.Context) (was *Saved, err error) {
 	p := stream.Partition{Topic: t.cfg.Names.Alerts(), Partition: 0}
-	var last []byte
-	err = stream.Read(ctx, stream.ReadConfig{Brokers: t.cfg.Brokers, ClientID: "weir-alerts"}, []stream.Range{{Partition: p}}, func(r *kgo.Record) error {
-		if string(r.Key) == stateKey {
-			last = r.Value
+	read := stream.ReadConfig{Brokers: t.cfg.Brokers, ClientID: "weir-alerts"}
+	look := &skip.Lookup{Read: read, Names: t.cfg.Names}
+	err = stream.Read(ctx, read, []stream.Range{{Partition: p}}, func(r *kgo.Record) error {
+		if string(r.Key) != stateKey {
+			return nil
+		}
+		if len(r.Value) == 0 {
+			was = nil
+			return nil
+		}
+		s, err := decodeSaved(r.Value)
+		switch {
+		case err == nil:
+			was = s
+		case errors.Is(err, errNewer):
+			if skipped, failed := look.Covers(ctx, r); failed != nil || !skipped {
+				return cmp.Or(failed, skip.Unreadable(t.cfg.Names, r, err))
+			}
+		default: // no alerter wrote it: the record before it says what was told
+			t.metrics.foreign.Inc()
+			t.cfg.Logger.Error("a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read what was told: %w", err)
 	}
-	if len(last) == 0 {
-		return nil, nil
-	}
-	return decodeSaved(last)
+	return was, nil
 }
 
 // begin sets where to read on: where it was stopped, or at the end the first time.
@@ -253,6 +269,10 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 	defer cancel()
 	fetches := t.in.PollRecords(waiting, maxPoll)
 	fetches.EachError(func(topic string, p int32, e error) {
+		if stream.PassOversized(t.in, e) {
+			t.cfg.Logger.Error("a batch is skipped: it decompresses to more than the bound", "topic", topic, "partition", p, "error", e)
+			return
+		}
 		if !errors.Is(e, context.DeadlineExceeded) && !errors.Is(e, context.Canceled) {
 			err = fmt.Errorf("read %s/%d: %w", topic, p, e)
 		}

@@ -208,7 +208,8 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 	if req == nil {
 		return
 	}
-	if req.Action == schemas.ActionRelease && p.e.Reason != "foreign_record" {
+	aside := p.e.Reason == schemas.ReasonForeignRecord || p.e.Reason == schemas.ReasonMisroutedRecord
+	if req.Action == schemas.ActionRelease && !aside {
 		p.notReleased(in, env)
 		return
 	}
@@ -216,11 +217,12 @@ func (p *partition) nothing(in *kgo.Record, env *schemas.Envelope) {
 	_, early := p.causes.cancelled(p.key, p.t)
 	m, there := p.messages[p.key]
 	switch {
-	case p.e.Reason == "foreign_record":
-		if req.Action == schemas.ActionSend && p.ours(env) && !(env.Reason == schemas.ReadmitRedrive && env.OtherTenant(req)) {
+	case aside:
+		if req.Action == schemas.ActionSend && p.ours(env) && !p.astray(env) && !(env.Reason == schemas.ReadmitRedrive && env.OtherTenant(req)) {
 			p.fault(KindUnanswered, "put aside as foreign, though it is a message that came back to be decided")
 		}
 	case p.cut:
+	case req.Action == schemas.ActionSuppress && p.movedOptOut(env) && stands && old.outlasts(termsAsked(req)):
 	case req.Action == schemas.ActionSuppress && !(stands && old == termsAsked(req)), req.Action == schemas.ActionUnsuppress && stands:
 		p.fault(KindSuppressed, "%s changed nothing, and should have", req.Action)
 	case req.Action == schemas.ActionCancel && !early && !(there && m.state().End()):
@@ -279,6 +281,11 @@ func (p *partition) redriven(in *kgo.Record, env *schemas.Envelope) {
 		return
 	}
 	m, there := p.messages[p.key]
+	for _, id := range env.RedriveIDs() { // an earlier version may have decided it
+		if !there {
+			m, there = p.messages[messageKey(e.Tenant, e.To, id)]
+		}
+	}
 	if e.Decision.Verdict == schemas.VerdictDuplicate {
 		switch {
 		case there && p.t-m.first < remembered:

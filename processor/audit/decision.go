@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -63,6 +64,11 @@ func (p *partition) decision() error {
 	if d.Verdict != schemas.VerdictMarker && p.revision >= 0 && d.Revision != p.revision {
 		p.fault(KindMarker, "decided under revision %d, while %d is in force here", d.Revision, p.revision)
 	}
+	if at := p.rules.lapses; at != 0 && p.t >= at {
+		if err := p.adopt(); err != nil {
+			return err
+		}
+	}
 	if p.t-p.swept > 3_600_000 {
 		p.sweep()
 	}
@@ -83,6 +89,7 @@ func (p *partition) decision() error {
 		p.noMore()
 		return nil
 	}
+	p.comesWith(env)
 	p.redriven(in, env)
 	p.comesOnce(in, env)
 	p.gates(in, env)
@@ -117,14 +124,7 @@ func (p *partition) decision() error {
 			p.giveBack(in, env)
 		}
 	case schemas.VerdictForward:
-		p.counts.Forwarded += p.one()
-		p.nothingReturned()
-		if p.judged {
-			p.forwarded.put(item{id: idOf(p.e.MessageID), t: p.e.AcceptedAt, rest: sumOf(p.e.To)[0]}, 1, d.T)
-		}
-		if p.e.To != "" && schemas.PartitionOf(p.e.To, p.partitions) == p.num {
-			p.fault(KindForward, "forwarded by the partition that owns the recipient")
-		}
+		p.forwards(in, env)
 	case schemas.VerdictExpire:
 		p.counts.Others += p.one()
 		p.goesOn()
@@ -209,7 +209,10 @@ func (p *partition) about(in *kgo.Record, env *schemas.Envelope) {
 	if env.Reason == schemas.ReadmitQuota && p.e.Decision.Verdict != schemas.VerdictNothing {
 		p.fault(KindPhantom, "the record that it answers only asks what is left")
 	}
-	if env.ID == p.e.MessageID && env.Key == p.e.To {
+	if v := p.e.Decision.Verdict; p.movedOptOut(env) && v != schemas.VerdictSuppress && v != schemas.VerdictNothing && v != schemas.VerdictReject {
+		p.fault(KindPhantom, "the record that it answers moves an opt-out, and is no message")
+	}
+	if env.ID == p.e.MessageID && (env.Key == p.e.To || p.e.Decision.Verdict == schemas.VerdictForward && recipient.Fold(env.Key) == p.e.To) {
 		return
 	}
 	req := p.request(in)

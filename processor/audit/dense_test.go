@@ -60,8 +60,8 @@ func TestDensestRealSending(t *testing.T) {
 				s.call(name(i), carol, "verify", schemas.StatusSent, 1, start+44_500+schemas.Millis(4500*i))
 			}
 			s.step("j", carol, "verify", schemas.StatusSending, 1, start+60_000)
-			s.journal = append(s.journal, written{offset: 90, journal: journalled{Kind: "permit", ID: id("j"), Attempt: 1, T: start + 60_000}},
-				written{offset: 91, journal: journalled{Kind: "outcome", ID: id("j"), Attempt: 1, T: start + 60_100, Permit: start + 60_000, Outcome: "expired_permit"}})
+			s.journal = append(s.journal, written{offset: 90, appended: start + 60_005, journal: journalled{Kind: "permit", ID: id("j"), Attempt: 1, T: start + 60_000}},
+				written{offset: 91, appended: start + 60_105, journal: journalled{Kind: "outcome", ID: id("j"), Attempt: 1, T: start + 60_100, Permit: start + 60_000, Outcome: "expired_permit"}})
 			s.admit("k", carol, "verify", start+61_000)
 			s.call("j", carol, "verify", schemas.StatusSent, 1, start+62_000)
 			s.call("k", carol, "verify", schemas.StatusSent, 1, start+63_000)

@@ -68,6 +68,7 @@
 //	repeats.go    repeats, by id and by idempotency key
 //	life.go       the states of a message, and what amends its end
 //	doors.go      messages that an input turned away
+//	spelling.go   requests and places that go from an address as it was spelled to its key
 //	handover.go   who ends a message: a lane, or its admission
 //
 // What they count by:

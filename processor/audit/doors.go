@@ -40,7 +40,7 @@ func (p *partition) turnedAway() {
 		return
 	case !slices.Contains(p.doors[e.Source.Topic], e.Tenant):
 		p.fault(KindPhantom, "rejected as tenant %s's at %s, which was never bound to it", e.Tenant, e.Source.Topic)
-	case e.MessageID != schemas.DerivedID(*e.Source, e.AcceptedAt, ""):
+	case !derived(e):
 		p.fault(KindPhantom, "rejected at %s, and its id is not that of the record there", e.Source)
 	case p.num != schemas.PartitionOf(cmp.Or(e.To, e.MessageID), p.partitions):
 		p.fault(KindPhantom, "rejected at %s, and it stands in another partition than its own", e.Source)
@@ -48,4 +48,11 @@ func (p *partition) turnedAway() {
 		p.fault(KindOrder, "rejected at %s, and yet it had a life before", e.Source)
 	}
 	p.counts.TurnedAway += p.one()
+}
+
+// derived reports whether a message's id is that of the record that its source
+// names, in the form of this version or of an earlier one.
+func derived(e *schemas.Event) bool {
+	id := schemas.DerivedID(*e.Source, e.AcceptedAt)
+	return e.MessageID == id || e.MessageID == schemas.LegacyID(id, "")
 }

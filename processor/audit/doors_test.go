@@ -12,7 +12,7 @@ import (
 func (s *sheet) away(to string, t schemas.Millis) *schemas.Event {
 	src := &schemas.Source{Topic: "acme.sends", Partition: 11, Offset: int64(len(s.status))}
 	return s.say(&schemas.Event{
-		Kind: schemas.KindStatus, MessageID: schemas.DerivedID(*src, t-5, ""), Tenant: "acme", Channel: "sms", Class: "default", To: to,
+		Kind: schemas.KindStatus, MessageID: schemas.DerivedID(*src, t-5), Tenant: "acme", Channel: "sms", Class: "default", To: to,
 		Status: schemas.StatusRejected, Reason: "forbidden_tenant", AcceptedAt: t - 5, Source: src,
 	}, t)
 }
@@ -47,7 +47,7 @@ func TestTurnedAway(t *testing.T) {
 		{"at another time", KindPhantom, func(s *sheet) { last(s).AcceptedAt-- }},
 		{"of requests, without a decision", KindPhantom, func(s *sheet) {
 			last(s).Source.Topic = "weir.requests"
-			last(s).MessageID = schemas.DerivedID(*last(s).Source, last(s).AcceptedAt, "")
+			last(s).MessageID = schemas.DerivedID(*last(s).Source, last(s).AcceptedAt)
 		}},
 		{"without a source", KindPhantom, func(s *sheet) { last(s).Source = nil }},
 		{"suppressed at the door", KindPhantom, func(s *sheet) { last(s).Status = schemas.StatusSuppressed }},

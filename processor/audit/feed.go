@@ -77,6 +77,12 @@ func (p *partition) input() (*kgo.Record, *schemas.Envelope, error) {
 			continue
 		}
 		f.head, f.start, f.read = nil, true, at+1
+		if r.Context == tooLarge { // all of its batch is answered by it
+			if p.e.Reason != schemas.ReasonBatchTooLarge {
+				p.fault(KindPhantom, "it answers %s, the last record of a batch that is too large to be read", d.Input)
+			}
+			return nil, nil, nil
+		}
 		if f.topic == p.requests {
 			p.counts.Requests += p.one()
 			return r, nil, nil

@@ -26,7 +26,7 @@ func handed(t *testing.T, kind string) *sheet {
 	}
 	end(s.move("b", bob, "pair", start+2000))
 	end(s.admit("a", alice, "verify", start+3000))
-	s.say(&schemas.Event{Kind: schemas.KindStatus, MessageID: id("a"), To: alice, Status: schemas.StatusDelivered, Reason: "receipt"}, start+3500)
+	s.say(&schemas.Event{Kind: schemas.KindStatus, MessageID: id("a"), To: alice, Status: schemas.StatusDelivered, Provider: "sim", Reason: "receipt"}, start+3500)
 	return s
 }
 

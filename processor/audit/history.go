@@ -10,6 +10,7 @@ import (
 // history is weir.config: every revision that came into force.
 type history struct {
 	policies []*schemas.Policy // by revision; 0 is the empty one
+	skipped  int64             // records of a newer format that an operator skipped
 	void     int               // revisions whose parent was not in force
 }
 
@@ -96,7 +97,7 @@ type pace struct {
 	bound     bool
 }
 
-func readHistory(next source) (*history, error) {
+func readHistory(next source, skipped skips) (*history, error) {
 	h := newHistory()
 	for {
 		r, err := next()
@@ -107,6 +108,11 @@ func readHistory(next source) (*history, error) {
 			return h, nil
 		}
 		if err := h.take(r.Value); err != nil {
+			if skipped.covers(r) {
+				h.void++
+				h.skipped++
+				continue
+			}
 			return nil, fmt.Errorf("%s/%d/%d: %w", r.Topic, r.Partition, r.Offset, err)
 		}
 	}

@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -157,10 +158,22 @@ func (p *partition) asksBack() {
 }
 
 // came counts a record of readmit that one partition wrote for another.
+//
+// One that belongs to another partition arrives nowhere: admission puts it aside.
+// If a partition sent it so, that is what is missing.
 func (p *partition) came(r *kgo.Record, env *schemas.Envelope) {
+	if p.astray(env) {
+		return
+	}
 	at := schemas.MillisOf(r.Timestamp)
 	switch env.Reason {
 	case schemas.ReadmitForward:
+		if p.movedOptOut(env) {
+			return // no request's, but what the partition of another spelling had
+		}
+		for i := range env.Restore {
+			p.released.put(askedBack(env.ID, env.Key, p.num, true, &env.Restore[i]), -1, at)
+		}
 		p.forwarded.put(item{id: idOf(env.ID), t: env.AcceptedAt, rest: sumOf(env.Key)[0]}, -1, at)
 	case schemas.ReadmitCharge, schemas.ReadmitCharged:
 		if env.Round == nil {
@@ -181,5 +194,23 @@ func (p *partition) came(r *kgo.Record, env *schemas.Envelope) {
 		for i := range env.Restore {
 			p.released.put(askedBack(env.ID, env.Key, p.num, true, &env.Restore[i]), -1, at)
 		}
+	}
+}
+
+// astray reports whether a record of readmit is in a partition that does not own
+// what it is about.
+func (p *partition) astray(env *schemas.Envelope) bool {
+	home := schemas.PartitionOf(env.Key, p.partitions) == p.num
+	switch env.Reason {
+	case schemas.ReadmitForward, schemas.ReadmitDue, schemas.ReadmitRetry, schemas.ReadmitStale, schemas.ReadmitReroute, schemas.ReadmitCharged:
+		return !home
+	case schemas.ReadmitCharge:
+		return env.Round != nil && len(env.Round.Ask) > 0 && schemas.PartitionOf(env.Round.Ask[0].Scope, p.partitions) != p.num
+	case schemas.ReadmitGiveBack, schemas.ReadmitUnwind:
+		return !home && slices.ContainsFunc(slices.Concat(env.Place, env.Restore), func(c schemas.Charge) bool {
+			return p.standsAt(c.Scope, env.Key) != p.num
+		})
+	default:
+		return false
 	}
 }

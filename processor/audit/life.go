@@ -17,6 +17,7 @@ type message struct {
 	held    int32          // what it was charged, as calls has it
 	status  uint8          // index into schemas.Statuses, but receipts
 	flags   uint8
+	given   uint16 // the providers that it was given to: bits of partition.bitOf
 }
 
 // messageKey is the identity of a message: an id is its tenant's, and names one
@@ -113,7 +114,7 @@ func (p *partition) status() {
 	case m.state().End() && e.At-m.first >= unique && mayFollow("", e.Status):
 		// Its id may be used again.
 		p.calls.release(m.held)
-		m, there = message{}, false
+		m, there = message{given: m.given}, false
 		p.counts.Messages += p.one()
 	case m.state().End():
 		p.fault(KindTwoEnds, "%s after it ended as %s at %s", e.Status, m.state(), m.last)
@@ -137,6 +138,9 @@ func (p *partition) status() {
 			unused = m.last
 		}
 		p.calls.sent(m.held, e, p.key[0], unused, p.judged)
+	}
+	if given(e.Status) && e.Provider != "" {
+		m.given |= p.bitOf(e.Provider)
 	}
 	m.status, m.last, m.offset = indexOf(e.Status), e.At, p.rec.Offset
 	if m.expires == 0 {
@@ -168,37 +172,50 @@ func (p *partition) status() {
 		}
 	}
 	p.messages[p.key] = m
-	delete(p.early, p.key)
 }
 
-// amended judges an amendment. It is Weir's that it has the form of one and stands
-// where its recipient does; that its message is one that was sent is the provider's
-// word, and so no promise of Weir's: what does not fit is told.
+// given reports whether a status says that its provider was given the message: Weir
+// called it, or it calls itself.
+func given(s schemas.Status) bool {
+	switch s {
+	case schemas.StatusSending, schemas.StatusRetrying, schemas.StatusSent, schemas.StatusFailed, schemas.StatusUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// bitOf is a provider's bit in message.given. All but the first fifteen share one.
+func (p *partition) bitOf(provider string) uint16 {
+	i := slices.Index(p.providers, provider)
+	if i < 0 && len(p.providers) < 15 {
+		i = len(p.providers)
+		p.providers = append(p.providers, provider)
+	}
+	if i < 0 {
+		i = 15
+	}
+	return 1 << i
+}
+
+// amended judges an amendment: it has the form of one, stands where its recipient
+// does, and is of a message of that tenant and recipient that was given to that
+// provider before. What the provider says is the provider's: a receipt of a message
+// that failed is told.
 func (p *partition) amended(m message, there bool) {
 	switch {
 	case p.e.Reason != "receipt" || p.e.Decision != nil:
 		p.fault(KindOrder, "%s, and no receipt says so", p.e.Status)
 	case schemas.PartitionOf(p.e.To, p.partitions) != p.num:
 		p.fault(KindOrder, "a receipt in another partition than its recipient's")
+	case !there && !p.cut && !p.forgot.has(p.key):
+		p.fault(KindReceipt, "%s by a receipt of %s, and this tenant has no such message to this recipient", p.e.Status, p.e.Provider)
 	case !there:
-		e := p.early[p.key]
-		e.n += p.one()
-		e.last = schemas.MillisOf(p.rec.Timestamp) // there may be no decision yet, and so no time
-		p.early[p.key] = e
+		p.found.tell("receipts for messages that the log does not have, or no longer: sent before it begins, or ended more than a day before", p.one())
+	case m.flags&flagBefore == 0 && m.given&p.bitOf(p.e.Provider) == 0 && !p.forgot.has(p.key):
+		p.fault(KindReceipt, "%s by a receipt of %s, which was not given the message", p.e.Status, p.e.Provider)
 	case !p.judged:
 	case m.state().End() && m.state() != schemas.StatusSent && m.state() != schemas.StatusUnknown:
 		p.found.tell(fmt.Sprintf("receipts for messages that ended as %s", m.state()), 1)
 	}
-}
-
-// early are receipts of one message that the log does not have so far: it may begin
-// yet, since a provider may be told of it by who has not.
-type early struct {
-	n    int64 // of those judged
-	last schemas.Millis
-}
-
-// tellOf says that receipts were of no message.
-func (p *partition) tellOf(e early) {
-	p.found.tell("receipts for messages that the log does not have, or no longer: sent before it begins, ended more than a day before, or never by this Weir", e.n)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir/processor/audit"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/lane"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/simulated"
@@ -131,6 +132,7 @@ func (l *live) start() (stop func()) {
 	logger := slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
+	references := provider.NewSigner("live")
 	receipts := receipt.NewWriter(l.cl, receipt.TopicOf(l.names, parts), logger)
 	run := func(name string, fn func(stream.Config, stream.ReadConfig) error) {
 		wg.Go(func() {
@@ -149,9 +151,9 @@ func (l *live) start() (stop func()) {
 	run("lane", func(s stream.Config, r stream.ReadConfig) error {
 		return lane.Supervise(ctx, lane.Config{
 			Stream: s, Read: r, Names: l.names,
-			Partitions: parts, DelayPartitions: parts, DLQPartitions: parts, Policy: l.pol,
+			Partitions: parts, DelayPartitions: parts, DLQPartitions: parts, Policy: l.pol, References: references,
 			Open: func(p schemas.Provider) (provider.Provider, error) {
-				return simulated.Open(p, provider.Deps{Logger: logger, Receipts: receipts.Take})
+				return simulated.Open(p, provider.Deps{Private: outbound.Loopback, Logger: logger, Receipts: receipts.Take})
 			},
 		})
 	})
@@ -159,7 +161,7 @@ func (l *live) start() (stop func()) {
 		return delay.Run(ctx, delay.Config{Stream: s, Names: l.names, Partitions: parts, DelayPartitions: parts, Returns: map[string]int32{l.names.Receipts(): parts}})
 	})
 	run("receipts", func(s stream.Config, _ stream.ReadConfig) error {
-		return receipt.Run(ctx, receipt.Config{Stream: s, Names: l.names, Partitions: parts, DelayPartitions: parts, DLQPartitions: parts})
+		return receipt.Run(ctx, receipt.Config{Stream: s, Names: l.names, Partitions: parts, DelayPartitions: parts, DLQPartitions: parts, References: references})
 	})
 	return func() { cancel(); wg.Wait() }
 }

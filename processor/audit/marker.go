@@ -16,7 +16,7 @@ func (p *partition) adopt() error {
 			p.revision = -1
 		}
 	}
-	r, err := newRules(pol, p.since)
+	r, err := newRules(pol, p.since, p.t)
 	if err != nil {
 		return fmt.Errorf("revision %d: %w", p.revision, err)
 	}

@@ -15,7 +15,10 @@ type bounds struct {
 	partitions        int32
 	statusTopic       string
 	requests, readmit string
+	ledger            string
 	config            *history
+	skips             skips
+	holes             map[string]int64    // records of journals that were skipped, by provider
 	doors             map[string][]string // by topic: the tenants whose input it was
 	since             schemas.Millis      // judge from here on; before, only learn
 	slack             time.Duration
@@ -32,34 +35,35 @@ type bounds struct {
 // partition judges the log of one partition.
 type partition struct {
 	*bounds
-	num      int32
-	in       map[string]*feed
-	done     map[string]int64 // by topic: every record below is answered, whatever the log says
-	started  bool             // a decision was seen
-	cut      bool             // the log read does not begin with the first decision: retention took it
-	begin    schemas.Millis   // t of the first decision
-	seq      int64
-	t        schemas.Millis
-	revision int64
-	since    map[string]map[string]schemas.Millis
-	known    bool // since is known, not only bounded by begin
-	rules    *rules
-	places   *places
-	tanks    *tanks
-	causes   *causes
-	repeats  *repeats
-	where    map[string][]*time.Location // by recipient: its zones, of some
-	calls    *calls
-	messages map[sum]message
-	decided  map[sum]decided        // without sending
-	early    map[sum]early          // receipts for messages that the log does not have so far
-	moved    map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
-	owns     bool                   // it has taken places in wide limits
-	counts   Counts
-	ends     map[schemas.Status]int64
-	clock    Clock
-	from     schemas.Millis
-	swept    schemas.Millis
+	num       int32
+	in        map[string]*feed
+	done      map[string]int64 // by topic: every record below is answered, whatever the log says
+	started   bool             // a decision was seen
+	cut       bool             // the log read does not begin with the first decision: retention took it
+	begin     schemas.Millis   // t of the first decision
+	seq       int64
+	t         schemas.Millis
+	revision  int64
+	since     map[string]map[string]schemas.Millis
+	known     bool // since is known, not only bounded by begin
+	rules     *rules
+	places    *places
+	tanks     *tanks
+	causes    *causes
+	repeats   *repeats
+	where     map[string][]*time.Location // by recipient: its zones, of some
+	calls     *calls
+	messages  map[sum]message
+	decided   map[sum]decided        // without sending
+	forgot    forgotten              // messages that are not in messages any more
+	providers []string               // as message.given has them
+	moved     map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
+	owns      bool                   // it has taken places in wide limits
+	counts    Counts
+	ends      map[schemas.Status]int64
+	clock     Clock
+	from      schemas.Millis
+	swept     schemas.Millis
 
 	// Of the record in hand.
 	rec     *kgo.Record
@@ -81,7 +85,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), early: make(map[sum]early), decided: make(map[sum]decided), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), decided: make(map[sum]decided), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -183,12 +187,6 @@ func (p *partition) sweep() {
 	p.causes.sweep(p.t)
 	p.sweepDecided()
 	p.repeats.sweep(p.t)
-	for k, e := range p.early {
-		if e.last < p.t-remembered {
-			p.tellOf(e)
-			delete(p.early, k)
-		}
-	}
 	for k, at := range p.moved {
 		if at < p.t-remembered {
 			delete(p.moved, k)
@@ -197,6 +195,9 @@ func (p *partition) sweep() {
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
 			delete(p.messages, k)
+			if !p.cut {
+				p.forgot.add(k)
+			}
 		}
 	}
 }
@@ -204,9 +205,6 @@ func (p *partition) sweep() {
 // finish judges what only the whole log can show.
 func (p *partition) finish() error {
 	p.judged, p.e = true, nil
-	for _, e := range p.early {
-		p.tellOf(e)
-	}
 	if p.owns {
 		p.counts.Owners = 1
 	}

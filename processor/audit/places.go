@@ -154,6 +154,24 @@ func (p *places) remove(scope sum, t schemas.Millis, cost int64, message uint64)
 	return false
 }
 
+// take takes a place down, whoever's it is; false when there is none.
+func (p *places) take(scope sum, t schemas.Millis, cost int64) bool {
+	if s := p.of(scope); s != nil {
+		for i := s.before(t); i < len(s.at) && s.at[i].t == t; i++ {
+			if s.at[i].cost == cost && p.remove(scope, t, cost, s.at[i].message) {
+				return true
+			}
+		}
+		return false
+	}
+	for i := p.heads[scope]; i != 0 && p.arena[i].t >= t; i = p.arena[i].next {
+		if pl := &p.arena[i]; pl.t == t && pl.cost == cost {
+			return p.remove(scope, t, cost, pl.message)
+		}
+	}
+	return false
+}
+
 // stands reports whether a place stands for a message.
 func (p *places) stands(scope sum, t schemas.Millis, cost int64, message uint64) bool {
 	if s := p.of(scope); s != nil {

@@ -132,7 +132,7 @@ func (r *reader) open(ctx context.Context, topic string, num int32) (source, fun
 		// Not less: the embedded broker names aborted transactions only where their
 		// end lies in the same fetch, and what was aborted would be read.
 		kgo.FetchMaxBytes(4 << 20), kgo.FetchMaxPartitionBytes(4 << 20), kgo.MaxConcurrentFetches(1),
-		kgo.FetchMaxWait(250 * time.Millisecond),
+		kgo.FetchMaxWait(250 * time.Millisecond), kgo.MaxDecompressBatchBytes(schemas.MaxBatchBytes),
 	}, r.options...)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %s/%d: %w", topic, num, err)
@@ -162,7 +162,13 @@ func (r *reader) open(ctx context.Context, topic string, num int32) (source, fun
 				return nil, fmt.Errorf("read %s/%d: %w", topic, num, context.Cause(ctx))
 			}
 			var failed error
+			var unread []*kgo.Record
 			fetches.EachError(func(_ string, _ int32, err error) {
+				if at, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
+					cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {num: {Epoch: at.Epoch, Offset: at.NextOffset}}})
+					unread = append(unread, &kgo.Record{Topic: topic, Partition: num, Offset: at.NextOffset - 1, Context: tooLarge})
+					return
+				}
 				if !kerr.IsRetriable(err) && !errors.Is(err, context.DeadlineExceeded) {
 					failed = err
 				}
@@ -173,7 +179,7 @@ func (r *reader) open(ctx context.Context, topic string, num int32) (source, fun
 			if failed != nil {
 				return nil, fmt.Errorf("read %s/%d: %w", topic, num, failed)
 			}
-			if batch = fetches.Records(); len(batch) == 0 && time.Since(progress) >= r.stall {
+			if batch = append(fetches.Records(), unread...); len(batch) == 0 && time.Since(progress) >= r.stall {
 				return nil, fmt.Errorf("read %s/%d: nothing came for %s before its end: %w", topic, num, r.stall, silence(ctx, cl))
 			}
 		}
@@ -181,6 +187,11 @@ func (r *reader) open(ctx context.Context, topic string, num int32) (source, fun
 	}
 	return next, cl.Close, nil
 }
+
+// tooLarge marks the record that stands for a batch that nobody reads, at its last offset.
+var tooLarge = context.WithValue(context.Background(), unread{}, true)
+
+type unread struct{}
 
 // silence says why nothing comes: the brokers are away, or a transaction was
 // left open.

@@ -136,7 +136,7 @@ func TestDeadLettersAreIntactAndRedriven(t *testing.T) {
 	defer box.Close()
 	asked := len(l.topic(l.names.Readmit()))
 	sum, err := box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{DryRun: true})
-	if err != nil || sum.Matched != n || sum.Redriven != 54 || sum.Skipped[dlq.SkipRecipient] != 6 || sum.ByReason["permanent"] != 48 || sum.ByReason["unknown_template"] != 6 || sum.Cursor != "" {
+	if err != nil || sum.Matched != n || sum.Redriven != 6 || sum.Skipped["permanent"] != 48 || sum.Skipped[dlq.SkipRecipient] != 6 || sum.ByReason["unknown_template"] != 6 || sum.Cursor != "" {
 		t.Fatalf("a dry run: %+v, %v", sum, err)
 	}
 	if got := len(l.topic(l.names.Readmit())); got != asked {
@@ -144,12 +144,12 @@ func TestDeadLettersAreIntactAndRedriven(t *testing.T) {
 	}
 	before := l.audit().Checked
 	// Twice the same, in one breath: what comes second is repeated.
-	first, err := box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 5000, Most: 30})
+	first, err := box.Redrive(t.Context(), dlq.Filter{Reason: "permanent"}, dlq.RedriveOptions{Rate: 5000, Most: 30})
 	if err != nil || first.Redriven != 30 || first.Cursor == "" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	again, err := box.Redrive(t.Context(), dlq.Filter{Until: schemas.MillisOf(time.Now())}, dlq.RedriveOptions{Rate: 5000})
-	if err != nil || again.Redriven < 54 {
+	again, err := box.Redrive(t.Context(), dlq.Filter{Reason: "permanent", Until: schemas.MillisOf(time.Now()), Again: true}, dlq.RedriveOptions{Rate: 5000})
+	if err != nil || again.Redriven < 48 {
 		t.Fatalf("%+v, %v", again, err)
 	}
 	l.settled()
@@ -160,7 +160,7 @@ func TestDeadLettersAreIntactAndRedriven(t *testing.T) {
 	}
 	// Those of the first that failed anew are in the DLQ as messages of their own;
 	// the second call may have found some of them.
-	if r.Checked.Redriven < 54 || r.Checked.Redriven > 54+30 {
+	if r.Checked.Redriven < 48 || r.Checked.Redriven > 48+30 {
 		t.Errorf("%d were redriven; before %+v", r.Checked.Redriven, before)
 	}
 	ends := make(map[string]int)

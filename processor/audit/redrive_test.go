@@ -14,9 +14,9 @@ func (s *sheet) redrive(old, name, to, class string, t schemas.Millis) (*schemas
 	at := int64(len(s.readmit) * 2)
 	s.readmit = append(s.readmit, written{offset: at, appended: t - 5,
 		value: `{"channel":"sms","to":"` + to + `","class":"` + class + `","body":"b","idempotency_key":"k","send_at":"2027-01-15T09:00:00Z","expires_at":"2027-01-15T08:00:01Z"}`,
-		env:   schemas.Envelope{ID: schemas.RedriveID(id(old), dead, to), Key: to, Origin: dead, Reason: schemas.ReadmitRedrive, RedriveOf: id(old)}})
+		env:   schemas.Envelope{ID: schemas.RedriveID(id(old), dead), Key: to, Origin: dead, Reason: schemas.ReadmitRedrive, RedriveOf: id(old)}})
 	in := &schemas.Source{Topic: "weir.readmit", Offset: at}
-	return &schemas.Event{Kind: schemas.KindStatus, MessageID: schemas.RedriveID(id(old), dead, to), Tenant: "default", Channel: "sms", Class: class,
+	return &schemas.Event{Kind: schemas.KindStatus, MessageID: schemas.RedriveID(id(old), dead), Tenant: "default", Channel: "sms", Class: class,
 		To: to, AcceptedAt: t - 5, Source: in, RedriveOf: id(old)}, in
 }
 

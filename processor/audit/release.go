@@ -36,7 +36,7 @@ func (p *partition) decidesOnly(in *kgo.Record, env *schemas.Envelope) {
 	d := decided{charges: slices.Concat(p.e.Decision.Charges, p.e.Decision.Carried)}
 	for _, c := range d.charges {
 		if l := p.rules.byName[c.Limit]; l != nil && !l.keeps {
-			d.until = max(d.until, c.T+l.reach)
+			d.until = max(d.until, l.until(c.T))
 		}
 	}
 	if d.until > p.t {
@@ -45,9 +45,10 @@ func (p *partition) decidesOnly(in *kgo.Record, env *schemas.Envelope) {
 }
 
 // held reports whether a decision without sending has a place that some window
-// sees and that can be given back.
+// sees and that can be given back: a window of the revision that decided it, not
+// only a longer one of a later revision.
 func (p *partition) held(d *decided) bool {
-	return slices.ContainsFunc(d.charges, func(c schemas.Charge) bool {
+	return d.until > p.e.Decision.T && slices.ContainsFunc(d.charges, func(c schemas.Charge) bool {
 		l := p.rules.byName[c.Limit]
 		return l != nil && !l.keeps && p.seen(&c)
 	})

@@ -166,7 +166,7 @@ func (p *partition) recognised() bool {
 		return false
 	}
 	to, err := recipient.Canonical(schemas.Channel(p.e.Channel), p.e.To, "")
-	return err == nil && to.Key == p.e.To
+	return err == nil && (to.Key == p.e.To || to.Spelled == p.e.To) // from before keys ignored letter case
 }
 
 // idempotencyKey returns the key of a request that is or records a message;

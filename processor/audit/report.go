@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
@@ -48,6 +50,7 @@ const (
 	KindClock      Kind = "clock"           // a decision's t ahead of the broker's append time
 	KindSuppressed Kind = "suppressed"      // against a suppression that stood, or because of one that did not
 	KindCancelled  Kind = "cancelled"       // against a cancel, or without one
+	KindReceipt    Kind = "receipt"         // an amendment of a message that is not there, or of a provider that was not given it
 	KindPace       Kind = "pace"            // more permits in a pace window than any revision allowed
 	KindCountry    Kind = "country"         // on to a country to which the class does not go, or ended for one to which it does
 	KindDuplicate  Kind = "duplicate"       // one message taken for two, or called a repeat of one that did not come
@@ -185,7 +188,9 @@ type Report struct {
 	Clock      Clock                    `json:"clock"`
 	Densest    []Density                `json:"densest"`
 	Untold     []Untold                 `json:"untold"`
-	Told       []Untold                 `json:"told"` // by providers, and does not fit: no promise of Weir's, and so no part of the outcome
+	Aside      []Untold                 `json:"aside"` // records that Weir did not write, and that changed nothing
+	Skips      []Skip                   `json:"skips"` // records that an operator let Weir go on without
+	Told       []Untold                 `json:"told"`  // by providers, and does not fit: no promise of Weir's, and so no part of the outcome
 	Faults     map[Kind]int64           `json:"faults"`
 	Violations []Violation              `json:"violations"` // the first of each kind
 	Took       time.Duration            `json:"took"`
@@ -200,12 +205,13 @@ type findings struct {
 	report Report
 	untold map[string]int64
 	told   map[string]int64
+	aside  map[string]int64
 }
 
 func newFindings() *findings {
 	return &findings{
 		report: Report{Ends: make(map[schemas.Status]int64), Faults: make(map[Kind]int64), Violations: []Violation{}, Densest: []Density{}},
-		untold: make(map[string]int64), told: make(map[string]int64),
+		untold: make(map[string]int64), told: make(map[string]int64), aside: make(map[string]int64),
 	}
 }
 
@@ -237,12 +243,25 @@ func (f *findings) tell(what string, n int64) {
 	f.told[what] += n
 }
 
+// putAside counts a record that Weir did not write, and left out.
+func (f *findings) putAside(r *kgo.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.aside[r.Topic]++
+}
+
 func (f *findings) finish() *Report {
 	r := &f.report
 	if r.Checked.Decisions == 0 {
 		f.untold["no decision stands in the log that was to be judged: nothing was proven"] = 1
 	}
-	r.Untold, r.Told = []Untold{}, []Untold{}
+	r.Untold, r.Told, r.Aside = []Untold{}, []Untold{}, []Untold{}
+	for _, topic := range slices.Sorted(maps.Keys(f.aside)) {
+		r.Aside = append(r.Aside, Untold{topic, f.aside[topic]})
+	}
+	if r.Skips == nil {
+		r.Skips = []Skip{}
+	}
 	for _, what := range slices.Sorted(maps.Keys(f.told)) {
 		r.Told = append(r.Told, Untold{what, f.told[what]})
 	}
@@ -342,6 +361,18 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("\nProviders told, and it does not fit (nothing that Weir promises):\n")
 		for _, u := range r.Told {
 			fmt.Fprintf(&b, "  %d: %s\n", u.Count, u.What)
+		}
+	}
+	if len(r.Aside) > 0 {
+		b.WriteString("\nRecords that Weir did not write, which changed nothing:\n")
+		for _, u := range r.Aside {
+			fmt.Fprintf(&b, "  %d: %s\n", u.Count, u.What)
+		}
+	}
+	if len(r.Skips) > 0 {
+		b.WriteString("\nSkipped by an operator (weir skip):\n")
+		for _, s := range r.Skips {
+			fmt.Fprintf(&b, "  %s at %s by %s: %s\n", s.Record, s.At, s.By, s.Reason)
 		}
 	}
 	if len(r.Faults) > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -21,6 +22,7 @@ type rules struct {
 	metadata bool             // some limit asks for the request's metadata
 	content  bool             // some limit counts by the content, or its parts
 	classes  map[string]*gate // nil: none has countries or quiet hours
+	lapses   schemas.Millis   // when the first window that an earlier revision had is kept no longer; 0 is never
 }
 
 type limit struct {
@@ -28,8 +30,10 @@ type limit struct {
 	zone      *time.Location
 	dims      []string
 	overrides map[string][]schemas.Window
+	exempt    map[string]bool
 	since     map[string]schemas.Millis
-	reach     schemas.Millis // how far back its windows can look
+	kept      []schemas.Window // that a revision of the last day dropped
+	reach     schemas.Millis   // how far back its windows can look, and those that are kept
 	observe   bool
 	attempts  bool
 	keeps     bool           // gives no place back: it counts attempts, or drains
@@ -43,7 +47,8 @@ type limit struct {
 // order is that in which the contract names what a limit can count by.
 var order = []string{"recipient", "tenant", "channel", "class", "template", "content", "provider", "country"}
 
-func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*rules, error) {
+// newRules is what p judges by at t.
+func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis, t schemas.Millis) (*rules, error) {
 	classes, err := gatesOf(p)
 	if err != nil {
 		return nil, err
@@ -57,7 +62,10 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 		c := limit{
 			Limit: l, zone: time.UTC, since: since[l.Name], spans: make(map[string]span),
 			observe: l.Mode == schemas.ModeObserve, attempts: l.Count == schemas.CountAttempt,
-			dims: ordered(l.Per), overrides: make(map[string][]schemas.Window),
+			dims: ordered(l.Per), overrides: make(map[string][]schemas.Window), exempt: make(map[string]bool),
+		}
+		for _, to := range l.Exempt {
+			c.exempt[to], c.exempt[recipient.Fold(to)] = true, true
 		}
 		if l.Timezone != "" {
 			zone, err := time.LoadLocation(l.Timezone)
@@ -66,12 +74,26 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 			}
 			c.zone = zone
 		}
+		for _, o := range l.Overrides { // of a recipient by its key and by another spelling, the key's is in effect
+			if key := recipient.Fold(o.To); c.overrides[key] == nil {
+				c.overrides[key] = o.Allow
+			}
+		}
 		for _, o := range l.Overrides {
 			c.overrides[o.To] = o.Allow
 		}
 		c.wide = !slices.Contains(l.Per, "recipient")
 		c.changed = c.since["bucket"]
-		for _, w := range everyWindow(l) {
+		for _, m := range memories(l, since[l.Name], t) {
+			if m.left == 0 {
+				continue
+			}
+			c.kept = append(c.kept, m.window)
+			if end := m.left + keptFor; r.lapses == 0 || end < r.lapses {
+				r.lapses = end
+			}
+		}
+		for _, w := range c.every() {
 			switch w.Kind {
 			case schemas.WindowRolling:
 				c.reach = max(c.reach, schemas.Millis(w.Length.Milliseconds()))
@@ -84,7 +106,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 				c.bucket = true
 			}
 		}
-		c.drains = !slices.ContainsFunc(everyWindow(l), func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket })
+		c.drains = !slices.ContainsFunc(c.every(), func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket })
 		c.keeps = c.attempts || c.drains
 		r.country = r.country || len(l.Match.Country) > 0 || slices.Contains(l.Per, "country")
 		r.content = r.content || slices.Contains(l.Per, "content") || l.Count == schemas.CountSegments
@@ -95,6 +117,24 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*r
 		r.byName[r.limits[i].Name] = &r.limits[i]
 	}
 	return r, nil
+}
+
+// every returns the limit's windows and those that are kept.
+func (l *limit) every() []schemas.Window { return append(everyWindow(l.Limit), l.kept...) }
+
+// until returns the moment from which none of its windows counts a place of at.
+func (l *limit) until(at schemas.Millis) (end schemas.Millis) {
+	for _, w := range l.every() {
+		switch w.Kind {
+		case schemas.WindowRolling:
+			end = max(end, at+schemas.Millis(w.Length.Milliseconds()))
+		case schemas.WindowCalendar:
+			_, over := l.from(&w, at)
+			end = max(end, over)
+		case schemas.WindowBucket:
+		}
+	}
+	return end
 }
 
 func everyWindow(l *schemas.Limit) []schemas.Window {
@@ -160,7 +200,7 @@ func (l *limit) matches(s *subject) bool {
 			return false
 		}
 	}
-	return !slices.Contains(l.Exempt, s.to)
+	return !l.exempt[s.to]
 }
 
 func (l *limit) windows(to string) []schemas.Window {
@@ -261,49 +301,126 @@ func (l *limit) from(w *schemas.Window, t schemas.Millis) (from, end schemas.Mil
 	return s.start, s.end
 }
 
+// keptFor is how long the history of a window goes on after a revision that
+// dropped the window.
+const keptFor = schemas.Millis(24 * time.Hour / time.Millisecond)
+
+// memory is what a partition knows of one window's past.
+type memory struct {
+	window schemas.Window
+	from   schemas.Millis // the history is complete after it
+	left   schemas.Millis // when a revision dropped the window; 0 while it is in force
+	listed bool           // of a calendar window: n is at most 100 somewhere, so each place is known by its time
+}
+
+// memories are the windows whose past is known at t, under l.
+func memories(l *schemas.Limit, since map[string]schemas.Millis, t schemas.Millis) (all []memory) {
+	inForce := make(map[string]bool)
+	for _, w := range everyWindow(l) {
+		inForce[w.UnitKey()] = true
+		if from, known := since[w.UnitKey()]; known {
+			all = append(all, memory{window: w, from: from, listed: listed(l, w)})
+		}
+	}
+	for key, left := range since {
+		unit, is := strings.CutPrefix(key, "left ")
+		if !is {
+			continue
+		}
+		unit, counted := strings.CutPrefix(unit, "count ")
+		w, err := schemas.ParseWindow("1/" + unit)
+		if err == nil && !inForce[unit] && t-left < keptFor {
+			all = append(all, memory{window: w, from: since[unit], left: left, listed: w.Kind == schemas.WindowCalendar && !counted})
+		}
+	}
+	return all
+}
+
+// listed reports whether each place of a calendar window's unit is known by its
+// time in a limit, and not only their number.
+func listed(l *schemas.Limit, w schemas.Window) bool {
+	return w.Kind == schemas.WindowCalendar && slices.ContainsFunc(everyWindow(l), func(o schemas.Window) bool {
+		return o.UnitKey() == w.UnitKey() && o.N <= 100
+	})
+}
+
 // sinceOf says what a marker must give each window when next comes into force
 // at t: a window's history goes on where the limit keeps its match, what it
 // counts by, its exemptions and what it counts, a calendar window also its
-// zone, and where the window is not longer than one that was there. What goes
-// on is the moment from which the history is complete, the earliest there is.
-// A bucket goes on whatever its numbers become; beside it, "bucket" says since
-// when no recipient's have changed. Everything else begins at t.
+// zone. What goes on is the moment from which the history is complete, the
+// earliest there is: of the window itself, also when it was dropped within a
+// day; of a rolling window that is as long; as far back as a shorter one goes;
+// and back to the beginning of a calendar period whose places are known by
+// their times. "times" is from when they are, where that is later. "left" is when
+// a window was dropped. A bucket goes on whatever its numbers become; beside it,
+// "bucket" says since when no recipient's have changed. Everything else begins at t.
 func sinceOf(prev *schemas.Policy, since map[string]map[string]schemas.Millis, next *schemas.Policy, t schemas.Millis) map[string]map[string]schemas.Millis {
-	before := make(map[string]*schemas.Limit)
-	for i := range prev.Limits {
-		if !prev.Limits[i].Off() {
-			before[prev.Limits[i].Name] = &prev.Limits[i]
-		}
-	}
 	all := make(map[string]map[string]schemas.Millis)
 	for i := range next.Limits {
 		l := &next.Limits[i]
 		if l.Off() {
 			continue
 		}
-		all[l.Name] = make(map[string]schemas.Millis)
-		old := before[l.Name]
+		said := make(map[string]schemas.Millis)
+		all[l.Name] = said
+		k := slices.IndexFunc(prev.Limits, func(o schemas.Limit) bool { return o.Name == l.Name && !o.Off() && identity(&o) == identity(l) })
+		var past []memory
+		sameZone := k >= 0 && zoneOf(&prev.Limits[k]) == zoneOf(l)
+		if k >= 0 {
+			past = memories(&prev.Limits[k], since[l.Name], t)
+		}
 		for _, w := range everyWindow(l) {
 			moment := t
-			if old != nil && identity(old) == identity(l) {
-				for _, o := range everyWindow(old) {
-					goesOn := w.UnitKey() == o.UnitKey() && w.Kind != schemas.WindowCalendar ||
-						w.UnitKey() == o.UnitKey() && zoneOf(old) == zoneOf(l) ||
-						w.Kind == schemas.WindowRolling && o.Kind == schemas.WindowRolling && w.Length <= o.Length ||
-						w.Kind == schemas.WindowBucket && o.Kind == schemas.WindowBucket
-					if had, known := since[l.Name][o.UnitKey()]; goesOn && known {
-						moment = min(moment, had)
+			for _, m := range past {
+				switch o := m.window; {
+				case o.Kind == schemas.WindowBucket && w.Kind == schemas.WindowBucket,
+					o.UnitKey() == w.UnitKey() && (sameZone || w.Kind == schemas.WindowRolling),
+					o.Kind == schemas.WindowRolling && w.Kind == schemas.WindowRolling && w.Length <= o.Length:
+					moment = min(moment, m.from)
+				case o.Kind == schemas.WindowRolling && w.Kind == schemas.WindowRolling:
+					moment = min(moment, max(m.from, t-schemas.Millis(o.Length.Milliseconds())))
+				case m.listed && w.Kind == schemas.WindowRolling:
+					if zone, err := time.LoadLocation(zoneOf(&prev.Limits[k])); err == nil {
+						moment = min(moment, max(m.from, since[l.Name]["times "+o.UnitKey()], spanOf(o.Unit, zone, t).start-1))
 					}
 				}
 			}
-			all[l.Name][w.UnitKey()] = moment
+			said[w.UnitKey()] = moment
+		}
+		for _, m := range past {
+			unit := m.window.UnitKey()
+			if _, stays := said[unit]; stays || m.window.Kind == schemas.WindowBucket || m.window.Kind == schemas.WindowCalendar && !sameZone {
+				continue
+			}
+			word := "left "
+			if m.window.Kind == schemas.WindowCalendar && !m.listed {
+				word = "left count "
+			}
+			said[unit], said[word+unit] = m.from, t
+			if m.left != 0 {
+				said[word+unit] = m.left
+			}
+		}
+		for _, name := range schemas.CalendarUnits {
+			unit := "calendar-" + name
+			from, counts := said[unit]
+			_, dropped := said["left "+unit]
+			if !counts || !dropped && !listed(l, schemas.Window{Kind: schemas.WindowCalendar, Unit: name}) {
+				continue
+			}
+			if was := slices.IndexFunc(past, func(m memory) bool { return m.window.UnitKey() == unit && m.listed }); was < 0 {
+				if from < t {
+					said["times "+unit] = t
+				}
+			} else if times := since[l.Name]["times "+unit]; times > past[was].from {
+				said["times "+unit] = times
+			}
 		}
 		if numbers := bucketNumbers(l); strings.Contains(numbers, "refill") {
-			moment := t
-			if had, known := since[l.Name]["bucket"]; known && old != nil && identity(old) == identity(l) && bucketNumbers(old) == numbers {
-				moment = min(t, had)
+			said["bucket"] = t
+			if had, known := since[l.Name]["bucket"]; known && k >= 0 && bucketNumbers(&prev.Limits[k]) == numbers {
+				said["bucket"] = min(t, had)
 			}
-			all[l.Name]["bucket"] = moment
 		}
 	}
 	return all

@@ -146,15 +146,21 @@ func (a *auditing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := readHistory(log)
+	skipped, err := a.skips(ctx)
+	if err != nil {
+		closeConfig()
+		return err
+	}
+	config, err := readHistory(log, skipped)
 	closeConfig()
 	if err != nil {
 		return err
 	}
+	a.found.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", config.skipped)
 
 	b := &bounds{
-		partitions: n, statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(),
-		config: config, doors: config.doors(), slack: a.Slack, gone: make(map[string]bool), found: a.found,
+		partitions: n, statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(), ledger: names.Ledger(),
+		config: config, skips: skipped, holes: make(map[string]int64), doors: config.doors(), slack: a.Slack, gone: make(map[string]bool), found: a.found,
 	}
 	if !a.Since.IsZero() {
 		b.since = schemas.MillisOf(a.Since)
@@ -251,6 +257,7 @@ func (a *auditing) run(ctx context.Context) error {
 			own := &share{of: a.budget}
 			defer own.close()
 			var c Counts
+			var holes int64
 			for num := range lanes {
 				log, closeLog, err := a.reader.open(ctx, topic, num)
 				if err != nil {
@@ -268,9 +275,11 @@ func (a *auditing) run(ctx context.Context) error {
 					return err
 				}
 				c.add(&l.counts)
+				holes += l.skipped
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			b.holes[provider] = holes
 			report.Checked.add(&c)
 			s.finish(provider, b)
 			return nil
@@ -281,6 +290,24 @@ func (a *auditing) run(ctx context.Context) error {
 	}
 	report.densest(b.wide.densest())
 	return a.locate(whole, b.compare(queues, journals))
+}
+
+// skips reads what operators skipped, and notes it for the report.
+func (a *auditing) skips(ctx context.Context) (skips, error) {
+	topic := a.Names.Skips()
+	if err := a.reader.ends(ctx, a.adm, topic); err != nil {
+		return nil, err
+	}
+	log, closeLog, err := a.reader.open(ctx, topic, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer closeLog()
+	all, err := readSkips(log)
+	for _, record := range slices.Sorted(maps.Keys(all)) {
+		a.found.report.Skips = append(a.found.report.Skips, all[record])
+	}
+	return all, err
 }
 
 // partition judges one partition of the decision log.
@@ -392,6 +419,9 @@ func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 	} {
 		only, extra, tangled := c.j.difference()
 		for _, i := range only {
+			if c.kind == KindPermit && b.skippedPermit(i) {
+				continue // it is counted as what cannot be told
+			}
 			all = append(all, found{i, c.kind, status, c.only})
 		}
 		for _, i := range extra {

@@ -110,7 +110,7 @@ func (s *sheet) charge(name, to, class string, t schemas.Millis) []schemas.Charg
 
 func (s *sheet) dispatched(e *schemas.Event) {
 	s.dispatch = append(s.dispatch, written{offset: int64(len(s.dispatch)), appended: e.At + 5, env: schemas.Envelope{
-		ID: e.MessageID, Key: e.To, Provider: e.Provider, DecidedAt: e.At, Place: e.Decision.Charges}})
+		ID: e.MessageID, Key: e.To, Origin: schemas.Source{Topic: "weir.requests"}, Provider: e.Provider, DecidedAt: e.At, Place: e.Decision.Charges}})
 }
 
 func (s *sheet) admit(name, to, class string, t schemas.Millis) *schemas.Event {
@@ -199,7 +199,7 @@ func newSheet(t testing.TB) *sheet {
 	e, in = s.request("a", alice, "verify", start+7100)
 	e.Kind, e.Reason, e.DuplicateOf = schemas.KindDecision, "repeated", e.MessageID
 	s.decide(e, schemas.VerdictDuplicate, start+7100, in)
-	s.say(&schemas.Event{Kind: schemas.KindStatus, MessageID: id("a"), To: alice, Status: schemas.StatusDelivered, Reason: "receipt"}, start+7200)
+	s.say(&schemas.Event{Kind: schemas.KindStatus, MessageID: id("a"), To: alice, Status: schemas.StatusDelivered, Provider: "sim", Reason: "receipt"}, start+7200)
 	return s
 }
 

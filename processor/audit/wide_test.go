@@ -373,8 +373,9 @@ func TestWideLawfulLogs(t *testing.T) {
 // attempts makes acme a limit that counts attempts.
 var attempts = []string{"[6/60s, 50/calendar-day]}", "[6/60s, 50/calendar-day], count: attempt}"}
 
-// bucket makes pair a bucket, and verify a limit that counts attempts.
-var bucket = []string{"allow: [9/60s, 90/calendar-day]", `allow: ["bucket 9 refill 9/s"]`, "allow: [2/10s]", "allow: [2/10s], count: attempt"}
+// bucket makes pair a bucket that has no other limit's history, and verify a limit
+// that counts attempts.
+var bucket = []string{"allow: [9/60s, 90/calendar-day]", `allow: ["bucket 9 refill 9/s"], exempt: ["+8613900000000"]`, "allow: [2/10s]", "allow: [2/10s], count: attempt"}
 
 // drawnFrom takes out of what a step returned what was drawn from a bucket, and says
 // so.

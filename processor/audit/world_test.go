@@ -271,7 +271,7 @@ func (m *letter) admit(t schemas.Millis, own ...string) *schemas.Event {
 	m.held = slices.Concat(d.Charges, d.Carried)
 	m.old, m.round = nil, schemas.Round{}
 	m.w.dispatch = append(m.w.dispatch, written{offset: int64(len(m.w.dispatch)), appended: t + 5, env: schemas.Envelope{
-		ID: e.MessageID, Key: m.to, Provider: "sim", DecidedAt: t, Place: m.held}})
+		ID: e.MessageID, Key: m.to, Origin: schemas.Source{Topic: "weir.requests"}, Provider: "sim", DecidedAt: t, Place: m.held}})
 	return e
 }
 
@@ -308,7 +308,7 @@ func (m *letter) anew(t schemas.Millis, former string, own ...string) *schemas.D
 		}
 	}
 	m.w.dispatch = append(m.w.dispatch, written{offset: int64(len(m.w.dispatch)), appended: t + 5, env: schemas.Envelope{
-		ID: e.MessageID, Key: m.to, Provider: "sim", DecidedAt: t, Place: slices.Concat(d.Charges, d.Carried)}})
+		ID: e.MessageID, Key: m.to, Origin: schemas.Source{Topic: "weir.requests"}, Provider: "sim", DecidedAt: t, Place: slices.Concat(d.Charges, d.Carried)}})
 	m.gives(d, schemas.ReadmitUnwind, only(m.round.Taken, former), nil)
 	return d
 }

@@ -38,6 +38,10 @@
 // given back, put back, released or recorded is so at its recorded time; and who
 // waited is asked again when it was.
 //
+// Places that stood under another spelling of an address, from before keys ignored
+// letter case, go to its key when they did, in limits that both policies have by one
+// name. In others they stay where they are.
+//
 // Where the replay goes another way than the log, the log has no future to offer:
 //   - Refused then and let through now: it is taken to be sent at its first attempt,
 //     and keeps its place.

@@ -3,8 +3,6 @@ package backtest
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 
 	"github.com/weirhq/weir/processor/limit"
@@ -35,7 +33,13 @@ func (r *replay) take(s *step) error {
 		return nil
 	}
 	r.tally.seen(s)
+	if len(s.moved) > 0 && s.kind != stepLeave && r.lives.find(s.key) == nil {
+		// From another spelling: it is the first that is heard of the message.
+		r.table.Restore(r.rules, s.moved, s.t)
+	}
 	switch s.kind {
+	case stepLeave:
+		r.table.Unwind(r.rules, s.moved, s.t)
 	case stepAsk, stepOnward:
 		r.ask(s)
 	case stepOwner:
@@ -217,11 +221,7 @@ func (r *replay) marker(s *step) error {
 	if s.revision != r.x.force.Revision {
 		return nil
 	}
-	since := limit.NextSince(&r.x.force.Policy, s.since, r.x.tried, math.MaxInt64)
-	for _, moments := range since {
-		maps.DeleteFunc(moments, func(_ string, t schemas.Millis) bool { return t == math.MaxInt64 })
-	}
-	rules, err := limit.Compile(r.x.tried, since)
+	rules, err := limit.Compile(r.x.tried, limit.Inherited(&r.x.force.Policy, s.since, r.x.tried))
 	if err != nil {
 		return fmt.Errorf("the policy to try: %w", err)
 	}

@@ -25,6 +25,7 @@ const (
 	stepRecord               // a message that was sent elsewhere
 	stepRecordOwner          // its places at an owner
 	stepMarker               // a revision comes into force
+	stepLeave                // places of another spelling go to the partition of the recipient's key
 )
 
 // step is what a replay needs to know of a recorded event.
@@ -53,10 +54,11 @@ type step struct {
 
 	subject    *limit.Subject // if it was foreseen
 	then       Said
-	observed   []string   // limits that only observe and were full, in this decision
-	asked      []scopeRef // wide limits that were asked in this decision
-	released   []scopeRef // places that other partitions are asked to return
-	reinstated []scopeRef // and to put back
+	observed   []string         // limits that only observe and were full, in this decision
+	asked      []scopeRef       // wide limits that were asked in this decision
+	released   []scopeRef       // places that other partitions are asked to return
+	reinstated []scopeRef       // and to put back
+	moved      []schemas.Charge // that leave, or came with the message if it is the first that is heard of it
 }
 
 // scopeRef is a wide limit's count.
@@ -148,7 +150,12 @@ func (s *step) read(e *schemas.Event, partitions int32) {
 		if status {
 			s.kind, s.end, s.unknown = stepEnd, true, e.Status == schemas.StatusUnknown
 		}
-	case schemas.VerdictForward, schemas.VerdictMarker, schemas.VerdictNothing:
+	case schemas.VerdictForward:
+		if len(d.Returned) > 0 {
+			s.kind, s.moved = stepLeave, d.Returned
+		}
+		return
+	case schemas.VerdictMarker, schemas.VerdictNothing:
 	}
 	if s.kind == stepNothing {
 		return
@@ -180,6 +187,7 @@ func (s *step) read(e *schemas.Event, partitions int32) {
 			}
 		}
 	}
+	s.moved = d.Restored
 	s.kept = len(d.Restored)+len(d.Reinstated) > 0
 	s.released, s.reinstated = refs(d.Released), refs(d.Reinstated)
 }
@@ -239,6 +247,11 @@ func (s *step) detach(known texts, told bool) {
 		for i := range list {
 			list[i] = scopeRef{known.one(list[i].limit), known.one(list[i].scope)}
 		}
+	}
+	s.moved = slices.Clone(s.moved) // few have any
+	for i := range s.moved {
+		c := &s.moved[i]
+		c.Limit, c.Scope = known.one(c.Limit), strings.Clone(c.Scope)
 	}
 	if !told {
 		s.id, s.then.Places = "", nil

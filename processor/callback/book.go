@@ -102,6 +102,13 @@ func (b *book) arrive(j *job) (turn, schemas.Millis) {
 	return first, 0
 }
 
+// expects reports whether a callback that comes back is away. One that is not was
+// told since, or was never Weir's.
+func (b *book) expects(j *job) bool {
+	t := b.threads[j.key]
+	return t != nil && slices.ContainsFunc(t.entries, func(e *entry) bool { return e.seq == j.seq && e.hop == j.hop && e.place == away })
+}
+
 // leave sends a callback away until due, and those that are here behind it with it. It
 // returns all of them in their order.
 func (b *book) leave(j *job, due schemas.Millis) (gone []*job) {

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirhq/weir/processor/lag"
+	"github.com/weirhq/weir/processor/stream"
 )
 
 // Outcomes of weir_callbacks_total beside those of a call (taken, failed, refused).
@@ -24,6 +25,8 @@ type metrics struct {
 	waiting   prometheus.Gauge
 	endpoints *prometheus.GaugeVec
 	lag       prometheus.Gauge
+	dead      *prometheus.CounterVec
+	foreign   prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -33,6 +36,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		waiting:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_callbacks_waiting", Help: "Callbacks in the delay topics, of the partitions of this process."}),
 		endpoints: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_callback_endpoints", Help: "Endpoints of callbacks by state: the circuit breaker's as this process sees it (closed, half-open, open), of those called lately, and disabled (answered 410), which every process shows alike."}, []string{"state"}),
 		lag:       lag.Gauge(reg, "callbacks"),
+		dead:      stream.DeadLetters(reg),
+		foreign:   stream.ForeignRecords(reg, "callbacks"),
 	}
 	for _, o := range []string{string(taken), string(failed), string(refused), outcomeGivenUp, outcomeDisabled, outcomeWithdrawn} {
 		m.callbacks.WithLabelValues(o)

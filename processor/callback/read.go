@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -23,6 +24,17 @@ func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
 			continue
 		}
 		oldest = min(oldest, schemas.MillisOf(r.Timestamp))
+		if s.tx != nil {
+			if why := s.tx.On(r); why != nil {
+				s.cfg.Logger.Error("a record cannot be processed, and is left out: no callback tells of it", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", why)
+				in := p.callbacks
+				if r.Topic == status {
+					in = p.status
+				}
+				in.next = max(in.next, r.Offset+1)
+				continue
+			}
+		}
 		if r.Topic == status {
 			if r.Offset >= p.status.next {
 				p.status.next = r.Offset + 1
@@ -36,7 +48,11 @@ func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
 		p.callbacks.next = r.Offset + 1
 		j, err := readJob(r)
 		if err != nil {
-			s.cfg.Logger.Warn("a record of the callbacks' topic is left out", "partition", r.Partition, "offset", r.Offset, "error", err)
+			s.out = append(s.out, request.Foreign(r, s.cfg.Names.DLQ(), max(s.cfg.DLQPartitions, 1), err))
+			s.metrics.dead.WithLabelValues(schemas.ReasonForeignRecord).Inc()
+			s.metrics.foreign.Inc()
+			s.cfg.Logger.Error("a record that Weir did not write is put aside; its bytes go to the DLQ. Let no one else write to this topic",
+				"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
 			continue
 		}
 		if j.hop == 0 {
@@ -48,7 +64,7 @@ func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
 			}
 		}
 		s.open(j, p, p.callbacks, now)
-		if j.hop > 0 && !j.Replay && j.seq >= p.status.next {
+		if j.hop > 0 && !j.Replay && j.seq >= p.status.next && p.book.expects(j) {
 			p.early = append(p.early, j)
 			continue
 		}

@@ -77,7 +77,7 @@ func readJob(r *kgo.Record) (*job, error) {
 		}
 	}
 	key, err := hex.DecodeString(j.Key)
-	if !found || err != nil || len(key) != len(j.key) || j.ID == "" || strings.Contains(j.ID, ".") || j.tenant == "" || len(j.body) == 0 {
+	if !found || err != nil || len(key) != len(j.key) || j.ID == "" || strings.Contains(j.ID, ".") || j.tenant == "" || len(j.body) == 0 || j.Seq < 0 || j.Hop < 0 {
 		return nil, fmt.Errorf("it is no callback")
 	}
 	copy(j.key[:], key)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -29,6 +30,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 	}
 	var ranges []stream.Range
 	metas := make(map[int32]meta)
+	damaged := make(map[stateKey]unread)
 	for n := range numbers {
 		if n >= s.cfg.Partitions {
 			return nil, stream.Fatal(fmt.Errorf("%s has a partition %d: there are to be %d", s.cfg.Names.Callbacks(), n, s.cfg.Partitions))
@@ -42,18 +44,32 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 		mu.Lock()
 		defer mu.Unlock()
 		records++
-		p := s.parts[r.Partition]
+		key := stateKey{r.Partition, string(r.Key)}
+		delete(damaged, key) // a later record replaces what was there
 		if string(r.Key) == metaKey {
+			delete(metas, r.Partition)
 			var m meta
 			if err := json.Unmarshal(r.Value, &m); err != nil {
-				return fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err)
+				damaged[key] = unread{r, err}
+				return nil
 			}
 			metas[r.Partition] = m
 			return nil
 		}
-		return p.recall(r)
+		if len(r.Key) != 1+len(messageKey{}) { // compaction goes by key: it replaced nothing
+			s.metrics.foreign.Inc()
+			s.cfg.Logger.Error("a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+			return nil
+		}
+		if err := s.parts[r.Partition].recall(r); err != nil {
+			damaged[key] = unread{r, err}
+		}
+		return nil
 	})
 	if err != nil {
+		return nil, fmt.Errorf("restore the callbacks that wait: %w", err)
+	}
+	if err := s.without(ctx, damaged, committed); err != nil {
 		return nil, fmt.Errorf("restore the callbacks that wait: %w", err)
 	}
 	start := make(map[stream.Partition]int64)
@@ -91,35 +107,72 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 	return start, nil
 }
 
-// recall takes in a record of the state. One that cannot be read was written by nobody
-// who keeps to this form.
+// stateKey is a key of a partition of the state.
+type stateKey struct {
+	partition int32
+	key       string
+}
+
+// unread is the latest record of a key, which cannot be read.
+type unread struct {
+	rec *kgo.Record
+	why error
+}
+
+// without reports whether the stage can go on without records that it could not
+// read: where an operator skipped them. How far the stage was is not needed where the
+// group says it.
+func (s *stage) without(ctx context.Context, damaged map[stateKey]unread, committed map[stream.Partition]stream.Position) error {
+	look := &skip.Lookup{Read: s.cfg.Read, Names: s.cfg.Names}
+	for key, d := range damaged {
+		if key.key == metaKey {
+			at := func(topic string) int64 {
+				return committed[stream.Partition{Topic: topic, Partition: key.partition}].Offset
+			}
+			if at(s.cfg.Names.Status()) >= 0 && at(s.cfg.Names.Callbacks()) >= 0 {
+				continue
+			}
+		}
+		skipped, err := look.Covers(ctx, d.rec)
+		switch {
+		case err != nil:
+			return err
+		case !skipped:
+			return skip.Unreadable(s.cfg.Names, d.rec, d.why)
+		}
+		s.cfg.Logger.Warn("a record is skipped, as an operator said", "topic", d.rec.Topic, "partition", d.rec.Partition, "offset", d.rec.Offset)
+	}
+	return nil
+}
+
+// recall takes in a record of the state. It is an error when its key is one of the
+// state's and its value cannot be read: nothing is known of that message then.
 func (p *part) recall(r *kgo.Record) error {
 	var k messageKey
-	if len(r.Key) != 1+len(k) {
-		return stream.Fatal(fmt.Errorf("%s/%d offset %d: its key is none of the callbacks' state", r.Topic, r.Partition, r.Offset))
-	}
 	copy(k[:], r.Key[1:])
-	var err error
 	switch r.Key[0] {
 	case ownKind:
 		delete(p.own, k)
 		if len(r.Value) > 0 {
 			var o own
-			err = json.Unmarshal(r.Value, &o)
+			if err := json.Unmarshal(r.Value, &o); err != nil {
+				return err
+			}
 			p.own[k] = o
 		}
 	case waitKind:
 		p.book.forget(k)
 		if len(r.Value) > 0 {
 			var s saved
-			err = json.Unmarshal(r.Value, &s)
+			if err := json.Unmarshal(r.Value, &s); err != nil {
+				return err
+			}
 			for _, w := range s.Away {
 				p.book.restore(k, s.Tenant, w.Seq, w.Hop, w.Due)
 			}
 		}
-	}
-	if err != nil {
-		return stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))
+	default:
+		return fmt.Errorf("a record of kind %q", r.Key[:1])
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/outbound"
+	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -27,12 +28,14 @@ type Config struct {
 	Stream          stream.Config // brokers, transactional id; topics and group are set here
 	Read            stream.ReadConfig
 	Names           topics.Names
-	Partitions      int32  // N of status, callbacks and their state
-	DelayPartitions int32  // of each delay topic
+	Partitions      int32 // N of status, callbacks and their state
+	DelayPartitions int32 // of each delay topic
+	DLQPartitions   int32
 	Slot            string // of this process: for people
 	Policy          func() *schemas.Revision
 	Client          Poster
 	Getenv          func(string) string // nil is the process's
+	Secrets         secret.Bounds       // what a tenant's callback may refer to
 	// Grace is how long calls under way may take to end when ctx does; what does not is
 	// called again by the next owner. 3 s when 0. Half as long is for what they came to
 	// to be committed.

@@ -173,7 +173,7 @@ func (w *world) run(ctx context.Context, l *life, slot string) error {
 	return callback.Run(ctx, callback.Config{
 		Stream: stream.Config{Brokers: []string{"127.0.0.1:9092"}, TransactionalID: "callbacks-" + slot, FetchMaxWait: time.Second, Options: w.options(l.dial)},
 		Read:   stream.ReadConfig{Brokers: []string{"127.0.0.1:9092"}, Options: w.options(l.dial)},
-		Names:  w.names, Partitions: parts, DelayPartitions: parts, Slot: slot, Client: l,
+		Names:  w.names, Partitions: parts, DelayPartitions: parts, DLQPartitions: parts, Slot: slot, Client: l,
 		Policy: func() *schemas.Revision { return rev }, Getenv: func(string) string { return whsec }, Logger: w.logger(),
 	})
 }

@@ -40,12 +40,13 @@ type stage struct {
 	sent   int           // of out, with the open transaction
 	stands map[int32]meta
 	txAt   time.Time
+	tx     *stream.Tx // the open one
 	tidied time.Time
 	told   time.Time
 }
 
 func newStage(r *runner) *stage {
-	s := &stage{runner: r, parts: make(map[int32]*part), targets: &targets{getenv: r.cfg.Getenv}}
+	s := &stage{runner: r, parts: make(map[int32]*part), targets: &targets{getenv: r.cfg.Getenv, secrets: r.cfg.Secrets}}
 	s.begin()
 	return s
 }
@@ -102,6 +103,7 @@ func (s *stage) moved() bool {
 
 // Step takes what came and what ended, and commits what came of it.
 func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+	s.tx = tx
 	s.pass(tx) // of what was read before
 	if s.turn(polled) {
 		s.pass(tx)

@@ -28,10 +28,11 @@ type target struct {
 // targets finds them under a policy. What secrets were is kept for a while: a file is
 // not read for each callback.
 type targets struct {
-	getenv func(string) string
-	rev    *schemas.Revision
-	read   time.Time
-	of     map[string]*signer
+	getenv  func(string) string
+	secrets secret.Bounds
+	rev     *schemas.Revision
+	read    time.Time
+	of      map[string]*signer
 }
 
 // signer is what a tenant's policy says of its callbacks.
@@ -63,7 +64,7 @@ func (t *targets) follow(rev *schemas.Revision, now time.Time) {
 			if value == "" || s.err != nil {
 				return ""
 			}
-			out, err := secret.Resolve(at+field, value, t.getenv)
+			out, err := t.secrets.Resolve(at+field, value, t.getenv)
 			s.err = err
 			return out
 		}

@@ -14,6 +14,7 @@ package delay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -33,6 +35,7 @@ type Config struct {
 	Names           topics.Names
 	Partitions      int32 // N, of weir.readmit
 	DelayPartitions int32 // of each delay topic
+	DLQPartitions   int32
 	// Returns are the topics that take what waited, with their partitions, beside
 	// weir.readmit.
 	Returns map[string]int32
@@ -62,6 +65,10 @@ const readAhead = 250 * time.Millisecond
 // behind it. A clock that is a little ahead where the record was written would
 // otherwise cost a write and a second.
 const holdFor = 50 * time.Millisecond
+
+// maxWait is longer than anything waits: requests are scheduled for 31 days at most,
+// and no window is longer than a year.
+const maxWait = 400 * 24 * time.Hour
 
 // commitEvery bounds a transaction while a backlog is returned.
 const commitEvery = 100 * time.Millisecond
@@ -124,7 +131,7 @@ type held struct {
 	key string
 	to  string         // the topic to which it returns
 	end schemas.Millis // when it is to return
-	err error          // it does not say where to
+	err error          // why it is no record of Weir's
 }
 
 type stage struct {
@@ -139,6 +146,7 @@ type stage struct {
 	wrote    map[stream.Partition]bool // by the latest release of the open transaction
 	wroteAt  schemas.Millis            // when that was, by the clock
 	placed   schemas.Millis            // when places were last handed over
+	aside    []*kgo.Record             // put aside by the open transaction
 }
 
 func newStage(cfg Config, f stream.Fetching, m *metrics, at *places) *stage {
@@ -190,6 +198,7 @@ func (s *stage) Wait() time.Duration {
 // Step returns whatever is due.
 func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
 	clear(s.wrote)
+	s.aside = nil // of a step without a transaction
 	late := time.Duration(0)
 	for began := time.Now(); ; polled = tx.More() {
 		s.take(polled)
@@ -276,10 +285,10 @@ func (s *stage) release(tx *stream.Tx) (late time.Duration, err error) {
 			if now < h.due.Add(margin) {
 				break
 			}
-			if h.err != nil {
-				return 0, stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", tp.Topic, tp.Partition, h.rec.Offset, h.err))
-			}
 			late = max(late, now.Sub(h.due))
+			if why := tx.On(h.rec); why != nil {
+				h.err = why
+			}
 			out := s.onward(h, now)
 			if now != s.wroteAt {
 				clear(s.wrote)
@@ -320,14 +329,24 @@ func (s *stage) envelope(r *kgo.Record) (env schemas.Envelope, err error) {
 		}
 	}
 	if _, ok := s.cfg.Returns[env.Return]; !ok && env.Return != s.cfg.Names.Readmit() {
-		return env, fmt.Errorf("returns to %q, which is no topic that takes what waited", env.Return)
+		return env, fmt.Errorf("returns to %.200q, which is no topic that takes what waited", env.Return)
+	}
+	if wait := env.DueAt.Sub(schemas.MillisOf(r.Timestamp)); wait > maxWait {
+		return env, fmt.Errorf("waits until %s: nothing waits for more than %d days", env.DueAt, maxWait/(24*time.Hour))
 	}
 	return env, nil
 }
 
 // onward makes the record's next hop, or sends it back where it came from.
-// It is never early: while any of its time is left it takes another hop.
+// It is never early: while any of its time is left it takes another hop. One that
+// does not say where to it returns is no record of Weir's, and goes to the DLQ.
 func (s *stage) onward(h *held, now schemas.Millis) *kgo.Record {
+	if h.err != nil {
+		if _, ours := errors.AsType[*stream.Poison](h.err); !ours {
+			s.aside = append(s.aside, h.rec)
+		}
+		return request.Foreign(h.rec, s.cfg.Names.DLQ(), max(s.cfg.DLQPartitions, 1), h.err)
+	}
 	out := &kgo.Record{Key: h.rec.Key, Value: h.rec.Value, Headers: h.rec.Headers}
 	if left := h.end.Sub(now); left > -margin {
 		out.Topic = s.cfg.Names.Delay(topics.TierFor(left).Name)
@@ -344,6 +363,16 @@ func (s *stage) onward(h *held, now schemas.Millis) *kgo.Record {
 
 // Ended keeps what returned, or goes back to what the group has committed.
 func (s *stage) Ended(committed bool) {
+	for _, r := range s.aside {
+		if !committed {
+			break
+		}
+		s.metrics.dead.WithLabelValues(schemas.ReasonForeignRecord).Inc()
+		s.metrics.foreign.Inc()
+		s.cfg.Logger.Error("a record that Weir did not write is put aside; its bytes are in the DLQ. Let no one else write to this topic",
+			"topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+	}
+	s.aside = nil
 	back := make(map[stream.Partition]int64)
 	for tp, q := range s.queues {
 		if committed {

@@ -21,11 +21,15 @@ type metrics struct {
 	waiting *prometheus.GaugeVec
 	lag     prometheus.Gauge
 	moved   prometheus.Gauge
+	dead    *prometheus.CounterVec
+	foreign prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_delay_waiting", Help: "Records that wait, by tier, of the partitions of this process; the markers of the transactions that wrote them are counted with them."}, []string{"tier"}),
+		dead:    stream.DeadLetters(reg),
+		foreign: stream.ForeignRecords(reg, "delay"),
 		moved:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_delay_clock_moved_seconds", Help: "By how much this machine's clock was put right by the broker's; below 0 it was ahead."}),
 	}
 	if reg != nil {

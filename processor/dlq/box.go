@@ -30,6 +30,7 @@ type Box struct {
 	cl     *kgo.Client // produces, and asks
 	adm    *kadm.Client
 	reader *stream.Reader
+	marks  marks
 }
 
 // stall is how long a partition may bring nothing before its end: longer than
@@ -38,7 +39,7 @@ const stall = 15 * time.Second
 
 // Open connects to nothing yet: errors of the network show at the first call.
 func Open(cfg Config) (*Box, error) {
-	reader, err := stream.OpenReader(stream.ReadConfig{Brokers: cfg.Brokers, ClientID: "weir-dlq", Stall: stall, Options: cfg.Options})
+	reader, err := stream.OpenReader(stream.ReadConfig{Brokers: cfg.Brokers, ClientID: "weir-dlq", Stall: stall, Oversized: stream.SkipOversized, Options: cfg.Options})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", cfg.Names.DLQ(), err)
 	}
@@ -153,7 +154,9 @@ func (b *Box) chunk(ctx context.Context, p int32, from, to int64) ([]*Record, in
 		if len(out) == chunkRecords || size > chunkBytes {
 			return errFull
 		}
-		out, next, size = append(out, read(r)), r.Offset+1, size+len(r.Value)
+		rec := read(r)
+		rec.RedrivenAt = b.marks.of(rec)
+		out, next, size = append(out, rec), r.Offset+1, size+len(r.Value)
 		return nil
 	})
 	if errors.Is(err, errFull) {
@@ -203,6 +206,9 @@ func (b *Box) clip(ctx context.Context, c *cursor) error {
 
 // resume reads a cursor back.
 func (b *Box) resume(ctx context.Context, text string, f *Filter, oldest bool) (*cursor, error) {
+	if err := b.marks.follow(ctx, b.reader, b.names.Redriven()); err != nil {
+		return nil, err
+	}
 	if text == "" {
 		spans, err := b.spans(ctx, f)
 		return &cursor{Oldest: oldest, Filter: *f, Spans: spans}, err

@@ -24,6 +24,8 @@ type world struct {
 	cl  *kgo.Client
 	box *dlq.Box
 	n   topics.Names
+
+	brokers []string
 }
 
 func newWorld(t *testing.T) *world {
@@ -33,7 +35,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	w := &world{t: t}
+	w := &world{t: t, brokers: c.ListenAddrs()}
 	if w.cl, err = kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(topics.MaxDLQMessageBytes)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +58,14 @@ func newWorld(t *testing.T) *world {
 func (w *world) bury(i int, value string, change func(*schemas.Envelope)) string {
 	w.t.Helper()
 	to := fmt.Sprintf("+861380000%04d", i)
-	id, err := schemas.NewID(to)
+	id, err := schemas.NewID()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if value == "" {
 		value = fmt.Sprintf(`{"channel":"sms","to":%q,"body":"x"}`, to)
 	}
-	env := schemas.Envelope{ID: id, Key: to, Reason: "permanent", Attempt: 1}
+	env := schemas.Envelope{ID: id, Key: to, Reason: "attempts_exhausted", Attempt: 1}
 	if change != nil {
 		change(&env)
 	}
@@ -95,14 +97,15 @@ func TestWhatCannotBeSentAgain(t *testing.T) {
 	w.bury(4, "", func(e *schemas.Envelope) { e.Reason = dlq.SkipForeign })
 	w.bury(5, `{"channel":"sms","to":"+8613800000000","body":"`+string(make([]byte, 300<<10))+`"}`, nil)
 	w.bury(6, `{"tenant":"globex","channel":"sms","to":"+8613800000000","body":"x"}`, func(e *schemas.Envelope) { e.Tenant = "acme" })
+	w.bury(7, "", func(e *schemas.Envelope) { e.ValueBytes, e.ValueSHA256 = 3<<20, "ab" })
 	if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.n.DLQ(), Headers: []kgo.RecordHeader{{Key: schemas.HeaderAttempt, Value: []byte("many")}}}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	sum, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{})
-	if err != nil || sum.Matched != 8 || sum.Redriven != 1 || w.asked() != 1 {
+	if err != nil || sum.Matched != 9 || sum.Redriven != 1 || w.asked() != 1 {
 		t.Fatalf("%+v, %v", sum, err)
 	}
-	for _, why := range []string{"not_json", dlq.SkipAction, dlq.SkipRecipient, dlq.SkipForeign, "too_large", dlq.SkipTenant, dlq.SkipHeaders} {
+	for _, why := range []string{"not_json", dlq.SkipAction, dlq.SkipRecipient, dlq.SkipForeign, "too_large", dlq.SkipTenant, dlq.SkipHeaders, dlq.SkipTruncated} {
 		if sum.Skipped[why] != 1 {
 			t.Errorf("%s: %d, want 1", why, sum.Skipped[why])
 		}
@@ -118,7 +121,7 @@ func TestResume(t *testing.T) {
 	}
 	const n = 200
 	for i := range n {
-		w.bury(i, "", func(e *schemas.Envelope) { e.Reason = []string{"permanent", "other"}[i/4%2] })
+		w.bury(i, "", func(e *schemas.Envelope) { e.Reason = []string{"attempts_exhausted", "no_route"}[i/4%2] })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	o := dlq.RedriveOptions{Rate: 100, Keep: true, Progress: func(s dlq.Summary) {
@@ -126,7 +129,7 @@ func TestResume(t *testing.T) {
 			cancel()
 		}
 	}}
-	first, err := w.box.Redrive(ctx, dlq.Filter{Reason: "permanent"}, o)
+	first, err := w.box.Redrive(ctx, dlq.Filter{Reason: "attempts_exhausted"}, o)
 	if !errors.Is(err, context.Canceled) || first.Redriven < 30 || first.Redriven >= n/2 || w.asked() != first.Redriven || first.Cursor == "" {
 		t.Fatalf("interrupted: %+v, %v, %d records", first, err, w.asked())
 	}
@@ -146,9 +149,9 @@ func TestStartOfADryRun(t *testing.T) {
 	w := newWorld(t)
 	const n = 40
 	for i := range n {
-		w.bury(i, "", func(e *schemas.Envelope) { e.Reason = []string{"permanent", "other"}[i/4%2] })
+		w.bury(i, "", func(e *schemas.Envelope) { e.Reason = []string{"attempts_exhausted", "no_route"}[i/4%2] })
 	}
-	f := dlq.Filter{Reason: "permanent"}
+	f := dlq.Filter{Reason: "attempts_exhausted"}
 	dry, err := w.box.Redrive(t.Context(), f, dlq.RedriveOptions{DryRun: true, Most: 7})
 	if err != nil || dry.Redriven != 7 || dry.Start == "" || dry.Cursor == "" {
 		t.Fatalf("%+v, %v", dry, err)
@@ -167,7 +170,7 @@ func TestStartOfADryRun(t *testing.T) {
 	if _, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Cursor: dry.Start}); !errors.Is(err, dlq.ErrCursor) {
 		t.Fatalf("the start of another filter: %v", err)
 	}
-	if all, err := w.box.Redrive(t.Context(), f, dlq.RedriveOptions{DryRun: true}); err != nil || all.Redriven != n/2+8 {
+	if all, err := w.box.Redrive(t.Context(), f, dlq.RedriveOptions{DryRun: true}); err != nil || all.Redriven != 8 || all.Skipped[dlq.SkipRedriven] != n/2 {
 		t.Fatalf("as of now: %+v, %v", all, err)
 	}
 }
@@ -184,11 +187,11 @@ func TestRateIsACap(t *testing.T) {
 	if took := time.Since(began); err != nil || sum.Redriven != 60 || took < 59*20*time.Millisecond-100*time.Millisecond {
 		t.Fatalf("%+v, %v, in %v", sum, err, took)
 	}
-	part, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 10, Within: 1500 * time.Millisecond})
+	part, err := w.box.Redrive(t.Context(), dlq.Filter{Again: true}, dlq.RedriveOptions{Rate: 10, Within: 1500 * time.Millisecond})
 	if err != nil || part.Redriven == 0 || part.Redriven > 20 || part.Cursor == "" {
 		t.Fatalf("a call of 1.5 s: %+v, %v", part, err)
 	}
-	rest, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 5000, Cursor: part.Cursor})
+	rest, err := w.box.Redrive(t.Context(), dlq.Filter{Again: true}, dlq.RedriveOptions{Rate: 5000, Cursor: part.Cursor})
 	if err != nil || part.Redriven+rest.Redriven != 60 || rest.Cursor != "" {
 		t.Fatalf("%+v, then %+v, %v", part, rest, err)
 	}
@@ -204,9 +207,66 @@ func TestRateIsACap(t *testing.T) {
 	if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{w.n.DLQ(): {0: {Topic: w.n.DLQ(), At: 5}}}); err != nil {
 		t.Fatal(err)
 	}
-	whole := `{"o":true,"q":{},"s":[{"p":0,"f":0,"t":15}]}`
-	if aged, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{Rate: 5000, Cursor: base64.RawURLEncoding.EncodeToString([]byte(whole))}); err != nil || aged.Redriven != 10 {
+	whole := `{"o":true,"q":{"again":true},"s":[{"p":0,"f":0,"t":15}]}`
+	if aged, err := w.box.Redrive(t.Context(), dlq.Filter{Again: true}, dlq.RedriveOptions{Rate: 5000, Cursor: base64.RawURLEncoding.EncodeToString([]byte(whole))}); err != nil || aged.Redriven != 10 {
 		t.Errorf("after 5 of 15 left: %+v, %v", aged, err)
+	}
+}
+
+// TestRedriveLeavesOut: what ended for good is left out unless it is named, and what
+// was sent again is marked: a list shows it and a second redrive leaves it out.
+func TestRedriveLeavesOut(t *testing.T) {
+	w := newWorld(t)
+	for i, reason := range []string{"attempts_exhausted", "permanent", "key_reused", "unknown_template"} {
+		w.bury(i, "", func(e *schemas.Envelope) { e.Reason = reason })
+	}
+	redrive := func(f dlq.Filter, dry bool) dlq.Summary {
+		t.Helper()
+		sum, err := w.box.Redrive(t.Context(), f, dlq.RedriveOptions{DryRun: dry, Rate: 5000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	for _, dry := range []bool{true, false} {
+		sum := redrive(dlq.Filter{}, dry)
+		if sum.Matched != 4 || sum.Redriven != 2 || sum.Skipped["permanent"] != 1 || sum.Skipped["key_reused"] != 1 || sum.ByReason["attempts_exhausted"] != 1 || sum.ByReason["unknown_template"] != 1 {
+			t.Fatalf("dry %v: %+v", dry, sum)
+		}
+	}
+	if n := w.asked(); n != 2 {
+		t.Fatalf("%d records", n)
+	}
+	if sum := redrive(dlq.Filter{}, false); sum.Redriven != 0 || sum.Skipped[dlq.SkipRedriven] != 2 || w.asked() != 2 {
+		t.Fatalf("a second time: %+v", sum)
+	}
+	// Another process sees the marks too.
+	other, err := dlq.Open(dlq.Config{Brokers: w.brokers, Names: w.n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	page, err := other.List(t.Context(), dlq.Filter{}, dlq.ListOptions{})
+	if err != nil || len(page.Entries) != 4 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	at := ""
+	for _, e := range page.Entries {
+		if want := e.Reason == "attempts_exhausted" || e.Reason == "unknown_template"; (e.RedrivenAt != 0) != want {
+			t.Errorf("listed as %+v", e)
+		}
+		if e.Reason == "key_reused" {
+			at = e.Position
+		}
+	}
+	if sum := redrive(dlq.Filter{Reason: "permanent"}, false); sum.Redriven != 1 || w.asked() != 3 {
+		t.Errorf("the reason is named: %+v", sum)
+	}
+	if sum := redrive(dlq.Filter{IDs: []string{at}}, false); sum.Redriven != 1 || w.asked() != 4 {
+		t.Errorf("the record is named: %+v", sum)
+	}
+	if sum := redrive(dlq.Filter{IDs: []string{at}, Again: true}, false); sum.Redriven != 1 || w.asked() != 5 {
+		t.Errorf("again: %+v", sum)
 	}
 }
 
@@ -220,7 +280,7 @@ func TestListsOverManyChunks(t *testing.T) {
 		if i >= n-100 { // later than all of the other partition
 			p = 1
 		}
-		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1, "k"), Key: "k", Reason: []string{"rare", "often"}[min(i%2980, 1)]}
+		env := schemas.Envelope{ID: schemas.DerivedID(schemas.Source{Topic: "t", Offset: int64(i)}, 1), Key: "k", Reason: []string{"rare", "often"}[min(i%2980, 1)]}
 		r := &kgo.Record{Topic: w.n.DLQ(), Partition: p, Value: []byte(`{"channel":"push","to":"k","body":"x"}`)}
 		env.Each(func(k string, v []byte) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		recs = append(recs, r)

@@ -19,6 +19,30 @@ type Filter struct {
 	Tenant   string         `json:"tenant,omitempty"`
 	// IDs are messages, or positions PARTITION/OFFSET; none is all.
 	IDs []string `json:"ids,omitempty"`
+	// Again, of a redrive, takes what was redriven already, too. It chooses nothing.
+	Again bool `json:"again,omitempty"`
+}
+
+// Reasons that may be gone by now: the provider was away, or the policy lacked
+// something that it may have now. All others are permanent: to send such a message
+// again costs, and the same answer or a message that no one meant to send comes of it.
+var passing = []string{
+	"attempts_exhausted", "internal_error", "no_callback_secret", "no_route", "no_usable_provider", "provider_wrong_channel",
+	"template_wrong_channel", "unknown_provider", "unknown_template",
+}
+
+// leaves returns why a redrive leaves out a record that matches; "" when it does not.
+// A permanent reason is sent again only where the filter names it, or the record.
+func (f *Filter) leaves(e *Entry) string {
+	switch {
+	case e.Skip != "":
+		return e.Skip
+	case e.RedrivenAt != 0 && !f.Again:
+		return SkipRedriven
+	case f.Reason == "" && len(f.IDs) == 0 && !slices.Contains(passing, e.Reason):
+		return e.Reason
+	}
+	return ""
 }
 
 func (f *Filter) matches(e *Entry) bool {

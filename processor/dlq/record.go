@@ -32,7 +32,9 @@ type Entry struct {
 	Timestamp schemas.Millis `json:"timestamp,omitzero"`
 	Origin    string         `json:"origin,omitempty"` // topic/partition/offset of the request
 	RedriveOf string         `json:"redrive_of,omitempty"`
-	Bytes     int            `json:"bytes"`
+	// RedrivenAt is when it was sent again, as a message with an id of its own.
+	RedrivenAt schemas.Millis `json:"redriven_at,omitzero"`
+	Bytes      int            `json:"bytes"`
 	// Skip says why it cannot be sent again; empty when it can.
 	Skip string `json:"skip,omitempty"`
 }
@@ -47,11 +49,13 @@ type Record struct {
 // Why a record cannot be sent again, beside the reasons of a request that cannot
 // be read (schemas.RequestError).
 const (
-	SkipHeaders   = "bad_headers"    // its headers are no envelope
-	SkipForeign   = "foreign_record" // something that Weir did not write
-	SkipAction    = "no_message"     // an action, such as suppress, or a provider's receipt
-	SkipRecipient = "no_recipient"   // the recipient could not be read
+	SkipHeaders   = "bad_headers"               // its headers are no envelope
+	SkipForeign   = schemas.ReasonForeignRecord // something that Weir did not write
+	SkipAction    = "no_message"                // an action, such as suppress, or a provider's receipt
+	SkipRecipient = "no_recipient"              // the recipient could not be read
 	SkipTenant    = schemas.ReasonForbiddenTenant
+	SkipRedriven  = "redriven"   // it was sent again before
+	SkipTruncated = "truncated"  // it has only the beginning of its bytes
 	SkipUnreached = "unreadable" // a request that cannot be read, for no reason that is known here
 )
 
@@ -95,6 +99,8 @@ func read(r *kgo.Record) *Record {
 	e.Channel, e.Template, e.Class = string(req.Channel), req.Template, cmp.Or(req.Class, schemas.DefaultClass)
 	switch {
 	case e.Skip != "":
+	case env.Cut():
+		e.Skip = SkipTruncated
 	case env.Reason == SkipForeign:
 		e.Skip = SkipForeign
 	case env.Reason == schemas.ReasonUnmatchedReceipt, env.Reason == schemas.ReasonUnreadableReceipt:
@@ -123,7 +129,16 @@ func (r *Record) source() schemas.Source {
 
 // NewID is the id of the message that sends r again.
 func (r *Record) NewID() string {
-	return schemas.RedriveID(r.Envelope.ID, r.source(), r.Envelope.Key)
+	return schemas.RedriveID(r.Envelope.ID, r.source())
+}
+
+// key is the recipient's, as it is now: a dead letter may be from before keys ignored
+// letter case.
+func (r *Record) key() string {
+	if r.Channel == string(schemas.ChannelEmail) {
+		return recipient.Fold(r.Envelope.Key)
+	}
+	return r.Envelope.Key
 }
 
 // again is the record of weir.readmit that asks for r to be sent again: its bytes
@@ -131,7 +146,7 @@ func (r *Record) NewID() string {
 // message but what it was.
 func (r *Record) again(readmit string, partitions int32) *kgo.Record {
 	env := schemas.Envelope{
-		ID: r.NewID(), Key: r.Envelope.Key, Tenant: r.Envelope.Tenant, Origin: r.source(), Reason: schemas.ReadmitRedrive,
+		ID: r.NewID(), Key: r.key(), Tenant: r.Envelope.Tenant, Origin: r.source(), Reason: schemas.ReadmitRedrive,
 		RedriveOf: r.Envelope.ID, Timestamp: r.Envelope.Timestamp, RequestKey: r.Envelope.RequestKey,
 	}
 	return again(&env, r.Kafka, readmit, partitions)

@@ -43,7 +43,7 @@ type RedriveOptions struct {
 type Summary struct {
 	Matched  int64            `json:"matched"`
 	Redriven int64            `json:"redriven"` // admission was asked for; what it decided is in weir.status
-	Skipped  map[string]int64 `json:"skipped"`  // by why they cannot be sent again
+	Skipped  map[string]int64 `json:"skipped"`  // by why: it cannot be sent again, was before (redriven), or ended for a permanent reason, which it is under
 	ByReason map[string]int64 `json:"by_reason"`
 	DryRun   bool             `json:"dry_run"`
 	// Cursor goes on where this call ended; empty when it came to the end that
@@ -130,6 +130,7 @@ type drive struct {
 	next       time.Time // the next message's turn
 	span       *span     // that is under way,
 	at         int64     // and how far it was written
+	ids        []string  // of what was written since the last mark
 
 	mu     sync.Mutex
 	failed error // of a record that was not written
@@ -177,7 +178,10 @@ func (d *drive) stand(ctx context.Context) error {
 	if err := d.flush(ctx); err != nil {
 		return err
 	}
-	d.span.From = d.at
+	if err := d.box.mark(ctx, d.ids); err != nil {
+		return err
+	}
+	d.ids, d.span.From = d.ids[:0], d.at
 	return d.save(ctx)
 }
 
@@ -213,9 +217,9 @@ func (d *drive) take(ctx context.Context, r *Record) error {
 	case d.o.Within > 0 && time.Since(d.began) >= d.o.Within:
 		return errEnough
 	}
-	if r.Skip != "" {
+	if why := d.c.Filter.leaves(&r.Entry); why != "" {
 		d.sum.Matched++
-		d.sum.Skipped[r.Skip]++
+		d.sum.Skipped[why]++
 		return ctx.Err()
 	}
 	if !d.o.DryRun {
@@ -236,6 +240,7 @@ func (d *drive) take(ctx context.Context, r *Record) error {
 			d.next = late
 		}
 		d.next = d.next.Add(time.Duration(float64(time.Second) / cmp.Or(d.o.Rate, DefaultRate)))
+		d.ids = append(d.ids, r.NewID())
 		// Not with ctx: a record under way when it ends is to arrive, and does not
 		// take those behind it along.
 		d.box.cl.Produce(context.WithoutCancel(ctx), r.again(d.box.names.Readmit(), d.partitions), func(rec *kgo.Record, err error) {
@@ -309,6 +314,9 @@ const resumable = 23 * time.Hour
 // Resume goes on with the redrive that broke off: with its filter, up to its
 // ends.
 func (b *Box) Resume(ctx context.Context, o RedriveOptions) (Summary, error) {
+	if err := b.marks.follow(ctx, b.reader, b.names.Redriven()); err != nil {
+		return Summary{}, err
+	}
 	c, err := b.broken(ctx)
 	if err != nil {
 		return Summary{}, err

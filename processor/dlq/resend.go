@@ -29,7 +29,7 @@ func (b *Box) Resend(ctx context.Context, src schemas.Source, id, key, tenant st
 		return "", err
 	}
 	env := schemas.Envelope{
-		ID: schemas.RedriveID(id, src, key), Key: key, Tenant: tenant, Origin: src, Reason: schemas.ReadmitRedrive, RedriveOf: id,
+		ID: schemas.RedriveID(id, src), Key: key, Tenant: tenant, Origin: src, Reason: schemas.ReadmitRedrive, RedriveOf: id,
 	}
 	if string(was.Key) != key {
 		env.RequestKey = string(was.Key)

@@ -17,6 +17,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 	schema "github.com/weirhq/weir/schemas/clickhouse"
 )
@@ -68,6 +69,11 @@ func Open(ctx context.Context, conn driver.Conn, cluster string, p Person, hashK
 	var id [8]byte
 	_, _ = rand.Read(id[:])
 	p.Keys = slices.Clone(p.Keys)
+	for _, k := range slices.Clone(p.Keys) {
+		if key := recipient.Fold(k); !slices.Contains(p.Keys, key) {
+			p.Keys = append(p.Keys, key)
+		}
+	}
 	s := &Store{conn: conn, person: p, list: listPrefix + hex.EncodeToString(id[:])}
 	engine := "MergeTree"
 	if cluster != "" {
@@ -170,9 +176,10 @@ SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith
 	return nil
 }
 
-// spelled adds the person's other spellings to their names. Only a message that was
+// spelled adds the person's other spellings to their names. A message that was
 // rejected has its recipient as it came, since what is wrong with it may be found
-// before its recipient is read.
+// before its recipient is read. Any message to an address may have it as it came: from
+// before keys ignored letter case.
 func (s *Store) spelled(ctx context.Context) error {
 	digits, parts := s.person.marks()
 	if len(digits)+len(parts) == 0 {
@@ -196,8 +203,9 @@ func (s *Store) spelled(ctx context.Context) error {
 	listed := func(kind string) string {
 		return "(SELECT groupArray(text) FROM " + s.list + " WHERE kind = '" + kind + "')"
 	}
-	like := "(arrayExists(x -> endsWith(replaceRegexpAll(`to`, '[^0-9]', ''), x), " + listed("digits") + ") OR arrayExists(x -> position(`to`, x) > 0, " + listed("part") + "))"
-	rows, err := s.conn.Query(quiet(ctx), "SELECT DISTINCT `to` FROM (SELECT `to`, tenant FROM status_events WHERE status = 'rejected' UNION ALL SELECT `to`, tenant FROM messages_by_recipient WHERE status = 'rejected') WHERE "+like+s.tenant())
+	like := "(arrayExists(x -> endsWith(replaceRegexpAll(`to`, '[^0-9]', ''), x), " + listed("digits") + ") OR arrayExists(x -> positionCaseInsensitiveUTF8(`to`, x) > 0, " + listed("part") + "))"
+	any := "(status = 'rejected' OR position(`to`, '@') > 0)"
+	rows, err := s.conn.Query(quiet(ctx), "SELECT DISTINCT `to` FROM (SELECT `to`, tenant FROM status_events WHERE "+any+" UNION ALL SELECT `to`, tenant FROM messages_by_recipient WHERE "+any+" UNION ALL SELECT `to`, tenant FROM suppression_events) WHERE "+like+s.tenant())
 	if err != nil {
 		return err
 	}

@@ -82,8 +82,8 @@ func (p *Person) is(text string) bool {
 }
 
 // marks are what every spelling of the person has in common, to look for them by:
-// the last digits of a number, and the part of an address that is never
-// rewritten.
+// the last digits of a number, and the part of an address before its domain, but for
+// letter case.
 func (p *Person) marks() (digits, parts []string) {
 	for _, k := range p.Keys {
 		if number, ok := strings.CutPrefix(k, "+"); ok && len(number) > 6 && strings.Trim(number, "0123456789") == "" {

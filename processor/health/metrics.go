@@ -9,7 +9,7 @@ import (
 )
 
 var shareDesc = prometheus.NewDesc("weir_routing_share",
-	"How much of its weight a provider gets from this process's routing, 0 to 1: open 0, probing 0.02, degraded 0.25. Who is not here is well.",
+	"How much of its weight a provider gets from this process's routing, 0 to 1: open or throttling everyone 0, probing 0.02, degraded 0.25. Who is not here is well.",
 	[]string{"provider"}, nil)
 
 // Describe makes a Watcher a prometheus.Collector.

@@ -116,20 +116,17 @@ type LimitCount struct {
 // ErrTooMany means that an answer has more rows than it may.
 var ErrTooMany = errors.New("more rows than may be")
 
-// Handed names a message as its provider knows it: by the provider's name and own
-// id. One that gives back no recipient with Weir's id names it by that id alone.
+// Handed names messages that a provider was given: by the provider's name and own id,
+// or by Weir's id, whichever providers and recipients that is of.
 type Handed struct {
 	Provider, ProviderMessageID string
 	MessageID                   string // the other two are empty
 }
 
-// Carried is what is known of a message that was handed to a provider. Where a
-// provider's id names several, it is the latest.
+// Carried is what is known of a message that was handed to a provider.
 type Carried struct {
-	MessageID, To, Tenant    string
-	Channel, Class, Template string
-	Attempt                  int
-	// Many says that the id names messages to several recipients: which of them is
-	// meant nobody can tell, and the other fields are empty.
-	Many bool
+	Provider, ProviderMessageID string
+	MessageID, To, Tenant       string
+	Channel, Class, Template    string
+	Attempt                     int
 }

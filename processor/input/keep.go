@@ -89,6 +89,7 @@ func (m *member) read(ctx context.Context) error {
 	}
 	m.metrics.stopped.WithLabelValues(m.topic).Set(0)
 	cfg := m.cfg.Stream
+	cfg.Stage = cfg.Group + " " + m.topic
 	cfg.Topics = []string{m.topic}
 	cfg.TransactionalID += "." + m.topic
 	// One that joins waits for the others' heartbeats; and new partitions of a
@@ -98,7 +99,7 @@ func (m *member) read(ctx context.Context) error {
 	return stream.Run(ctx, cfg, nil, func(stream.Fetching) stream.Stage {
 		return &stage{
 			cfg: m.cfg, adm: adm, topic: m.topic, metrics: m.metrics, open: make(map[string]int),
-			door: door{names: names, partitions: m.cfg.Topics.Partitions, dlq: m.cfg.DLQPartitions, tenant: m.tenant},
+			door: door{names: names, partitions: m.cfg.Topics.Partitions, dlq: m.cfg.DLQPartitions, tenant: m.tenant, met: m.metrics.met},
 		}
 	})
 }

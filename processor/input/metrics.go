@@ -1,9 +1,13 @@
 package input
 
 import (
+	"log/slog"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirhq/weir/processor/lag"
+	"github.com/weirhq/weir/processor/stream"
 )
 
 // metrics are the stage's figures. Topics are labels: the policy names them. What a
@@ -15,15 +19,18 @@ type metrics struct {
 	lags    *prometheus.GaugeVec
 	lag     own // of the input at hand
 	worst   *lag.Worst
+	unknown *stream.UnknownFields
+	met     *stream.UnknownOpen // of the input at hand
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, log *slog.Logger, now func() time.Time) *metrics {
 	m := &metrics{
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_input_records_total", Help: "Records of the topics that are bound to tenants, by topic and outcome: passed on to weir.requests, or rejected."}, []string{"topic", "outcome"}),
 		dead:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"}),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_stopped", Help: "1 for a bound topic that cannot be read now; the log says why."}, []string{"topic"}),
 		lags:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_lag_seconds", Help: "How old the last record of a bound topic was when it was passed on; 0 when nothing waits."}, []string{"topic"}),
 	}
+	m.unknown = stream.NewUnknownFields(reg, "inputs", log, now)
 	m.worst = lag.NewWorst(lag.Gauge(reg, "inputs"))
 	if reg != nil {
 		reg.MustRegister(m.records, m.stopped, m.lags)
@@ -56,6 +63,7 @@ func (o own) Set(seconds float64) {
 // of returns the figures of one input.
 func (m *metrics) of(topic string) *metrics {
 	one := *m
+	one.met = m.unknown.Open()
 	one.lag = own{topic, m.lags.WithLabelValues(topic), m.worst}
 	m.stopped.WithLabelValues(topic).Set(0)
 	return &one

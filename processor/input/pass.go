@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/request"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -18,6 +19,7 @@ type door struct {
 	partitions int32 // N
 	dlq        int32 // partitions of weir.dlq
 	tenant     string
+	met        *stream.UnknownOpen // counts the fields that are ignored; nil: not counted
 }
 
 // lateFrom is how old a record must be for its age to count against its expiry. A
@@ -27,11 +29,21 @@ const lateFrom = time.Second
 // pass says what becomes of a record: one of weir.requests, or the end of its
 // request and its bytes for weir.dlq. refused is the end's reason.
 func (d *door) pass(r *kgo.Record, pol *schemas.Policy, now schemas.Millis) (out []*kgo.Record, refused string) {
+	if err := request.TooLarge(r); err != nil {
+		return d.refuse(r, pol, now, err)
+	}
 	q, err := schemas.DecodeRequest(r.Value, request.Header(r))
+	if err == nil {
+		d.met.Met(q.Unknown, source(r))
+		d.met.Met(request.Extensions(r), source(r))
+	}
 	if err == nil && q.Tenant != "" && q.Tenant != d.tenant {
 		err = &schemas.RequestError{Partial: q, Problems: []schemas.FieldProblem{{
 			Pointer: "/tenant", Code: schemas.ReasonForbiddenTenant, Message: "is another tenant than the one that the topic is bound to",
 		}}}
+	}
+	if err == nil && pol.Strict(d.tenant, r.Topic) { // what is passed on has no unknown field any more
+		err = q.KnowsFields()
 	}
 	if err != nil {
 		return d.refuse(r, pol, now, err)
@@ -48,9 +60,6 @@ func (d *door) pass(r *kgo.Record, pol *schemas.Policy, now schemas.Millis) (out
 		}
 	}
 	passed.Headers = recoded(r.Headers, encoding)
-	if size(&passed) > topics.MaxMessageBytes-envelopeBytes {
-		return d.refuse(r, pol, now, tooLarge(q, "has headers that are larger than a record may be"))
-	}
 	partition := r.Partition % d.partitions // nobody owns it
 	if key != "" {
 		passed.Key, partition = []byte(key), schemas.PartitionOf(key, d.partitions)
@@ -68,7 +77,7 @@ func (d *door) name(q *schemas.Request, r *kgo.Record, pol *schemas.Policy, now 
 		key = to.Key
 	}
 	if q.ID == "" && request.Named(q.Action) {
-		q.ID = schemas.DerivedID(source(r), appended(r), key)
+		q.ID = schemas.DerivedID(source(r), appended(r))
 	}
 	if q.Action == schemas.ActionSend && q.ExpiresAt == 0 && stamped(r) && now.Sub(appended(r)) > lateFrom {
 		// Admission counts from when the request comes to it. What waited here, say
@@ -86,7 +95,7 @@ func (d *door) name(q *schemas.Request, r *kgo.Record, pol *schemas.Policy, now 
 // may be another message's.
 func (d *door) refuse(r *kgo.Record, pol *schemas.Policy, now schemas.Millis, err error) ([]*kgo.Record, string) {
 	env := schemas.Envelope{
-		ID: schemas.DerivedID(source(r), appended(r), ""), Tenant: d.tenant,
+		ID: schemas.DerivedID(source(r), appended(r)), Tenant: d.tenant,
 		Origin: source(r), AcceptedAt: appended(r), Timestamp: request.Time(r),
 	}
 	origin := env.Origin
@@ -101,14 +110,9 @@ func (d *door) refuse(r *kgo.Record, pol *schemas.Policy, now schemas.Millis, er
 	}
 	key := cmp.Or(event.To, event.MessageID)
 	env = request.Dead(env, event.Reason, event.Error)
-	dead := *r
-	if size(r) > topics.MaxMessageBytes { // another topic may take what weir.dlq does not
-		env.Error += "; its bytes are left where they stand"
-		dead.Key, dead.Value, dead.Headers = nil, nil, nil
-	}
 	return []*kgo.Record{
 		{Topic: d.names.Status(), Partition: schemas.PartitionOf(key, d.partitions), Key: []byte(key), Value: schemas.AppendEvent(nil, &event)},
-		request.Onward(&dead, d.names.DLQ(), schemas.PartitionOf(event.To, d.dlq), &env),
+		request.DeadLetter(r, d.names.DLQ(), schemas.PartitionOf(event.To, d.dlq), &env),
 	}, event.Reason
 }
 
@@ -126,18 +130,6 @@ func recoded(headers []kgo.RecordHeader, encoding string) []kgo.RecordHeader {
 		out = append(out, kgo.RecordHeader{Key: "content-type", Value: []byte(encoding)})
 	}
 	return out
-}
-
-// envelopeBytes is more than the stages' own headers take.
-const envelopeBytes = 16 << 10
-
-// size is how large a record is, without what its batch adds.
-func size(r *kgo.Record) int {
-	n := len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		n += len(h.Key) + len(h.Value)
-	}
-	return n
 }
 
 func tooLarge(q *schemas.Request, why string) error {

@@ -62,7 +62,7 @@ func encoded(t *testing.T, q *schemas.Request) []byte {
 func TestPasses(t *testing.T) {
 	sms := schemas.Request{Channel: schemas.ChannelSMS, To: "138 0013 8000", Body: "hi", Metadata: map[string]string{"a": "b"}}
 	const key, own = "+8613800138000", "6f0c3a0e-3c1f-4a51-9d59-0d6e6ff0a001"
-	derived := schemas.DerivedID(schemas.Source{Topic: "acme.sends", Partition: 11, Offset: 42}, schemas.MillisOf(at), key)
+	derived := schemas.DerivedID(schemas.Source{Topic: "acme.sends", Partition: 11, Offset: 42}, schemas.MillisOf(at))
 	withID := sms
 	withID.ID = own
 	prefix := binary.BigEndian.AppendUint32([]byte{0}, 7)
@@ -170,7 +170,7 @@ func TestRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			src := schemas.Source{Topic: "acme.sends", Partition: 11, Offset: 42}
-			id := schemas.DerivedID(src, schemas.MillisOf(at), "")
+			id := schemas.DerivedID(src, schemas.MillisOf(at))
 			if e.Kind != schemas.KindStatus || e.Status != schemas.StatusRejected || e.Reason != tt.reason || e.Tenant != "acme" || e.MessageID != id || e.To != tt.to ||
 				e.Source == nil || *e.Source != src || e.AcceptedAt != schemas.MillisOf(at) || e.At != now || e.Decision != nil || e.Error == "" {
 				t.Errorf("its end is %+v", e)
@@ -261,7 +261,7 @@ func TestLarge(t *testing.T) {
 	})
 	t.Run("beyond all topics", func(t *testing.T) {
 		out, refused := aDoor.pass(record(make([]byte, 3<<20)), inForce, schemas.MillisOf(at))
-		if refused != "too_large" || len(out) != 2 || len(out[1].Value) != 0 || !strings.Contains(headers(out[1])["weir-error"], "left where they stand") {
+		if refused != "too_large" || len(out) != 2 || len(out[1].Value) != 64<<10 || headers(out[1])["weir-value-bytes"] != "3145728" || len(headers(out[1])["weir-value-sha256"]) != 64 {
 			t.Errorf("refused as %q", refused)
 		}
 	})
@@ -296,4 +296,28 @@ func FuzzPass(f *testing.F) {
 			t.Fatalf("%+v was passed on as %+v", want, q)
 		}
 	})
+}
+
+// TestStrictInputs: a record with an unknown field ends where the input or its tenant is
+// strict, since what is passed on has that field no more. An opt-out passes.
+func TestStrictInputs(t *testing.T) {
+	for _, tt := range []struct {
+		input, tenant bool
+		value, want   string
+	}{
+		{false, false, `{"channel":"sms","to":"+8613800138000","body":"x","clas":"a"}`, ""},
+		{true, false, `{"channel":"sms","to":"+8613800138000","body":"x","clas":"a"}`, schemas.ReasonUnknownField},
+		{false, true, `{"channel":"sms","to":"+8613800138000","body":"x","clas":"a"}`, schemas.ReasonUnknownField},
+		{true, true, `{"channel":"sms","to":"+8613800138000","body":"x","class":"a"}`, ""},
+		{true, true, `{"action":"suppress","to":"+8613800138000","clas":"a"}`, ""},
+	} {
+		r := record([]byte(tt.value))
+		pol := &schemas.Policy{
+			Tenants: []schemas.Tenant{{Name: aDoor.tenant, Strict: tt.tenant}},
+			Inputs:  []schemas.Input{{Topic: "other", Tenant: aDoor.tenant, Strict: true}, {Topic: r.Topic, Tenant: aDoor.tenant, Strict: tt.input}},
+		}
+		if _, refused := aDoor.pass(r, pol, schemas.MillisOf(at)); refused != tt.want {
+			t.Errorf("%s, input %v, tenant %v: %q", tt.value, tt.input, tt.tenant, refused)
+		}
+	}
 }

@@ -48,7 +48,7 @@ func Run(ctx context.Context, cfg Config) error {
 	defer cancel()
 	var (
 		wg      sync.WaitGroup
-		m       = newMetrics(cfg.Metrics)
+		m       = newMetrics(cfg.Metrics, cfg.Logger, cfg.Now)
 		running = make(map[string]*member) // by topic
 		next    = make(chan struct{}, 1)
 		failed  = make(chan error, 1)

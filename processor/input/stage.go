@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -39,6 +40,7 @@ type place struct {
 // position is lost.
 func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]stream.Position) (map[stream.Partition]int64, error) {
 	s.Revoke()
+	s.metrics.met.Ended(false)
 	starts := make(map[stream.Partition]int64)
 	for tp, pos := range committed {
 		if pos.Offset < 0 {
@@ -118,7 +120,16 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, pol *schemas.Policy, now sche
 	if r.Offset < p.next {
 		return stream.Fatal(fmt.Errorf("%s/%d: offset %d came after %d", r.Topic, r.Partition, r.Offset, p.next-1))
 	}
-	out, refused := s.door.pass(r, pol, now)
+	var out []*kgo.Record
+	var refused string
+	switch why := tx.On(r); {
+	case why == nil:
+		out, refused = s.door.pass(r, pol, now)
+	case why.Batch: // a batch that was not read: of its requests nothing is known
+		out, refused = []*kgo.Record{request.Foreign(r, s.door.names.DLQ(), s.door.dlq, why)}, why.Reason
+	default:
+		out, refused = s.door.refuse(r, pol, now, why)
+	}
 	for _, rec := range out {
 		tx.Produce(rec)
 	}
@@ -127,6 +138,9 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, pol *schemas.Policy, now sche
 	p.next = r.Offset + 1
 	return nil
 }
+
+// Resilient: Ended goes back to where the stage stood.
+func (s *stage) Resilient() {}
 
 // Ended keeps where the stage stands; after an abort it is handed all since then
 // again.
@@ -141,5 +155,6 @@ func (s *stage) Ended(committed bool) {
 	if committed {
 		s.metrics.passed(s.topic, s.open)
 	}
+	s.metrics.met.Ended(committed)
 	clear(s.open)
 }

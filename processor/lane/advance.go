@@ -13,9 +13,13 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 	due := l.due // when it could have gone on, had it been asked then
 	l.due = 0
 	if l.breaker.look() == schemas.BreakerOpen {
-		s.handBack(tx, l, t, false)
+		s.handBack(tx, l, t, shut{since: l.breaker.opened})
+		l.recall.rest()
 		l.wakeAt(l.breaker.probeAt)
 		return
+	}
+	if l.throttle.until > t {
+		s.handBack(tx, l, t, shut{since: l.throttle.since, silent: l.throttle.until.Sub(l.throttle.since)})
 	}
 	windows := share(s.provider.Pace, l.lanes, l.num)
 	most := int(part(int64(s.provider.Concurrency), l.lanes, l.num))
@@ -34,31 +38,51 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 	// A window that was shortened may be lengthened again.
 	s.retain = max(s.retain, longest(windows))
 	l.pace.trim(s.retain, t)
-	l.back.trim(s.retain, t)
 	budget, given := maxPerTx, 0
+	end := func(it *item) bool { return s.endUncallable(tx, l, it, t) }
+	read := func(it *item) { it.read(s.rev, s.cfg.Provider) }
+	v := l.situation(t, read)
+	defer func() { l.recall.look(&v, t) }()
 	for {
-		var ready [queues]bool
-		for i, q := range l.queues {
-			ready[i] = s.callable(tx, l, i, q, windows, t, &budget)
-		}
+		heads := l.heads(&v, t, read, end, &budget)
 		if budget <= 0 {
 			l.due = due
 			l.wakeAt(t)
 			return
 		}
-		i := choose(l.slot, ready)
-		if i < 0 {
+		moment := max(l.even.at(l.pace.next(windows, t)), l.quiet, l.throttle.until)
+		v.free = most - s.calls.flying[l.num] - given
+		if l.probe != (callKey{}) {
+			v.free = 0
+		}
+		v.able = v.free > 0 && moment <= t.Add(lead)
+		v.soon = moment <= t.Add(max(l.recall.took, lookEvery))
+		v.slot = l.slot
+		if v.stale != (lines{}) {
+			l.wakeAt(t.Add(staleAgain))
+			v.pace = l.allowed(&heads, windows, t)
+		}
+		if p, half, ok := l.recall.next(&v); ok {
+			it := heads.stale[p][half]
+			it.env.Return = s.cfg.Names.Dispatch(s.cfg.Provider, queueNames[l.carrier(it.prio)])
+			l.recall.sent(&v, it, t)
+			s.endUncalled(tx, l, it, outcomeStale, t)
+			it.env.Return = ""
+			budget--
+			continue
+		}
+		p, half, ok := choose(l.slot, v.ready)
+		if !ok {
 			l.blocked = 0
 			return
 		}
-		if s.calls.flying[l.num]+given >= most {
+		if v.free <= 0 {
 			return // an outcome wakes it
 		}
-		head := l.queues[i].head()
+		head := heads.fresh[p][half]
 		paced := l.even.at(l.pace.next(windows, max(from, min(head.env.DecidedAt, t))))
-		at := max(paced, l.quiet, l.hold)
-		free := most - s.calls.flying[l.num] - given
-		if later := l.pace.ask(windows, at, t, lead, spare, free); later != 0 {
+		at := max(paced, l.quiet, l.throttle.until)
+		if later := l.pace.ask(windows, at, t, lead, spare, v.free); later != 0 {
 			if paced > t && l.blocked == 0 {
 				l.blocked = t
 			}
@@ -70,54 +94,28 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 		if done == nil {
 			return // the probes are under way; their outcomes wake it
 		}
+		if half == returned {
+			v.fresh[head.prio]--
+		}
 		s.permit(tx, l, head, at, now, done)
 		budget--
 		given++
 	}
 }
 
-// callable reports whether the head of a queue may be called, after ending
-// before it what need not be: what expired, what cannot be rendered, and, no
-// faster than the pace, what went stale.
-func (s *stage) callable(tx *stream.Tx, l *lanePart, i int, q *queue, windows []schemas.Window, t schemas.Millis, budget *int) bool {
-	for *budget > 0 {
-		it := q.head()
-		if it == nil {
-			return false
-		}
-		it.read(s.rev, s.cfg.Provider)
-		switch {
-		case it.expired(t):
-			s.endUncalled(tx, l, it, outcomeExpired, t)
-		case it.bad != nil:
-			s.endUncalled(tx, l, it, outcomeContent, t)
-		case it.env.DecidedAt != 0 && t.Sub(it.env.DecidedAt) > time.Duration(s.rev.Policy.Class(it.event.Class).StaleAfter):
-			// As long as enough are on their way back, or have come back, more
-			// would only grow stale again where they wait.
-			if i != again {
-				expected, concurrency := l.returns.expected(t), int(part(int64(s.provider.Concurrency), l.lanes, l.num))
-				if enoughBack(l.queues[again].waits(), expected, concurrency, l.able.look(t), time.Duration(s.rev.Policy.Class(it.event.Class).StaleAfter), l.returns.took) {
-					l.wakeAt(t.Add(staleAgain))
-					return false
-				}
-			}
-			if at := l.back.next(windows, t); at > t {
-				l.wakeAt(at)
-				return false
-			}
-			l.back.add(t)
-			if s.tx.back == nil {
-				s.tx.back = make(map[*lanePart]int)
-			}
-			s.tx.back[l]++
-			l.returns.add(it.env.ID, t)
-			s.endUncalled(tx, l, it, outcomeStale, t)
-		default:
-			return true
-		}
-		*budget--
+// endUncallable reads a message, and ends it when it has expired or cannot be
+// rendered.
+func (s *stage) endUncallable(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis) bool {
+	it.read(s.rev, s.cfg.Provider)
+	switch {
+	case it.expired(t):
+		s.endUncalled(tx, l, it, outcomeExpired, t)
+	case it.bad != nil:
+		s.endUncalled(tx, l, it, outcomeContent, t)
+	default:
+		return false
 	}
-	return false
+	return true
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -136,16 +134,20 @@ func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, n
 	} else if len(s.provider.Pace) > 0 {
 		s.metrics.paceWait.WithLabelValues(s.cfg.Provider).Observe(0)
 	}
+	tx.On(it.rec)
 	it.state, it.key.permit, it.attempt = permitting, t, it.env.Attempt+1
-	it.call.Attempt = it.attempt
+	it.call.Attempt, it.call.References = it.attempt, s.cfg.References
 	l.pace.add(t)
 	l.even.add(t)
-	l.able.add(l.last, 1)
+	l.gave = l.last
 	l.slot++
 	e := it.event
 	e.Status, e.At, e.Attempt = schemas.StatusSending, t, it.attempt
 	s.status(tx, it, e)
 	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t})
+	if l.throttle.probing {
+		l.probe = it.key
+	}
 	s.tx.permits = append(s.tx.permits, permitted{lane: l, item: it, from: t.Time(), expires: earlier(now, t.Time()).Add(s.cfg.PermitLife), done: done})
 	s.calls.open = append(s.calls.open, it.key)
 }

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,7 +96,7 @@ func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) 
 			return
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, timeout)
-		o := c.provider.Send(ctx, &call)
+		o := send(ctx, c.provider, &call)
 		cancel()
 		if c.ctx.Err() != nil {
 			c.cut.Add(1)
@@ -103,6 +104,20 @@ func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) 
 		c.landed <- landed{key: key, answer: answer{outcome: o}, took: now().Sub(began)}
 		c.waker.Wake()
 	})
+}
+
+// codePanic is of a call that ended in a panic of its adapter.
+const codePanic = "internal_error"
+
+// send makes a call. What a panic of the adapter leaves behind is not known: the call may
+// have reached the provider.
+func send(ctx context.Context, p provider.Provider, call *provider.Call) (o provider.Outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			o = provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, Code: codePanic, Text: fmt.Sprintf("the adapter panicked: %v", v)}
+		}
+	}()
+	return p.Send(ctx, call)
 }
 
 // hush lets no call of a lane start before until.

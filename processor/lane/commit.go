@@ -24,7 +24,6 @@ type transaction struct {
 	stood   []stood
 	told    []*lanePart // their health is in it
 	grown   []*lanePart // their number of lanes is in it
-	back    map[*lanePart]int
 }
 
 type permitted struct {
@@ -75,12 +74,13 @@ func (s *stage) pass(tx *stream.Tx, l *lanePart) {
 // stand sets the positions of all queues of a lane: each at its low-water mark,
 // with where to read the journal from.
 func (s *stage) stand(tx *stream.Tx, l *lanePart) {
+	tx.On(nil)
 	from := l.journal
 	for _, q := range l.queues {
 		from = min(from, q.journal(q.low(), l.journal))
 	}
 	s.txs++
-	metadata := standing{journal: from, by: s.by, n: s.txs, lanes: l.lanes, grew: l.grew}.String()
+	metadata := standing{journal: from, by: s.by, n: s.txs, lanes: l.lanes, grew: l.grew, back: l.recall.sizes()}.String()
 	for _, q := range l.queues {
 		if at := q.low(); at >= 0 {
 			tx.Stand(stream.Partition{Topic: q.topic, Partition: l.num}, stream.Position{Offset: at, Metadata: metadata})
@@ -113,6 +113,12 @@ func (s *stage) Ended(committed bool) {
 			e.lane.wakeAt(e.lane.last)
 			continue
 		}
+		if e.item.foreign != nil {
+			s.metrics.dead.WithLabelValues(schemas.ReasonForeignRecord).Inc()
+			s.metrics.foreign.Inc()
+			s.cfg.Logger.Error("a record that Weir did not write is put aside; its bytes are in the DLQ. Let no one else write to this topic",
+				"topic", e.item.key.topic, "partition", e.item.key.partition, "offset", e.item.key.offset)
+		}
 		if e.event.Status == schemas.StatusFailed { // its bytes are in the DLQ
 			s.metrics.dead.WithLabelValues(e.event.Reason).Inc()
 		}
@@ -142,6 +148,9 @@ func (s *stage) undo(tx transaction) {
 	s.notBefore = s.now().Add(afterAbort)
 	for _, p := range tx.permits {
 		p.done(errNotMade)
+		if p.item.key == p.lane.probe {
+			p.lane.probe = callKey{}
+		}
 		p.lane.pace.undo(1)
 		p.lane.even = p.lane.evenWas
 		p.lane.queues[s.index[p.item.key.topic]].requeue(p.item)
@@ -153,12 +162,9 @@ func (s *stage) undo(tx transaction) {
 	for _, l := range tx.grown {
 		l.lanes, l.grew = l.lanesWas, l.grewWas
 	}
-	for l, n := range tx.back {
-		l.back.undo(n)
-	}
 	for _, e := range tx.ended {
-		if e.item.key.permit == 0 {
-			e.lane.returns.undo(e.item.env.ID)
+		if e.item.key.permit == 0 && e.item.foreign == nil {
+			e.lane.recall.undo(e.item.env.ID)
 			e.lane.queues[s.index[e.item.key.topic]].requeue(e.item)
 			e.lane.wakeAt(e.lane.last)
 			continue

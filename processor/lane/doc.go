@@ -20,6 +20,7 @@
 //	pace.go       PURE when the next permit may be given, and how much of a burst ahead
 //	smooth.go     PURE the same, evenly spaced
 //	breaker.go    when no call is made because the last ones failed
+//	throttle.go   PURE when a lane is silent because its provider throttles everyone
 //	choose.go     PURE which queue is next
 //	settle.go     PURE what becomes of a message after a call
 //	journal.go    the journal's records, and the text beside the group's positions
@@ -27,8 +28,9 @@
 //	stage.go      what one turn does, and what comes into a lane
 //	advance.go    permits for the heads of the queues
 //	end.go        what ends, after a call or without one
-//	handback.go   what goes back uncalled: breaker open, or provider removed
+//	handback.go   what goes back uncalled: breaker open, provider silent, or removed
 //	stale.go      PURE how many that went stale may be on their way back
+//	turn.go       PURE what a lane sees of its queues between two permits
 //	health.go     what a lane tells routing of its provider
 //	commit.go     the transaction: what it holds, kept or undone
 //	join.go       several lanes: each its share, also while they grow
@@ -40,6 +42,6 @@
 //	drain.go      whether a removed provider's queues are empty
 //
 // It decides about no limit and no route, keeps no timer of a message, and
-// does not create topics. A breaker is no state of the journal: a lane that
-// starts or moves begins with a closed one.
+// does not create topics. A breaker and a silence are no state of the journal: a lane
+// that starts or moves begins with a closed one, and without the other.
 package lane

@@ -3,6 +3,8 @@ package lane
 import (
 	"time"
 
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -13,10 +15,16 @@ const maxBack = 2048
 // walk names one walk over the queues: whom it looks for changes with any of
 // these.
 type walk struct {
-	opened   schemas.Millis
+	shut
 	revision int64
-	all      bool
 	settled  bool // what was decided before admission must have known has arrived
+}
+
+// shut says why and since when a lane hands back what waits.
+type shut struct {
+	since  schemas.Millis // the breaker's opening, or the beginning of a silence
+	silent time.Duration  // a silence, of this length
+	all    bool           // the provider left the policy
 }
 
 // longBefore is by how much a decision must be older than the breaker's opening
@@ -24,30 +32,31 @@ type walk struct {
 const longBefore = 5 * time.Second
 
 // handBack returns what waits in a lane to admission, without a call and
-// without regard to the pace: with an open breaker (all is false) what no
-// request pinned to this provider, and when the provider left the policy
-// everything. What has expired or cannot be rendered ends as it would at its
-// turn.
+// without regard to the pace: with an open breaker what no request pinned to this
+// provider; while the provider throttles everyone, of that what would wait longer
+// than its slack and another provider may send; and when the provider left the
+// policy everything. What has expired or cannot be rendered ends as it would at
+// its turn.
 //
-// With an open breaker, a message that was decided after admission must have
+// With an open breaker or a silence, a message that was decided after admission must have
 // known of it stays: admission has nowhere else to send it, and it would only
 // go round. One that came after the opening may have been handed back before, so
 // it waits until admission must have known, and goes back once more: else it
 // would go round as fast as both can write.
-func (s *stage) handBack(tx *stream.Tx, l *lanePart, t schemas.Millis, all bool) {
-	known := l.breaker.opened.Add(knownWithin)
+func (s *stage) handBack(tx *stream.Tx, l *lanePart, t schemas.Millis, why shut) {
+	known := why.since.Add(knownWithin)
 	settled := known.Add(knownWithin)
-	if w := (walk{l.breaker.opened, s.rev.Revision, all, t > settled}); w != l.walk {
+	if w := (walk{why, s.rev.Revision, t > settled}); w != l.walk {
 		for _, q := range l.queues {
 			q.kept, q.keptUntil = 0, 0
 			// A new revision is no new opening.
-			if w.opened != l.walk.opened || w.settled != l.walk.settled {
+			if w.since != l.walk.since || w.settled != l.walk.settled {
 				q.backTo = q.next
 			}
 		}
 		l.walk = w
 	}
-	if !all && t <= settled {
+	if !why.all && t <= settled {
 		l.wakeAt(settled + 1)
 	}
 	budget := maxBack
@@ -70,7 +79,7 @@ func (s *stage) handBack(tx *stream.Tx, l *lanePart, t schemas.Millis, all bool)
 				s.endUncalled(tx, l, it, outcomeExpired, t)
 			case it.bad != nil:
 				s.endUncalled(tx, l, it, outcomeContent, t)
-			case all, !it.pinned && it.env.DecidedAt <= known && (it.key.offset < q.backTo || it.env.DecidedAt.Add(longBefore) < l.breaker.opened):
+			case why.all, !it.pinned && it.env.DecidedAt <= known && (it.key.offset < q.backTo || it.env.DecidedAt.Add(longBefore) < why.since) && s.leaves(it, why):
 				s.endUncalled(tx, l, it, outcomeReroute, t)
 			default:
 				if at := it.env.ExpiresAt; at != 0 && (q.keptUntil == 0 || at < q.keptUntil) {
@@ -85,4 +94,35 @@ func (s *stage) handBack(tx *stream.Tx, l *lanePart, t schemas.Millis, all bool)
 			l.wakeAt(q.keptUntil)
 		}
 	}
+}
+
+// leaves reports whether a message that names no provider goes back: always from an
+// open breaker, and from a silence only what would wait longer than its slack while
+// the policy has another provider for it.
+func (s *stage) leaves(it *item, why shut) bool {
+	if why.silent == 0 {
+		return true
+	}
+	left := time.Duration(0)
+	if it.env.ExpiresAt != 0 {
+		left = it.env.ExpiresAt.Sub(it.env.DecidedAt)
+	}
+	if why.silent <= route.Slack(s.rev.Policy.Class(it.event.Class), left) {
+		return false
+	}
+	m, err := s.routed(it)
+	return err != nil || route.Elsewhere(&s.rev.Policy, m, s.cfg.Provider)
+}
+
+// routed is a message as routing sees it.
+func (s *stage) routed(it *item) (route.Message, error) {
+	to, err := recipient.Canonical(it.call.Channel, it.env.Key, "")
+	m := route.Message{
+		Tenant: it.event.Tenant, Channel: it.call.Channel, Class: it.event.Class, Template: it.event.Template,
+		Key: it.env.Key, Country: to.Country, Metadata: it.call.Metadata,
+	}
+	if it.pinned {
+		m.Pinned = s.cfg.Provider
+	}
+	return m, err
 }

@@ -80,13 +80,16 @@ type report struct {
 // health writes what is new of a lane's health into the open transaction.
 func (s *stage) health(tx *stream.Tx, l *lanePart, t schemas.Millis) {
 	h := schemas.Health{Provider: s.cfg.Provider, Lane: l.num, Breaker: l.breaker.look(), ProbeAt: l.breaker.probeAt, At: t}
+	if l.throttle.until > t {
+		h.SilentUntil = l.throttle.until
+	}
 	l.tally.anew(l.breaker.closed)
 	h.Calls, h.Failures = l.tally.sums(t)
 	was := l.told
 	switch {
-	case !was.said && h.Breaker == schemas.BreakerClosed && h.Calls == 0 && !was.takenOver:
+	case !was.said && h.Breaker == schemas.BreakerClosed && h.SilentUntil == 0 && h.Calls == 0 && !was.takenOver:
 		return // nothing to say
-	case !was.said, h.Breaker != was.Breaker, h.ProbeAt != was.ProbeAt:
+	case !was.said, h.Breaker != was.Breaker, h.ProbeAt != was.ProbeAt, h.SilentUntil > was.SilentUntil:
 	case h.Calls == was.Calls && h.Failures == was.Failures:
 		return
 	default:

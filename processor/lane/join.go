@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -84,18 +85,16 @@ func (s *stage) join(ctx context.Context, l *lanePart, t schemas.Millis) error {
 		}
 	}
 	var times []schemas.Millis
+	look := &skip.Lookup{Read: s.cfg.Read, Names: s.cfg.Names}
 	err = stream.Read(ctx, s.cfg.Read, ranges, func(r *kgo.Record) error {
 		if r.Offset >= until[r.Partition] {
 			return nil
 		}
-		e, err := decodeEntry(r.Value)
-		if err != nil {
-			return fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err)
-		}
-		if e.Kind == kindPermit {
-			times = append(times, e.T)
-		}
-		return nil
+		return s.recall(ctx, look, r, func(e entry) {
+			if e.Kind == kindPermit {
+				times = append(times, e.T)
+			}
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", topic, err)

@@ -1,11 +1,17 @@
 package lane
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -22,6 +28,7 @@ const (
 	outcomeReroute       = "reroute"        // given back to be sent another way, without a call
 	outcomeExpired       = "expired"        // ended without a call
 	outcomeContent       = "bad_content"    // ended without a call
+	outcomeForeign       = "foreign_record" // no message: put aside
 )
 
 // entry is a record of a provider's journal: a permit, or what came of one.
@@ -47,26 +54,72 @@ func (e *entry) encode() []byte {
 	return b
 }
 
-func decodeEntry(b []byte) (entry, error) {
+// errForeign is a record of a journal that no lane wrote, so that nothing is lost
+// with it: a journal is not compacted.
+var errForeign = errors.New("no lane wrote it")
+
+// maxAhead is how far a copied entry's time may be ahead of the broker's.
+const maxAhead = 24 * time.Hour
+
+// readEntry reads a record of a journal. Lanes write in transactions. A record
+// outside of one is a copy of theirs, where it reads as one; if not, it is foreign.
+// Any other record that cannot be read may be a permit or an outcome, so the lane's
+// state is not known without it.
+func readEntry(r *kgo.Record) (entry, error) {
 	var e entry
-	if err := json.Unmarshal(b, &e); err != nil {
+	err := json.Unmarshal(r.Value, &e)
+	copied := !r.Attrs.IsTransactional()
+	switch latest := schemas.MillisOf(r.Timestamp).Add(maxAhead); {
+	case err == nil && (e.Kind == kindPermit || e.Kind == kindOutcome):
+		if copied && (e.Partition != r.Partition || e.Offset < 0 || e.T <= 0 || e.T > latest || e.Permit < 0 || e.Permit > latest) {
+			return e, errForeign
+		}
+		return e, nil
+	case err == nil && e.Kind != "":
+		return e, fmt.Errorf("journal record of kind %q", e.Kind)
+	case copied:
+		return e, errForeign
+	case err == nil:
+		return e, errors.New("journal record of no kind")
+	default:
 		return e, fmt.Errorf("journal record is torn or foreign: %w", err)
 	}
-	if e.Kind != kindPermit && e.Kind != kindOutcome {
-		return e, fmt.Errorf("journal record of kind %q: run the version that wrote it", e.Kind)
+}
+
+// recall hands a record of a journal to fn, unless no lane wrote it or an operator
+// skipped it. It is an error when the record is needed and cannot be read.
+func (s *stage) recall(ctx context.Context, look *skip.Lookup, r *kgo.Record, fn func(entry)) error {
+	e, err := readEntry(r)
+	if err == nil {
+		fn(e)
+		return nil
 	}
-	return e, nil
+	if errors.Is(err, errForeign) {
+		s.metrics.foreign.Inc()
+		s.cfg.Logger.Error("a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+		return nil
+	}
+	skipped, failed := look.Covers(ctx, r)
+	switch {
+	case failed != nil:
+		return failed
+	case skipped:
+		s.cfg.Logger.Warn("a record is skipped, as an operator said", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+		return nil
+	}
+	return skip.Unreadable(s.cfg.Names, r, err)
 }
 
 // standing is the text beside the group's positions. By and N name the very
 // transaction, so that a member that gets a lane back knows whether anyone
 // else has had it.
 type standing struct {
-	journal int64  // read the journal from here: everything about messages at or above the positions is at or after it
-	by      string // the writing process
-	n       int64  // its transactions
-	lanes   int32  // of the provider, as this lane acts on it; 0 when not said
-	grew    int64  // where in its journal it began to
+	journal int64           // read the journal from here: everything about messages at or above the positions is at or after it
+	by      string          // the writing process
+	n       int64           // its transactions
+	lanes   int32           // of the provider, as this lane acts on it; 0 when not said
+	grew    int64           // where in its journal it began to
+	back    [priorities]int // the windows of what is decided again; 0 when not said
 }
 
 func (s standing) String() string {
@@ -74,14 +127,23 @@ func (s standing) String() string {
 	if s.lanes > 1 {
 		text += " lanes=" + strconv.Itoa(int(s.lanes)) + " grew=" + strconv.FormatInt(s.grew, 10)
 	}
+	if s.back != [priorities]int{} && s.back != [priorities]int{1, 1, 1} {
+		text += fmt.Sprintf(" back=%d,%d,%d", s.back[urgently], s.back[normally], s.back[inBulk])
+	}
 	return text
 }
+
+// errNewer means that a later version of Weir committed a position.
+var errNewer = errors.New("the group's offset was committed by a newer Weir: run that version, or a newer one")
 
 func parseStanding(text string) (standing, error) {
 	var s standing
 	bad := fmt.Errorf("offset metadata %q is not a lane's", text)
 	rest, ok := strings.CutPrefix(text, "v1 ")
 	if !ok {
+		if len(text) > 2 && text[0] == 'v' && text[1] >= '2' && text[1] <= '9' {
+			return s, errNewer
+		}
 		return s, bad
 	}
 	for f := range strings.FieldsSeq(rest) {
@@ -100,9 +162,11 @@ func parseStanding(text string) (standing, error) {
 			s.lanes = int32(n)
 		case "grew":
 			s.grew, err = strconv.ParseInt(v, 10, 64)
+		case "back":
+			_, err = fmt.Sscanf(v, "%d,%d,%d", &s.back[urgently], &s.back[normally], &s.back[inBulk])
 		}
 		if err != nil {
-			return s, bad
+			return standing{}, bad
 		}
 	}
 	return s, nil

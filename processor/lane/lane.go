@@ -31,6 +31,9 @@ type Config struct {
 	DLQPartitions   int32
 	Policy          *policy.Watcher
 	Open            func(schemas.Provider) (provider.Provider, error)
+	// References signs what providers are given to give back with their receipts; nil
+	// leaves it unsigned. The receipts stage verifies with the same.
+	References *provider.Signer
 	// PermitLife is how long after its permit a call may start. It must be
 	// shorter than the group's session: half of it when 0.
 	PermitLife time.Duration
@@ -118,6 +121,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}()
 	}
 
+	cfg.References = cfg.References.Of(cfg.Provider)
 	cfg.Stream.Group = Group(cfg.Names, cfg.Provider)
 	cfg.Stream.Logger = cfg.Logger
 	cfg.Stream.MaxPoll = cmp.Or(cfg.Stream.MaxPoll, 1000)

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirhq/weir/processor/lag"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -17,6 +18,7 @@ type metrics struct {
 	sent     *prometheus.HistogramVec
 	breaker  *prometheus.GaugeVec
 	dead     *prometheus.CounterVec
+	foreign  prometheus.Counter
 	lag      *lags
 }
 
@@ -28,6 +30,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		sent:     register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_accepted_to_sent_seconds", Help: "From a request's append to the provider's acceptance.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 20)}, []string{"class"})),
 		breaker:  register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_breaker_state", Help: "A provider's circuit breaker: 0 closed, 1 half-open, 2 open; the worst of its lanes in this process."}, []string{"provider"})),
 		lag:      register(reg, newLags(reg)),
+		foreign:  stream.ForeignRecords(reg, "lanes"),
 		// Admission writes there too, and registers it alike.
 		dead: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"})),
 	}

@@ -89,29 +89,83 @@ func TestShareSumsToThePace(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	count := func(ready [queues]bool) (got [queues]int) {
+	count := func(ready lines) (got [priorities][halves]int) {
 		for slot := range uint64(1000) {
-			got[choose(slot, ready)]++
+			p, h, ok := choose(slot, ready)
+			if !ok {
+				t.Fatalf("chose nothing of %v", ready)
+			}
+			got[p][h]++
 		}
 		return got
 	}
+	both := [halves]bool{true, true}
+	back, new := [halves]bool{returned: true}, [halves]bool{first: true}
 	for _, tt := range []struct {
 		name  string
-		ready [queues]bool
-		want  [queues]int
+		ready lines
+		want  [priorities][halves]int // returned, first
 	}{
-		{"all", [queues]bool{true, true, true, true}, [queues]int{700, 100, 100, 100}},
-		{"urgent and bulk", [queues]bool{urgent: true, bulk: true}, [queues]int{urgent: 900, bulk: 100}},
-		{"again, normal and bulk", [queues]bool{again: true, normal: true, bulk: true}, [queues]int{again: 800, normal: 100, bulk: 100}},
-		{"bulk alone", [queues]bool{bulk: true}, [queues]int{bulk: 1000}},
+		{"all", lines{both, both, both}, [priorities][halves]int{{400, 300}, {100, 100}, {50, 50}}},
+		{"first attempts of all", lines{new, new, new}, [priorities][halves]int{{0, 700}, {0, 200}, {0, 100}}},
+		{"urgent and bulk", lines{urgently: new, inBulk: new}, [priorities][halves]int{urgently: {0, 900}, inBulk: {0, 100}}},
+		{"normal, both halves", lines{normally: both}, [priorities][halves]int{normally: {550, 450}}},
+		{"normal that returned, and bulk", lines{normally: back, inBulk: both}, [priorities][halves]int{normally: {900, 0}, inBulk: {50, 50}}},
+		{"bulk alone", lines{inBulk: new}, [priorities][halves]int{inBulk: {0, 1000}}},
 	} {
 		if got := count(tt.ready); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	if i := choose(9, [queues]bool{}); i != -1 {
-		t.Errorf("chose %d of nothing", i)
+	if p, h, ok := choose(9, lines{}); ok {
+		t.Errorf("chose %d, %d of nothing", p, h)
 	}
+}
+
+// TestChooseShares: whatever waits, in any ten permits each priority has its
+// share, and each half of one in any twenty; an urgent message is never behind
+// more than one permit to another; and only what is ready is chosen.
+func TestChooseShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.Uint64Range(0, 1<<40).Draw(t, "slot")
+		var ready lines
+		for p := range ready {
+			for h := range ready[p] {
+				ready[p][h] = rapid.Bool().Draw(t, "ready")
+			}
+		}
+		if ready == (lines{}) {
+			return
+		}
+		var got, ten [priorities][halves]int
+		behind := 0
+		for i := range uint64(20) {
+			p, h, ok := choose(start+i, ready)
+			if !ok || !ready[p][h] {
+				t.Fatalf("chose %d, %d, %v of %v", p, h, ok, ready)
+			}
+			if behind++; p == urgently {
+				behind = 0
+			}
+			if ready[urgently] != [halves]bool{} && behind > 1 {
+				t.Fatalf("urgent is behind %d permits", behind)
+			}
+			got[p][h]++
+			if i < 10 {
+				ten[p][h]++
+			}
+		}
+		for p, least := range [priorities]int{7, 2, 1} {
+			if ready[p] != [halves]bool{} && ten[p][0]+ten[p][1] < least {
+				t.Fatalf("priority %d has %v of ten permits, want %d", p, ten[p], least)
+			}
+			for h := range ready[p] {
+				if ready[p][h] && got[p][h] == 0 || ready[p][h] && p != inBulk && ten[p][h] == 0 {
+					t.Fatalf("priority %d, half %d has %v of ten permits and %v of twenty", p, h, ten[p], got[p])
+				}
+			}
+		}
+	})
 }
 
 func TestSettle(t *testing.T) {
@@ -170,17 +224,6 @@ func TestNoWaitBeyondTheExpiry(t *testing.T) {
 	} {
 		if got := within(tt.wait, tt.expires, now); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestSilenceAfterThrottled(t *testing.T) {
-	for told, want := range map[time.Duration]time.Duration{
-		-time.Second: time.Second, 0: time.Second, 700 * time.Millisecond: 700 * time.Millisecond,
-		time.Minute: time.Minute, time.Hour: time.Minute, 365 * 24 * time.Hour: time.Minute,
-	} {
-		if got := silence(told); got != want {
-			t.Errorf("told %s: %s, want %s", told, got, want)
 		}
 	}
 }

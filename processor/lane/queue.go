@@ -17,7 +17,8 @@ import (
 //	   ├────────────┘                      │  └────────┤
 //	   └───────── the permit was not used ─┴───────────┘
 //
-// A record that ends without a call goes from waiting to ending.
+// A record that ends without a call goes from waiting to ending. A foreign one is
+// answered when it is read.
 type state uint8
 
 const (
@@ -37,11 +38,15 @@ type item struct {
 	state   state
 	attempt int
 	answer  answer
+	foreign error // why it is no message of admission's; nil when it is one
+	prio    int   // urgently, normally, inBulk
+	half    int   // returned or first
 	journal int64 // the first journal offset that may speak of it, -1 when none does
 
-	revision int64 // the policy's, of the fields below; -1 before they are read
-	bad      error // why there is no content
-	pinned   bool  // its request names the provider
+	revision int64          // the policy's, of the fields below; -1 before they are read
+	bad      error          // why there is no content
+	pinned   bool           // its request names the provider
+	staleAt  schemas.Millis // until when its decision may be acted on; 0: for ever
 	call     provider.Call
 	event    schemas.Event // what every status of it says
 }
@@ -67,9 +72,12 @@ type queue struct {
 	topic  string
 	next   int64 // the offset expected next, -1 when not known
 	items  []*item
-	scan   int // no item before it is waiting
-	done   int // items that are finished
-	seen   int // no item from here on has ever been at the head
+	scan   int             // no item before it is waiting
+	scans  [priorities]int // of each priority: no item of it before this is waiting
+	fresh  [priorities]int // nor is one that may be called without a new decision
+	back   int             // items that are not finished and came back
+	done   int             // items that are finished
+	seen   int             // no item from here on has ever been at the head
 	marks  map[int64]mark
 	gone   gone
 	bytes  int
@@ -103,6 +111,9 @@ func (q *queue) push(it *item) bool {
 	}
 	q.next = it.key.offset + 1
 	q.items = append(q.items, it)
+	if it.half == returned {
+		q.back++
+	}
 	if it.rec != nil {
 		q.bytes += len(it.rec.Value)
 	}
@@ -117,6 +128,40 @@ func (q *queue) head() *item {
 		q.seen = max(q.seen, q.scan+1)
 	}
 	return it
+}
+
+// headOf returns the first waiting item of a priority, which has been seen at the
+// head then; nil when there is none.
+func (q *queue) headOf(prio int) *item {
+	n := max(q.scan, q.scans[prio])
+	for n < len(q.items) && (q.items[n].state != waiting || q.items[n].prio != prio) {
+		n++
+	}
+	q.scans[prio] = n
+	if n == len(q.items) {
+		return nil
+	}
+	q.seen = max(q.seen, n+1)
+	return q.items[n]
+}
+
+// freshOf returns the first waiting item of a priority that is not stale, as read
+// by read. What is stale once stays so.
+func (q *queue) freshOf(prio int, t schemas.Millis, read func(*item)) *item {
+	n := max(q.scans[prio], q.fresh[prio])
+	for ; n < len(q.items); n++ {
+		if it := q.items[n]; it.state == waiting && it.prio == prio {
+			if read(it); !it.stale(t) {
+				break
+			}
+		}
+	}
+	q.fresh[prio] = n
+	if n == len(q.items) {
+		return nil
+	}
+	q.seen = max(q.seen, n+1)
+	return q.items[n]
 }
 
 // first returns the first waiting item, for those who only look.
@@ -157,12 +202,16 @@ func (q *queue) requeue(it *item) {
 	it.state, it.key.permit, it.answer = waiting, 0, answer{}
 	i := q.index(it.key.offset)
 	q.scan, q.kept = min(q.scan, i), min(q.kept, i)
+	q.scans[it.prio], q.fresh[it.prio] = min(q.scans[it.prio], i), min(q.fresh[it.prio], i)
 }
 
 // finish marks an item finished and lets go of its bytes.
 func (q *queue) finish(it *item) {
 	it.state = finished
 	q.done++
+	if it.half == returned {
+		q.back--
+	}
 	if it.rec != nil {
 		q.bytes -= len(it.rec.Value)
 	}
@@ -177,6 +226,9 @@ func (q *queue) trim() {
 	}
 	q.items = slices.Delete(q.items, 0, n)
 	q.scan, q.seen, q.kept = max(0, q.scan-n), max(0, q.seen-n), max(0, q.kept-n)
+	for p := range q.scans {
+		q.scans[p], q.fresh[p] = max(0, q.scans[p]-n), max(0, q.fresh[p]-n)
+	}
 	q.done -= n
 	if q.done > compactFrom && q.done > len(q.items)/2 {
 		q.compact()
@@ -190,6 +242,7 @@ const compactFrom = 1024
 // compact drops the finished items behind an unfinished one.
 func (q *queue) compact() {
 	var scan, seen, kept, n int
+	var scans, fresh [priorities]int
 	for i, it := range q.items {
 		if it.state == finished {
 			if it.journal >= 0 {
@@ -209,11 +262,19 @@ func (q *queue) compact() {
 		if i < q.kept {
 			kept++
 		}
+		for p := range scans {
+			if i < q.scans[p] {
+				scans[p]++
+			}
+			if i < q.fresh[p] {
+				fresh[p]++
+			}
+		}
 		q.items[n] = it
 		n++
 	}
 	clear(q.items[n:])
-	q.items, q.scan, q.seen, q.kept, q.done = q.items[:n], scan, seen, kept, 0
+	q.items, q.scan, q.scans, q.fresh, q.seen, q.kept, q.done = q.items[:n], scan, scans, fresh, seen, kept, 0
 }
 
 // low returns the position to commit: everything below it is finished when the

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -94,14 +95,20 @@ func (s *stage) restore(ctx context.Context, fresh []*lanePart, committed map[st
 				continue
 			}
 			st, err := parseStanding(pos.Metadata)
-			if err != nil {
+			switch {
+			case errors.Is(err, errNewer):
 				return stream.Fatal(fmt.Errorf("%s/%d: %w", q.topic, l.num, err))
+			case err != nil:
+				// Someone else set the group's offset. The journal says what was called,
+				// from its start.
+				s.cfg.Logger.Error("the group's offset was not committed by a lane; the journal is read from its start", "topic", q.topic, "partition", l.num, "offset", pos.Offset)
 			}
 			q.next, q.at, q.stood = pos.Offset, pos.Offset, pos.Metadata
 			l.told.takenOver = true
 			if st.lanes > l.lanes {
 				l.lanes, l.grew = st.lanes, st.grew
 			}
+			l.recall.resume(st.back)
 			if from < 0 || st.journal < from {
 				from = st.journal
 			}
@@ -113,13 +120,11 @@ func (s *stage) restore(ctx context.Context, fresh []*lanePart, committed map[st
 		}
 		ranges = append(ranges, stream.Range{Partition: stream.Partition{Topic: topic, Partition: l.num}, From: from})
 	}
+	look := &skip.Lookup{Read: s.cfg.Read, Names: s.cfg.Names}
 	err = stream.Read(ctx, s.cfg.Read, ranges, func(r *kgo.Record) error {
-		e, err := decodeEntry(r.Value)
-		if err != nil {
-			return stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))
-		}
-		s.replay(lanes[r.Partition], r.Offset, e)
-		return nil
+		l := lanes[r.Partition]
+		l.journal = max(l.journal, r.Offset+1)
+		return s.recall(ctx, look, r, func(e entry) { s.replay(l, r.Offset, e) })
 	})
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", topic, err)

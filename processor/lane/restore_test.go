@@ -44,7 +44,7 @@ func TestWhatAProcessKnowsOfAPermit(t *testing.T) {
 			s.lanes = map[int32]*lanePart{0: l}
 			s.replay(l, 5, entry{Kind: kindPermit, ID: "m", Attempt: 2, T: at, Topic: topic, Offset: 7})
 			s.wait(l)
-			if err := s.take(&kgo.Record{Topic: topic, Offset: 7, Value: []byte("{}")}); err != nil {
+			if err := s.take(&kgo.Record{Topic: topic, Offset: 7, Value: []byte("{}"), Headers: headersOf(&schemas.Envelope{ID: "m", Key: "+1", Origin: schemas.Source{Topic: "r"}, DecidedAt: at, Attempt: 1})}, nil); err != nil {
 				t.Fatal(err)
 			}
 			it := l.queues[normal].items[0]
@@ -105,4 +105,30 @@ func TestLowWater(t *testing.T) {
 	check(12, 70)
 	c.answer.uncalled = false
 	check(13, 100)
+}
+
+func headersOf(env *schemas.Envelope) (out []kgo.RecordHeader) {
+	env.Each(func(k string, v []byte) { out = append(out, kgo.RecordHeader{Key: k, Value: v}) })
+	return out
+}
+
+// TestAForeignRecordIsNeverCalled: not even after the transaction that put it aside
+// was aborted.
+func TestAForeignRecordIsNeverCalled(t *testing.T) {
+	topic := topics.Names{}.Dispatch("p", topics.QueueNormal)
+	s := &stage{cfg: &Config{Provider: "p"}, calls: newCalls(t.Context(), nil, nil), index: map[string]int{topic: normal}, now: time.Now}
+	l := s.newLane(0)
+	s.lanes = map[int32]*lanePart{0: l}
+	if err := s.take(&kgo.Record{Topic: topic, Offset: 7, Value: []byte("{}")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	q := l.queues[normal]
+	it := q.items[0]
+	for range 2 {
+		if it.state != answered || len(l.answered) != 1 || q.head() != nil || q.low() != 7 {
+			t.Fatalf("state %d, %d answered, low %d: want it in hand, and nothing to call", it.state, len(l.answered), q.low())
+		}
+		l.answered, it.state = nil, ending
+		s.undo(transaction{ended: []ended{{lane: l, item: it}}})
+	}
 }

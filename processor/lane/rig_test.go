@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -65,13 +66,18 @@ func newRig(t *testing.T, p schemas.Policy) *rig {
 			t.Fatal(err)
 		}
 	}
+	known := kadm.NewClient(cl)
+	r.eventually("the brokers know the topics", func() bool { // a busy broker makes them known late
+		ends, err := known.ListEndOffsets(t.Context(), slices.Collect(maps.Keys(r.topics()))...)
+		return err == nil && ends.Error() == nil
+	})
 	r.open(p)
 	return r
 }
 
 // topics returns what a rig needs, with partition counts.
 func (r *rig) topics() map[string]int32 {
-	all := map[string]int32{r.names.Status(): parts, r.names.Readmit(): parts, r.names.Requests(): parts, r.names.Config(): 1, r.names.Health(): 1, r.names.DLQ(): others}
+	all := map[string]int32{r.names.Status(): parts, r.names.Readmit(): parts, r.names.Requests(): parts, r.names.Config(): 1, r.names.Health(): 1, r.names.DLQ(): others, r.names.Skips(): 1}
 	for _, tier := range topics.Tiers {
 		all[r.names.Delay(tier.Name)] = others
 	}

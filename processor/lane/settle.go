@@ -69,15 +69,6 @@ func within(wait time.Duration, expires, t schemas.Millis) time.Duration {
 	return min(wait, max(expires.Sub(t), 0))
 }
 
-// silence is how long a lane makes no call after a throttled one, by what the
-// provider asked for (0: nothing).
-func silence(told time.Duration) time.Duration {
-	if told <= 0 {
-		return defaultHold
-	}
-	return min(told, maxHold)
-}
-
 // end closes a message that was not sent.
 func end(s schemas.Status, reason string, taint schemas.Taint) settlement {
 	if taint == schemas.TaintUnknown {

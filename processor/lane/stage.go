@@ -21,8 +21,6 @@ const (
 	resumeBytes   = 8 << 20
 	pauseAhead    = 1 << 18 // records read beyond one that is not finished: a new owner keeps a mark for each
 	resumeAhead   = 1 << 17
-	maxHold       = time.Minute // how long a throttled lane stays silent at most
-	defaultHold   = time.Second // when the provider does not say
 	afterAbort    = 50 * time.Millisecond
 	idleWait      = 500 * time.Millisecond // how late a change of the policy is seen at most
 	stoppingWait  = 20 * time.Millisecond
@@ -35,14 +33,14 @@ const (
 type lanePart struct {
 	num      int32
 	queues   [queues]*queue
-	pace     pace // of calls
-	back     pace // of stale ones given back: the same windows, counted apart, so that they cost no call its turn
-	able     ability
-	returns  returns // of stale ones
+	pace     pace           // of calls
+	recall   recall         // of what went stale
+	gave     schemas.Millis // when the last permit was given; 0: none was
 	last     schemas.Millis
 	slot     uint64 // permits so far
 	quiet    schemas.Millis
-	hold     schemas.Millis
+	throttle throttle
+	probe    callKey // the call that ends a silence, or begins another; zero: none is under way
 	journal  int64   // offset after the last record known of the journal
 	answered []*item // outcomes in hand
 	blocked  schemas.Millis
@@ -111,6 +109,8 @@ type stage struct {
 	removed  bool          // it is not in the policy
 	retain   time.Duration // the longest window of its pace so far
 
+	callless  schemas.Millis // since when messages may be called and none is; 0 when that is not so
+	called    uint64         // permits so far, of all lanes
 	lanes     map[int32]*lanePart
 	held      bool           // lanes are assigned here; false from Revoke to Assign
 	revoked   time.Time      // when they last were not
@@ -128,7 +128,11 @@ type stage struct {
 // Assign knows whether anyone else has had them. Until then nothing is written:
 // this member is still in the group, so the group would let it commit outcomes
 // for lanes that are another's.
-func (s *stage) Revoke() { s.held, s.leaving, s.revoked = false, false, s.now() }
+func (s *stage) Revoke() {
+	s.held, s.leaving, s.revoked = false, false, s.now()
+	s.callless = 0
+	s.cfg.Stream.Watch.Failing("lane "+s.cfg.Provider, time.Time{}, "")
+}
 
 // Busy reports whether calls are under way, or outcomes in hand, that can still
 // be committed here: a rebalance waits for them, for a while, so that the lanes'
@@ -165,7 +169,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 	now := s.now()
 	s.stepped = now
 	for _, r := range polled {
-		if err := s.take(r); err != nil {
+		if err := s.take(r, tx.On(r)); err != nil {
 			return err
 		}
 	}
@@ -189,7 +193,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		switch {
 		case s.leaving, s.calls.stopping.Load(): // what waits is left to the next owner
 		case s.removed:
-			s.handBack(tx, l, t, true)
+			s.handBack(tx, l, t, shut{all: true})
 			if l.empty() {
 				s.silence(tx, l)
 			}
@@ -205,6 +209,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 		}
 	}
 	s.gauge()
+	s.watch(schemas.MillisOf(now))
 	return nil
 }
 
@@ -223,21 +228,26 @@ func (s *stage) follow() {
 }
 
 // take puts a record into its queue.
-func (s *stage) take(r *kgo.Record) error {
+func (s *stage) take(r *kgo.Record, poison *stream.Poison) error {
 	l, i := s.lanes[r.Partition], s.index[r.Topic]
 	if l == nil {
 		return fmt.Errorf("record of %s/%d, which was not assigned", r.Topic, r.Partition)
 	}
 	q := l.queues[i]
-	it, err := newItem(r)
-	if err != nil {
-		return stream.Fatal(fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err))
+	it := newItem(r)
+	if poison != nil && poison.Batch { // a batch that was not read
+		it.foreign, it.env = poison, schemas.Envelope{}
 	}
+	it.prio, it.half = lineOf(i, it.env.Priority)
 	if !q.push(it) {
 		return nil // read again after an abort
 	}
-	if i == again {
-		l.returns.arrive(it.env.ID, schemas.MillisOf(s.now()))
+	if it.foreign != nil {
+		s.putAside(l, q, it)
+		return nil
+	}
+	if it.half == returned {
+		l.recall.arrive(it.env.ID, it.prio, schemas.MillisOf(s.now()))
 	}
 	m, ok := q.marks[r.Offset]
 	if !ok {
@@ -254,6 +264,23 @@ func (s *stage) take(r *kgo.Record) error {
 		s.doubt(l, it, m)
 	}
 	return nil
+}
+
+// putAside takes up a record that is no message: it never waits for a call.
+func (s *stage) putAside(l *lanePart, q *queue, it *item) {
+	m, ok := q.marks[it.key.offset]
+	delete(q.marks, it.key.offset)
+	q.seen = len(q.items)
+	if ok {
+		it.journal = m.journal
+	}
+	if ok && m.finished {
+		q.finish(it)
+		q.trim()
+		return
+	}
+	it.state = answered
+	l.answered = append(l.answered, it)
 }
 
 // doubt takes up a permit without outcome. What this process knows of it is
@@ -294,19 +321,49 @@ func (s *stage) land(got landed) {
 		l.tally.add(schemas.MillisOf(s.now()), got.key.permit, fails(&got.answer.outcome))
 		l.told.ended = true
 	}
-	if o := got.answer.outcome; o.Kind == provider.Throttled {
-		l.hold = max(l.hold, schemas.MillisOf(s.now()).Add(silence(o.RetryAfter)))
-		s.calls.hush(l.num, l.hold)
+	it := l.queues[s.index[got.key.topic]].find(got.key.offset)
+	if got.key == l.probe {
+		l.probe = callKey{}
+	}
+	if !got.answer.uncalled && it != nil && l.throttle.answer(&got.answer.outcome, it.env.Key, got.key.permit, schemas.MillisOf(s.now())) {
+		s.calls.hush(l.num, l.throttle.until)
 	}
 	if l.breaker.look() == schemas.BreakerOpen {
 		s.calls.hush(l.num, l.breaker.probeAt)
 	}
-	it := l.queues[s.index[got.key.topic]].find(got.key.offset)
 	if it == nil || it.state != calling || it.key != got.key {
 		return
 	}
 	it.state, it.answer = answered, got.answer
 	l.answered = append(l.answered, it)
+}
+
+// watch reports when messages wait that may be called, and none is: not for the pace, a
+// breaker, a provider's silence, or calls under way.
+func (s *stage) watch(t schemas.Millis) {
+	may, called := false, uint64(0)
+	for _, l := range s.lanes {
+		called += l.slot
+		waits := 0
+		for _, q := range l.queues {
+			waits += q.waits()
+		}
+		may = may || waits > 0 && s.known && !s.removed && !s.leaving && l.due == 0 && l.blocked == 0 &&
+			t >= max(l.quiet, l.throttle.until) && s.calls.flying[l.num] == 0 && l.breaker.look() == schemas.BreakerClosed
+	}
+	switch {
+	case !may:
+		s.callless = 0
+	case s.callless == 0, called != s.called:
+		s.callless = t
+	}
+	s.called = called
+	name := "lane " + s.cfg.Provider
+	if s.callless == 0 {
+		s.cfg.Stream.Watch.Failing(name, time.Time{}, "")
+		return
+	}
+	s.cfg.Stream.Watch.Failing(name, s.callless.Time(), "messages wait that may be called, and no call is made")
 }
 
 // idle reports whether a stopping lane has nothing left to commit. An outcome

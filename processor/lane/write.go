@@ -1,12 +1,15 @@
 package lane
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/content"
 	"github.com/weirhq/weir/processor/provider"
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
@@ -23,19 +26,28 @@ func foreign(key string) bool {
 // expired reports whether a message's time is over.
 func (it *item) expired(t schemas.Millis) bool { return it.env.ExpiresAt != 0 && it.env.ExpiresAt <= t }
 
-// newItem reads the envelope of a dispatch record. Weir alone writes there, so
-// a broken one is an error.
-func newItem(r *kgo.Record) (*item, error) {
+// stale reports whether a message must be decided again before it is called.
+func (it *item) stale(t schemas.Millis) bool { return it.staleAt != 0 && it.staleAt < t }
+
+// newItem reads the envelope of a dispatch record. One that is none of
+// admission's is foreign: it is no message.
+func newItem(r *kgo.Record) *item {
 	it := &item{
 		key: callKey{topic: r.Topic, partition: r.Partition, offset: r.Offset},
 		rec: r, journal: -1, revision: -1,
 	}
 	for _, h := range r.Headers {
-		if err := it.env.Set(h.Key, string(h.Value)); err != nil {
-			return nil, err
+		if err := it.env.Set(h.Key, string(h.Value)); err != nil && it.foreign == nil {
+			it.foreign = err
 		}
 	}
-	return it, nil
+	if it.foreign == nil {
+		it.foreign = it.env.Dispatched()
+	}
+	if it.foreign != nil {
+		it.env = schemas.Envelope{} // nothing of it is believed
+	}
+	return it
 }
 
 // read fills in what a revision of the policy makes of the item's bytes.
@@ -44,11 +56,17 @@ func (it *item) read(rev *schemas.Revision, provider string) {
 		return
 	}
 	it.revision = rev.Revision
+	defer func() {
+		if v := recover(); v != nil { // its content is at fault, and no other message's
+			it.bad = fmt.Errorf("panic: %v", v)
+		}
+	}()
 	origin := it.env.Origin
 	it.event = schemas.Event{
 		Kind: schemas.KindStatus, MessageID: it.env.ID, Tenant: it.env.Tenant, To: it.env.Key, Provider: provider,
 		AcceptedAt: it.env.AcceptedAt, RedriveOf: it.env.RedriveOf, CallbackURL: it.env.CallbackURL, Source: &origin,
 	}
+	it.staleAt = 0
 	req, err := schemas.DecodeRequest(it.rec.Value, func(key string) (string, bool) {
 		for _, h := range it.rec.Headers {
 			if strings.EqualFold(h.Key, key) && foreign(h.Key) {
@@ -68,6 +86,9 @@ func (it *item) read(rev *schemas.Revision, provider string) {
 		it.event.Tenant = schemas.DefaultTenant
 	}
 	it.pinned = req.Provider != ""
+	if it.env.DecidedAt != 0 {
+		it.staleAt = it.env.DecidedAt.Add(time.Duration(rev.Policy.Class(req.Class).StaleAfter))
+	}
 	it.event.Channel, it.event.Class, it.event.Template = string(req.Channel), req.Class, req.Template
 	text, err := content.Of(req, &rev.Policy)
 	if it.bad = err; err != nil {
@@ -92,10 +113,22 @@ func ownOf(p *schemas.Policy, template, provider string) map[string]any {
 
 func (it *item) setCall(req *schemas.Request, text content.Content) {
 	it.call = provider.Call{
-		ID: it.env.ID, Attempt: it.env.Attempt + 1, To: it.env.Key, From: req.From, ReplyTo: req.ReplyTo,
+		ID: it.env.ID, Attempt: it.env.Attempt + 1, To: addressed(req, it.env.Key), Key: it.env.Key, From: req.From, ReplyTo: req.ReplyTo,
 		Channel: req.Channel, Tenant: it.event.Tenant, Class: req.Class, Content: text,
 		Data: req.Data, Template: req.Template, Vars: req.Vars, Metadata: req.Metadata, ExpiresAt: it.env.ExpiresAt,
 	}
+}
+
+// addressed is where a message goes: to its key, or to the spelling that the request
+// gives a mail address of this key. The letter case of a local part is the receiving
+// host's to judge.
+func addressed(req *schemas.Request, key string) string {
+	if req.Channel == schemas.ChannelEmail {
+		if to, err := recipient.Canonical(req.Channel, req.To, ""); err == nil && to.Key == recipient.Fold(key) {
+			return to.Address()
+		}
+	}
+	return key
 }
 
 // status writes a status event of an item.
@@ -123,6 +156,7 @@ func passOn(tx *stream.Tx, it *item, topic string, partition int32, env schemas.
 func (s *stage) retry(tx *stream.Tx, it *item, v settlement, due schemas.Millis, code string) {
 	env := it.env
 	env.Attempt, env.Taint, env.LastError = it.attempt, v.taint, code
+	env.Tried = schemas.Try(env.Tried, s.cfg.Provider, schemas.RetryCause(v.reason))
 	env.Reason, env.DueAt, env.Return = schemas.ReadmitRetry, due, s.cfg.Names.Readmit()
 	tier := topics.TierFor(v.wait)
 	passOn(tx, it, s.cfg.Names.Delay(tier.Name), schemas.PartitionOf(env.Key, s.cfg.DelayPartitions), env, it.rec.Value)
@@ -159,7 +193,7 @@ func (s *stage) close(tx *stream.Tx, it *item, attempt int, v settlement, code, 
 		if v.giveBack {
 			dead.Place = nil
 		}
-		passOn(tx, it, s.cfg.Names.DLQ(), schemas.PartitionOf(env.Key, s.cfg.DLQPartitions), dead, it.rec.Value)
+		tx.Produce(request.DeadLetter(it.rec, s.cfg.Names.DLQ(), schemas.PartitionOf(env.Key, s.cfg.DLQPartitions), &dead))
 	}
 	if v.giveBack && len(env.Place) > 0 {
 		env.Reason = schemas.ReadmitGiveBack

@@ -42,7 +42,7 @@ type world struct {
 
 	retry int64 // the latest retry-at
 
-	admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts, told, unknown int
+	admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts, told, unknown, lapsed int
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -183,7 +183,18 @@ func (w *world) subject() *Subject {
 	return s
 }
 
+// tick moves time on, and lets go of what is retained for long enough.
 func (w *world) tick() {
+	defer func() {
+		if at := w.rules.Lapses(); at > 0 && schemas.Millis(w.now) >= at {
+			var err error
+			if w.rules, err = Compile(w.policy, Retained(w.since, schemas.Millis(w.now))); err != nil {
+				w.fail("compile: %v", err)
+			}
+			w.note("retained until %d", at)
+			w.lapsed++
+		}
+	}()
 	switch w.rng.IntN(16) {
 	case 14, 15: // to the latest retry-at, or one before
 		if at := w.retry - w.rng.Int64N(2); at > w.now && at < w.now+2*60*60_000 {
@@ -414,6 +425,9 @@ func (w *world) movable(c schemas.Charge) bool {
 					only = only && y.Kind == schemas.WindowBucket
 				}
 			}
+			for key := range Retained(w.since, schemas.Millis(w.now))[c.Limit] {
+				only = only && !strings.HasPrefix(key, "left ")
+			}
 			return l.Count != schemas.CountAttempt && !only
 		}
 	}
@@ -622,7 +636,7 @@ var begins = []string{
 }
 
 func TestTableAgainstOracle(t *testing.T) {
-	var admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts, told, unknown int
+	var admitted, refused, returned, restored, never, rolledBack, observed, drawn, recorded, parts, told, unknown, lapsed int
 	runs := 300
 	if testing.Short() {
 		runs = 40
@@ -677,11 +691,12 @@ func TestTableAgainstOracle(t *testing.T) {
 			parts += w.parts
 			told += w.told
 			unknown += w.unknown
+			lapsed += w.lapsed
 		})
 	}
 	t.Logf("admitted %d (%d past an observing limit, %d from a bucket), refused %d (%d for ever), given back %d, recorded %d, rolled back %d, restored %d, segments at commits %d, states told %d, not asked for %d",
 		admitted, observed, drawn, refused, never, returned, recorded, rolledBack, restored, parts, told, unknown)
-	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn, recorded, parts, told, unknown) == 0 {
+	if min(admitted, refused, never, returned, rolledBack, restored, observed, drawn, recorded, parts, told, unknown, lapsed) == 0 {
 		t.Error("a kind of move never happened: the test shows nothing")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -34,7 +35,8 @@ var (
 // any number of tables may use it at once.
 type Rules struct {
 	limits []rule
-	wide   bool // some of them are
+	wide   bool           // some of them are
+	lapses schemas.Millis // when the first retained window has been retained for long enough; 0 is never
 	byHash map[uint32]*rule
 	byName map[string]*rule
 }
@@ -58,8 +60,10 @@ type rule struct {
 	attempts  bool // every attempt keeps its place
 	segments  bool
 
-	// Of the windows and every override together, since an override may end
-	// at the next revision and its recipient then has the limit's own windows.
+	// Of the windows, every override and what is retained of an earlier revision
+	// together: an override may end at the next revision, and its recipient then
+	// has the limit's own windows; and the next revision may have again what this
+	// one dropped.
 	rolling  []window
 	longest  schemas.Millis // of rolling
 	begun    bool           // all of rolling count from ever
@@ -99,6 +103,13 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 		}
 		c.index = len(r.limits)
 		r.wide = r.wide || c.wide
+		for _, p := range retained(l, since[l.Name]) {
+			c.retain(&p)
+			if at := p.left + Retain; r.lapses == 0 || at < r.lapses {
+				r.lapses = at
+			}
+		}
+		c.rolls = c.units == 0 && len(c.buckets) == 0
 		r.limits = append(r.limits, c)
 	}
 	for i := range r.limits {
@@ -156,16 +167,47 @@ func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
 		if c.overrides[o.To], err = c.compileWindows(o.Allow, since); err != nil {
 			return c, fmt.Errorf("override for one recipient: %w", err)
 		}
+		if key := recipient.Fold(o.To); key != o.To && !named(l.Overrides, key) {
+			c.overrides[key] = c.overrides[o.To]
+		}
 	}
 	for _, to := range l.Exempt {
 		if c.exempt == nil {
 			c.exempt = map[string]struct{}{}
 		}
-		c.exempt[to] = struct{}{}
+		c.exempt[to], c.exempt[recipient.Fold(to)] = struct{}{}, struct{}{}
 	}
-	c.rolls = c.units == 0 && len(c.buckets) == 0
 	c.all = c.exempt == nil && matchesAll(&c.match)
 	return c, nil
+}
+
+// retain keeps the places of a window that an earlier revision had. It judges
+// nothing.
+func (c *rule) retain(p *kept) {
+	switch p.window.Kind {
+	case schemas.WindowRolling:
+		w := window{length: schemas.Millis(p.window.Length.Milliseconds()), since: p.since}
+		c.rolling = append(c.rolling, w)
+		c.longest, c.begun = max(c.longest, w.length), c.begun && w.since == 0
+	case schemas.WindowCalendar:
+		unit := slices.Index(unitNames[:], p.window.Unit)
+		c.units |= 1 << unit
+		c.calSince[unit] = p.since
+		if p.named {
+			c.named |= 1 << unit
+		}
+	case schemas.WindowBucket: // of a bucket nothing is retained
+	}
+}
+
+// Lapses returns when the rules retain more than they need: compile them again
+// then, with what Retained leaves. 0 is never.
+func (r *Rules) Lapses() schemas.Millis { return r.lapses }
+
+// named reports whether one of the overrides names a recipient by its key. Policies
+// from before keys ignored letter case may have another spelling of it as well.
+func named(all []schemas.Override, key string) bool {
+	return slices.ContainsFunc(all, func(o schemas.Override) bool { return o.To == key })
 }
 
 func matchesAll(m *schemas.Match) bool {

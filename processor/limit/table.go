@@ -373,8 +373,8 @@ func (t *Table) from(l *rule, unit int, now schemas.Millis) schemas.Millis {
 }
 
 // unseen returns the moment up to which, that moment included, no window of the
-// limit needs a place, now or later, whatever policy follows: a longer window
-// has a later since.
+// limit needs a place, now or later, whatever policy follows: NextSince gives no
+// window an earlier since.
 func (t *Table) unseen(l *rule, now schemas.Millis) schemas.Millis {
 	at := rolledOut(l, now)
 	if l.named == 0 {

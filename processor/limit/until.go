@@ -2,9 +2,8 @@ package limit
 
 import "github.com/weirhq/weir/schemas"
 
-// Until returns the moment from which no window sees the place of a charge any
-// more, whatever policy follows: a window that is longer, or of another zone,
-// counts from its own beginning on. It is 0 for what cannot be given back, and
+// Until returns the moment from which no window of r sees the place of a charge
+// any more. A longer window of a later revision may see it for longer. It is 0 for what cannot be given back, and
 // for a limit that r lacks. A window lasts 31 days at most, and so does a place.
 func (r *Rules) Until(c schemas.Charge) schemas.Millis {
 	l := r.byName[c.Limit]

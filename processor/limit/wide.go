@@ -119,7 +119,7 @@ func (t *Table) Restore(r *Rules, charges []schemas.Charge, now schemas.Millis) 
 		if l == nil || c.Cost < 1 || c.Cost > maxCount || c.T < 1 || c.T > now {
 			continue
 		}
-		p := plan{l: l, windows: l.windows, cost: c.Cost, key: t.keyOf(c.Limit, c.Scope), scope: c.Scope, again: true}
+		p := plan{l: l, windows: l.windows, cost: c.Cost, key: t.keyOf(c.Limit, c.Scope), at: nowhere, scope: c.Scope, again: true}
 		t.place(&p, c.T, now)
 		restored = append(restored, c)
 	}

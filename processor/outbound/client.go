@@ -9,10 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -40,14 +38,7 @@ func New(cfg Config) *Client {
 	timeout := cmp.Or(cfg.Timeout, 10*time.Second)
 	dialer := &net.Dialer{
 		Timeout: timeout, Resolver: cfg.Resolver,
-		// Called for each address that a name resolved to, right before connect.
-		Control: func(network, address string, _ syscall.RawConn) error {
-			to, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return ErrRefused // no address of a network
-			}
-			return cfg.Allow.Judge(to.Addr())
-		},
+		Control: cfg.Allow.Control,
 	}
 	return &Client{agent: cmp.Or(cfg.Agent, "weir"), http: &http.Client{
 		Timeout: timeout,

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"syscall"
 )
 
 // ErrRefused is an address that must not be called.
-var ErrRefused = errors.New("the address is private, or no public one: name its network in callback.allow_private (WEIR_CALLBACK_ALLOW_PRIVATE) if it is meant")
+var ErrRefused = errors.New("the address is private, or no public one: name its network in callback.allow_private, or provider.allow_private where a provider is called, if it is meant")
 
 // closed are the networks that are not public (the IANA registries of
 // special-purpose addresses, RFC 6890), and a metadata service on a public address.
@@ -36,6 +37,19 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 
 // Networks are those that may be called although they are not public.
 type Networks []netip.Prefix
+
+// Loopback is this machine, for those who run a server on it.
+var Loopback = Networks(prefixes("127.0.0.0/8", "::1/128"))
+
+// Control is what a net.Dialer asks about each address that a name resolved to, right
+// before it connects.
+func (n Networks) Control(network, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return ErrRefused // no address of a network
+	}
+	return n.Judge(to.Addr())
+}
 
 // ParseNetworks reads networks and single addresses.
 func ParseNetworks(texts []string) (out Networks, err error) {

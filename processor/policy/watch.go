@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,8 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 // Watcher follows weir.config and holds all revisions in force so far. Its
@@ -23,6 +27,7 @@ type Watcher struct {
 	cl     *kgo.Client
 	topic  string
 	logger *slog.Logger
+	opts   []kgo.Opt          // reach the brokers
 	failed stream.FetchErrors // of who polls: Watch, then Run
 
 	mu      sync.Mutex
@@ -43,15 +48,16 @@ const (
 // Watch reads topic up to its end as of now, then returns a watcher that Run
 // keeps up to date. opts reach the brokers; they must name no group.
 func Watch(ctx context.Context, topic string, logger *slog.Logger, opts ...kgo.Opt) (*Watcher, error) {
-	cl, err := kgo.NewClient(append(opts,
+	cl, err := kgo.NewClient(append(slices.Clone(opts),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		stream.Bounded(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", topic, err)
 	}
-	w := &Watcher{cl: cl, topic: topic, logger: logger, log: NewLog(), changed: make(chan struct{})}
+	w := &Watcher{cl: cl, topic: topic, logger: logger, opts: opts, log: NewLog(), changed: make(chan struct{})}
 	end, err := w.end(ctx)
 	for begun := time.Now(); errors.Is(err, kerr.UnknownTopicOrPartition) && time.Since(begun) < unknownFor && ctx.Err() == nil; {
 		time.Sleep(unknownGap)
@@ -109,11 +115,18 @@ func (w *Watcher) poll(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var fatal error
+	var (
+		fatal  error
+		passed int64 // the offset behind a batch that is not read
+	)
 	fetches.EachError(func(_ string, p int32, err error) {
 		if _, lost := errors.AsType[*kgo.ErrDataLoss](err); lost || fetches.IsClientClosed() {
 			fatal = err
 			return
+		}
+		if at, ok := stream.Oversized(err); ok {
+			stream.PassOversized(w.cl, err)
+			passed = at.NextOffset
 		}
 		w.failed.Warn(w.logger, "reading the policy failed", w.topic, p, err)
 	})
@@ -127,7 +140,7 @@ func (w *Watcher) poll(ctx context.Context) error {
 		w.next = r.Offset + 1
 		switch {
 		case errors.Is(err, schemas.ErrNewerRevision):
-			w.err = err
+			w.err = w.without(ctx, r, err)
 		case err != nil:
 			w.void++
 			w.logger.Warn("a record of the policy does not count; the revision in force stays", "topic", w.topic, "error", err, "in_force", w.log.Latest().Revision)
@@ -136,12 +149,30 @@ func (w *Watcher) poll(ctx context.Context) error {
 			w.logger.Info("policy revision in force", "revision", rev.Revision, "by", rev.By)
 		}
 	})
+	w.next = max(w.next, passed)
 	if fatal != nil && w.err == nil {
 		w.err = fatal
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})
 	return w.err
+}
+
+// without decides whether the policy is known although a record cannot be read: where
+// an operator skipped it, it does not count.
+func (w *Watcher) without(ctx context.Context, r *kgo.Record, why error) error {
+	names := topics.Names{Prefix: strings.TrimSuffix(w.topic, "config")}
+	look := &skip.Lookup{Read: stream.ReadConfig{Options: w.opts}, Names: names}
+	skipped, err := look.Covers(ctx, r)
+	switch {
+	case err != nil:
+		return err
+	case !skipped:
+		return skip.Unreadable(names, r, why)
+	}
+	w.void++
+	w.logger.Warn("a record is skipped, as an operator said; the revision in force stays", "topic", w.topic, "offset", r.Offset, "in_force", w.log.Latest().Revision)
+	return nil
 }
 
 // CatchUp waits until everything has been read that the topic held when it was

@@ -35,6 +35,7 @@ type Code struct {
 	// As in Outcome.
 	MayBeReceived bool
 	OfRecipient   bool
+	OfProvider    bool
 	Suppress      schemas.SuppressReason
 	Means         string // in a few plain words, as the outcome's text has them
 }
@@ -68,7 +69,7 @@ func (c *Codes) Outcome(code string) Outcome {
 	if !ok {
 		row = c.Else
 	}
-	o := Outcome{Kind: row.Kind, MayBeReceived: row.MayBeReceived || row.Kind == Unknown, OfRecipient: row.OfRecipient || row.Suppress != "", Suppress: row.Suppress, Text: row.Means}
+	o := Outcome{Kind: row.Kind, MayBeReceived: row.MayBeReceived || row.Kind == Unknown, OfRecipient: row.OfRecipient || row.Suppress != "", OfProvider: row.OfProvider, Suppress: row.Suppress, Text: row.Means}
 	o.Code = cmp.Or(CodeText(code), "no_code")
 	return o
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirhq/weir/processor/outbound"
+	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -32,6 +34,10 @@ type Deps struct {
 	// end (http.public_url); empty where they cannot. Receipts go to
 	// PublicURL/v1/receipts/NAME, inbound messages to PublicURL/v1/inbound/NAME.
 	PublicURL string
+	// Secrets are what the settings may refer to; Private are the networks that may be
+	// called although they are not public.
+	Secrets secret.Bounds
+	Private outbound.Networks
 }
 
 // Factory opens an adapter for one provider of the policy. It reads all of the

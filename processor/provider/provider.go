@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 type Call struct {
 	ID       string // the message's id: the idempotency key, the same at every attempt
 	Attempt  int    // from 1
-	To       string // canonical recipient
+	To       string // where it goes: the canonical recipient, or a mail address as the request spelled it
+	Key      string // the canonical recipient, where it is not To: what receipts name
 	From     string // empty is the provider's own
 	ReplyTo  string
 	Channel  schemas.Channel
@@ -29,11 +31,14 @@ type Call struct {
 	// Own is what the template says of this provider (templates[].providers), such
 	// as the provider's own code of the template. nil where it says nothing.
 	Own map[string]any
+	// References signs what the provider is given to give back; nil leaves it unsigned,
+	// and then its receipts are looked up.
+	References *Signer
 }
 
 // Reference is what a provider is given to give back with its receipts.
 func (c *Call) Reference() Reference {
-	return Reference{MessageID: c.ID, To: c.To, Tenant: c.Tenant, Channel: c.Channel, Class: c.Class, Template: c.Template, Attempt: c.Attempt}
+	return Reference{MessageID: c.ID, To: cmp.Or(c.Key, c.To), Tenant: c.Tenant, Channel: c.Channel, Class: c.Class, Template: c.Template, Attempt: c.Attempt, signer: c.References}
 }
 
 // Kind is what came of a call.
@@ -62,6 +67,10 @@ type Outcome struct {
 	// provider's: a handset that is off, a mailbox that is full. It says nothing
 	// against the provider's health.
 	OfRecipient bool
+	// OfProvider says that the provider throttles everyone and not this recipient
+	// alone: a Throttled call only. A throttled call that is neither OfRecipient nor
+	// OfProvider leaves open which of them it is.
+	OfProvider bool
 	// Suppress says that the recipient is not to be sent to again on this channel by
 	// this tenant, and why: a Permanent failure that is OfRecipient.
 	Suppress          schemas.SuppressReason

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 )
@@ -23,6 +25,8 @@ type Settings struct {
 	all      map[string]any
 	within   string // sign. of what stands in settings.sign
 	getenv   func(string) string
+	secrets  secret.Bounds
+	private  outbound.Networks
 	stated   bool
 	asked    []string
 	under    []*Settings
@@ -40,7 +44,21 @@ type mistake struct {
 	err     error  // begins with settings. and the setting
 }
 
-// SettingsOf begins to read p's settings.
+// Settings begins to read p's settings.
+func (deps Deps) Settings(p schemas.Provider) *Settings {
+	s := SettingsOf(p, deps.Getenv)
+	s.secrets, s.private = deps.Secrets, deps.Private
+	return s
+}
+
+// Dialer makes the connections to the provider: to public addresses, and to those of
+// the networks that the operator opened. Each address that a name resolves to is
+// judged right before it is connected to.
+func (s *Settings) Dialer() net.Dialer {
+	return net.Dialer{KeepAlive: 15 * time.Second, Control: s.private.Control}
+}
+
+// SettingsOf begins to read p's settings where no secret has bounds.
 func SettingsOf(p schemas.Provider, getenv func(string) string) *Settings {
 	return &Settings{Provider: p, all: p.Settings, getenv: getenv, notes: new(notes)}
 }
@@ -136,7 +154,7 @@ func (s *Settings) Under(name, example string) *Settings {
 		s.Fail(name, "must be a mapping, such as %s", example)
 		return nil
 	}
-	u := &Settings{Provider: s.Provider, all: all, within: s.within + name + ".", getenv: s.getenv, stated: s.stated, notes: s.notes}
+	u := &Settings{Provider: s.Provider, all: all, within: s.within + name + ".", getenv: s.getenv, secrets: s.secrets, private: s.private, stated: s.stated, notes: s.notes}
 	s.under = append(s.under, u)
 	return u
 }
@@ -164,7 +182,7 @@ func (s *Settings) Resolve(name, text string) string {
 		}
 		return text
 	}
-	text, err := secret.Resolve("settings."+s.within+name, text, s.getenv)
+	text, err := s.secrets.Resolve("settings."+s.within+name, text, s.getenv)
 	if err != nil {
 		s.note(name, err)
 	}

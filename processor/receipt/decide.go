@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/processor/history"
@@ -19,8 +20,89 @@ func says(rc *provider.Receipt) bool {
 	return (amends || rc.Suppress != "") && keyOf(rc) != ""
 }
 
-// named reports whether a receipt names its message: nothing need be looked up.
-func named(rc *provider.Receipt) bool { return rc.MessageID != "" && rc.To != "" }
+// proven is a receipt of which a verified reference says what it is about.
+func proven(rc provider.Receipt, ref provider.Reference) provider.Receipt {
+	rc.MessageID, rc.To, rc.Tenant = ref.MessageID, cmp.Or(ref.To, rc.To), ref.Tenant
+	rc.Channel, rc.Class, rc.Template, rc.Attempt = ref.Channel, ref.Class, ref.Template, ref.Attempt
+	return rc
+}
+
+// whole reports whether a reference says all that an amendment needs.
+func whole(ref provider.Reference) bool {
+	return ref.MessageID != "" && ref.To != "" && ref.Tenant != ""
+}
+
+// claimed is a receipt that proves nothing. Whose message it is, only the store says.
+func claimed(rc provider.Receipt) provider.Receipt {
+	rc.Tenant, rc.Channel, rc.Class, rc.Template, rc.Attempt = "", "", "", "", 0
+	return rc
+}
+
+// match returns the message that a receipt is about, of those that the store has under
+// its id; or why it is none of them, as the metric says it. A message counts only if
+// the receipt's provider was given it, and for the recipient that the receipt names, if
+// it names one.
+func match(rc *provider.Receipt, has []history.Carried) (history.Carried, string) {
+	if len(has) == 0 {
+		return history.Carried{}, outcomeUnmatched
+	}
+	has = kept(has, func(c history.Carried) bool { return c.Provider == rc.Provider })
+	if len(has) == 0 {
+		return history.Carried{}, outcomeOtherProvider
+	}
+	if rc.To != "" {
+		exact := kept(has, func(c history.Carried) bool { return c.To == rc.To })
+		if len(exact) == 0 {
+			exact = kept(has, func(c history.Carried) bool { return sameRecipient(c.To, rc.To) })
+		}
+		if has = exact; len(has) == 0 {
+			return history.Carried{}, outcomeOtherRecipient
+		}
+	}
+	if rc.ProviderMessageID != "" { // a client's id may be of several: the provider's is of one
+		if own := kept(has, func(c history.Carried) bool { return c.ProviderMessageID == rc.ProviderMessageID }); len(own) > 0 {
+			has = own
+		}
+	}
+	last := has[len(has)-1]
+	for _, c := range has {
+		if c.To != last.To || c.Tenant != last.Tenant {
+			return history.Carried{}, outcomeAmbiguous
+		}
+	}
+	return last, ""
+}
+
+func kept(all []history.Carried, keep func(history.Carried) bool) []history.Carried {
+	var out []history.Carried
+	for _, c := range all {
+		if keep(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// sameRecipient reports whether a provider's spelling of a recipient is that of the
+// message's, which is canonical: an address in any case, a number without its country.
+func sameRecipient(canonical, theirs string) bool {
+	if strings.Contains(canonical, "@") {
+		return strings.EqualFold(canonical, theirs)
+	}
+	digits, isNumber := strings.CutPrefix(canonical, "+")
+	if !isNumber {
+		return false
+	}
+	theirs = strings.Map(func(r rune) rune {
+		if strings.ContainsRune("+-. ()", r) {
+			return -1
+		}
+		return r
+	}, theirs)
+	const least = 6 // digits: fewer are no number of a person's
+	theirs = strings.TrimLeft(theirs, "0")
+	return len(theirs) >= least && strings.HasSuffix(digits, theirs)
+}
 
 // earliest is how long before it came a provider's time of a receipt may lie. What
 // says of itself that it is older, or of the future, is of when it came: the store
@@ -47,7 +129,7 @@ func amended(rc provider.Receipt, came schemas.Millis) (event *schemas.Event, su
 func filled(rc provider.Receipt, c history.Carried) provider.Receipt {
 	rc.MessageID, rc.To, rc.Tenant = c.MessageID, c.To, c.Tenant
 	rc.Channel, rc.Class, rc.Template = schemas.Channel(c.Channel), c.Class, c.Template
-	rc.Attempt = cmp.Or(rc.Attempt, c.Attempt)
+	rc.Attempt = c.Attempt
 	return rc
 }
 
@@ -88,11 +170,15 @@ func waitAway(age time.Duration) time.Duration {
 
 // mark is 128 bits of what a receipt says, so that it is known when it comes again.
 // Its time and text are no part of it: providers that repeat a receipt, say because
-// they missed the answer, may give it another time.
+// they missed the answer, may give it another time. What was only claimed is not the
+// mark of the same once it is known: else a false claim would hide a true receipt.
 type mark [16]byte
 
-func markOf(rc *provider.Receipt) mark {
+func markOf(rc *provider.Receipt, known bool) mark {
 	b := make([]byte, 0, 256)
+	if !known {
+		b = append(append(append(b, "claim\x00"...), rc.Reference...), 0)
+	}
 	for _, s := range [...]string{
 		rc.Provider, rc.MessageID, rc.ProviderMessageID, rc.To, rc.Tenant, strconv.Itoa(rc.Attempt), string(rc.Status), rc.Code, string(rc.Suppress),
 	} {

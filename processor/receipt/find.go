@@ -14,7 +14,7 @@ import (
 type Store interface {
 	// Handed returns what it has of those asked for, of which there are at most
 	// MostAsked.
-	Handed(ctx context.Context, asked []history.Handed) (map[history.Handed]history.Carried, error)
+	Handed(ctx context.Context, asked []history.Handed) (map[history.Handed][]history.Carried, error)
 	// Ready reports whether it answers.
 	Ready(ctx context.Context) error
 }
@@ -38,8 +38,8 @@ type finder struct {
 
 // find returns what the store has of those asked for. answered has those that it
 // was asked for and answered: of the others nothing is known.
-func (f *finder) find(ctx context.Context, asked []history.Handed) (found map[history.Handed]history.Carried, answered map[history.Handed]bool) {
-	found, answered = make(map[history.Handed]history.Carried), make(map[history.Handed]bool)
+func (f *finder) find(ctx context.Context, asked []history.Handed) (found map[history.Handed][]history.Carried, answered map[history.Handed]bool) {
+	found, answered = make(map[history.Handed][]history.Carried), make(map[history.Handed]bool)
 	if f.away.Load() {
 		return found, answered
 	}

@@ -14,9 +14,14 @@ const (
 	outcomeRepeated   = "repeated"   // it came before
 	outcomeWaiting    = "waiting"    // put to wait, since the store did not have its message; each time
 	outcomeAway       = "store_away" // put to wait, since the store did not answer; each time
-	outcomeUnmatched  = "unmatched"  // given up on: to weir.dlq
 	outcomeEmpty      = "empty"      // says nothing that a receipt can say
 	outcomeUnreadable = "unreadable" // no receipt: to weir.dlq
+
+	// Given up on: to weir.dlq.
+	outcomeUnmatched      = "unmatched"       // no message has the id
+	outcomeOtherProvider  = "other_provider"  // a message has it, and this provider was not given it
+	outcomeOtherRecipient = "other_recipient" // this provider was given it, for someone else
+	outcomeAmbiguous      = "ambiguous"       // the id names several messages
 )
 
 type counted struct{ provider, outcome string }
@@ -61,7 +66,7 @@ func (m *metrics) committed(open map[counted]int) {
 	for c, n := range open {
 		m.receipts.WithLabelValues(c.provider, c.outcome).Add(float64(n))
 		switch c.outcome {
-		case outcomeUnmatched:
+		case outcomeUnmatched, outcomeOtherProvider, outcomeOtherRecipient, outcomeAmbiguous:
 			m.dead.WithLabelValues(schemas.ReasonUnmatchedReceipt).Add(float64(n))
 		case outcomeUnreadable:
 			m.dead.WithLabelValues(schemas.ReasonUnreadableReceipt).Add(float64(n))

@@ -27,9 +27,12 @@ type Config struct {
 	DelayPartitions int32
 	DLQPartitions   int32
 	Store           Store // nil is none: what would have to be looked up goes to weir.dlq
-	Now             func() time.Time
-	Logger          *slog.Logger
-	Metrics         prometheus.Registerer // nil: not counted
+	// References verifies what providers give back; nil verifies nothing, and then each
+	// receipt is looked up. It must sign as the lanes' does.
+	References *provider.Signer
+	Now        func() time.Time
+	Logger     *slog.Logger
+	Metrics    prometheus.Registerer // nil: not counted
 }
 
 // Group is the consumer group of the stage under a prefix.
@@ -164,31 +167,45 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record) (*arrived, error) {
 	appended := schemas.MillisOf(r.Timestamp)
 	s.metrics.lag.Set(max(schemas.MillisOf(s.cfg.Now()).Sub(appended), 0).Seconds())
 	a := &arrived{rec: r, place: p, came: appended}
+	if why := tx.On(r); why != nil {
+		s.dead(tx, r, &provider.Receipt{}, appended, why.Reason, why.Error())
+		s.count(&provider.Receipt{}, outcomeUnreadable)
+		return nil, nil
+	}
 	var env schemas.Envelope
 	for _, h := range r.Headers {
 		if err := env.Set(h.Key, string(h.Value)); err != nil {
-			s.dead(tx, r, &provider.Receipt{}, appended, schemas.ReasonUnreadableReceipt, "its headers cannot be read")
+			s.unreadable(tx, r, appended, "its headers cannot be read")
 			return nil, nil
 		}
 	}
 	a.came, a.tries, a.again = cmp.Or(env.AcceptedAt, appended), env.Attempt, env.AcceptedAt != 0
+	var rc *provider.Receipt
 	var err error
 	if len(r.Value) > maxBytes {
 		err = errTooLarge
 	} else {
-		a.Receipt, err = decode(r.Value)
+		rc, err = decode(r.Value)
 	}
 	if err != nil {
-		s.dead(tx, r, &provider.Receipt{}, a.came, schemas.ReasonUnreadableReceipt, "it is no receipt")
+		s.unreadable(tx, r, a.came, "it is no receipt")
 		return nil, nil
 	}
+	ref, verified := s.cfg.References.Verify(rc.Provider, rc.Reference)
+	if verified {
+		*rc = proven(*rc, ref)
+	} else {
+		*rc = claimed(*rc)
+	}
+	known := verified && whole(ref)
+	a.Receipt = rc
 	switch {
-	case !says(a.Receipt):
-		s.count(a.Receipt, outcomeEmpty)
-	case !a.again && !p.known.add(markOf(a.Receipt)):
-		s.count(a.Receipt, outcomeRepeated)
-	case named(a.Receipt):
-		s.amend(tx, a.Receipt, a.came)
+	case !says(rc):
+		s.count(rc, outcomeEmpty)
+	case !a.again && !p.known.add(markOf(rc, known)):
+		s.count(rc, outcomeRepeated)
+	case known:
+		s.amend(tx, rc, a.came)
 	default:
 		return a, nil
 	}
@@ -217,7 +234,7 @@ func (s *stage) seek(ctx context.Context, tx *stream.Tx, sought []*arrived) {
 	}
 	if s.cfg.Store == nil {
 		for _, a := range sought {
-			s.unmatched(tx, a, "it does not name its message, and there is no ClickHouse to look it up in")
+			s.unmatched(tx, a, outcomeUnmatched, "it does not prove which message it is about, and there is no ClickHouse to look it up in")
 		}
 		return
 	}
@@ -231,24 +248,30 @@ func (s *stage) seek(ctx context.Context, tx *stream.Tx, sought []*arrived) {
 	}
 	found, answered := s.finder.find(ctx, asked)
 	for _, a := range sought {
+		if why := tx.On(a.rec); why != nil {
+			s.dead(tx, a.rec, a.Receipt, a.came, why.Reason, why.Error())
+			s.count(a.Receipt, outcomeUnreadable)
+			continue
+		}
 		h := handed(a.Receipt)
-		switch c, ok := found[h]; {
-		case ok && c.Many:
-			s.unmatched(tx, a, "its id names messages to several recipients, and which of them is meant it does not say")
-		case ok:
+		c, miss := match(a.Receipt, found[h])
+		switch {
+		case !answered[h]:
+			s.wait(tx, a, waitAway(schemas.MillisOf(s.cfg.Now()).Sub(a.came)))
+			s.count(a.Receipt, outcomeAway)
+		case miss == "":
 			rc := filled(*a.Receipt, c)
-			if a.place.known.add(markOf(&rc)) {
+			if a.place.known.add(markOf(&rc, true)) {
 				s.amend(tx, &rc, a.came)
 			} else {
 				s.count(&rc, outcomeRepeated)
 			}
-		case !answered[h]:
-			s.wait(tx, a, waitAway(schemas.MillisOf(s.cfg.Now()).Sub(a.came)))
-			s.count(a.Receipt, outcomeAway)
-		default:
+		case miss == outcomeAmbiguous:
+			s.unmatched(tx, a, miss, whyNot[miss])
+		default: // the send, or its retry with this provider, may not be recorded yet
 			next := wait(a.tries)
 			if next == 0 {
-				s.unmatched(tx, a, "no message has the provider's id: nobody sent it through Weir, or its send was never recorded")
+				s.unmatched(tx, a, miss, whyNot[miss])
 				continue
 			}
 			a.tries++
@@ -270,8 +293,22 @@ func (s *stage) wait(tx *stream.Tx, a *arrived, d time.Duration) {
 	tx.Produce(out)
 }
 
-func (s *stage) unmatched(tx *stream.Tx, a *arrived, why string) {
+// whyNot is what stands in weir.dlq of a receipt that fits no message.
+var whyNot = map[string]string{
+	outcomeUnmatched:      "no message has the id: it was not sent through Weir, or its send was never recorded",
+	outcomeOtherProvider:  "the message was not given to this provider",
+	outcomeOtherRecipient: "the message was given to this provider for another recipient",
+	outcomeAmbiguous:      "the id names several messages, and the receipt does not say which of them",
+}
+
+func (s *stage) unmatched(tx *stream.Tx, a *arrived, outcome, why string) {
 	s.dead(tx, a.rec, a.Receipt, a.came, schemas.ReasonUnmatchedReceipt, why)
+	s.count(a.Receipt, outcome)
+}
+
+func (s *stage) unreadable(tx *stream.Tx, r *kgo.Record, came schemas.Millis, why string) {
+	s.dead(tx, r, &provider.Receipt{}, came, schemas.ReasonUnreadableReceipt, why)
+	s.count(&provider.Receipt{}, outcomeUnreadable)
 }
 
 // dead gives a record up: its bytes go to weir.dlq.
@@ -280,12 +317,7 @@ func (s *stage) dead(tx *stream.Tx, r *kgo.Record, rc *provider.Receipt, came sc
 		ID: rc.MessageID, Tenant: rc.Tenant, Provider: rc.Provider, AcceptedAt: came,
 		Origin: schemas.Source{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset},
 	}, reason, why)
-	tx.Produce(request.Onward(r, s.cfg.Names.DLQ(), schemas.PartitionOf(string(r.Key), s.cfg.DLQPartitions), &env))
-	outcome := outcomeUnmatched
-	if reason == schemas.ReasonUnreadableReceipt {
-		outcome = outcomeUnreadable
-	}
-	s.count(rc, outcome)
+	tx.Produce(request.DeadLetter(r, s.cfg.Names.DLQ(), schemas.PartitionOf(string(r.Key), s.cfg.DLQPartitions), &env))
 }
 
 func (s *stage) count(rc *provider.Receipt, outcome string) {

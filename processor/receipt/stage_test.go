@@ -33,7 +33,7 @@ const (
 // store is a ClickHouse that the test fills.
 type store struct {
 	mu    sync.Mutex
-	has   map[history.Handed]history.Carried
+	has   map[history.Handed][]history.Carried
 	away  bool
 	hangs bool
 	asked int
@@ -41,7 +41,7 @@ type store struct {
 
 func (s *store) set(fn func()) { s.mu.Lock(); defer s.mu.Unlock(); fn() }
 
-func (s *store) Handed(ctx context.Context, asked []history.Handed) (map[history.Handed]history.Carried, error) {
+func (s *store) Handed(ctx context.Context, asked []history.Handed) (map[history.Handed][]history.Carried, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked += len(asked)
@@ -55,7 +55,7 @@ func (s *store) Handed(ctx context.Context, asked []history.Handed) (map[history
 	if len(asked) > receipt.MostAsked {
 		return nil, fmt.Errorf("%d asked for at once", len(asked))
 	}
-	found := make(map[history.Handed]history.Carried)
+	found := make(map[history.Handed][]history.Carried)
 	for _, a := range asked {
 		if c, ok := s.has[a]; ok {
 			found[a] = c
@@ -139,7 +139,7 @@ func (w *world) start() {
 	done := make(chan error, 1)
 	cfg := receipt.Config{
 		Stream: stream.Config{Brokers: w.seeds, TransactionalID: "receipts-0", SessionTimeout: 6 * time.Second},
-		Names:  w.names, Partitions: n, DelayPartitions: delays, DLQPartitions: deadBoxes, Metrics: w.reg,
+		Names:  w.names, Partitions: n, DelayPartitions: delays, DLQPartitions: deadBoxes, Metrics: w.reg, References: references,
 	}
 	if w.store != nil {
 		cfg.Store = w.store
@@ -243,8 +243,18 @@ func (w *world) back(r *kgo.Record) {
 	}
 }
 
+var references = provider.NewSigner("the test's own")
+
+// named is a receipt with the reference that the lane of provider p gave.
 func named(id string, st schemas.Status) provider.Receipt {
-	return provider.Receipt{Provider: "p", MessageID: id, To: "+8613800000000", Tenant: "acme", Channel: schemas.ChannelSMS, Class: "verify", Attempt: 1, Status: st}
+	return namedOf(provider.Call{ID: id, To: "+8613800000000", Tenant: "acme", Channel: schemas.ChannelSMS, Class: "verify", Attempt: 1}, st)
+}
+
+func namedOf(c provider.Call, st schemas.Status) provider.Receipt {
+	c.References = references.Of("p")
+	rc := c.Reference().Receipt("p")
+	rc.Status = st
+	return rc
 }
 
 func TestNamed(t *testing.T) {
@@ -258,7 +268,7 @@ func TestNamed(t *testing.T) {
 	bounce := named("bounce", schemas.StatusUndelivered)
 	bounce.Suppress, bounce.Code, bounce.Text = schemas.SuppressHardBounce, "550", strings.Repeat("é", 1000)
 	complaint := named("complaint", "")
-	complaint.Suppress, complaint.Tenant = schemas.SuppressComplaint, ""
+	complaint.Suppress = schemas.SuppressComplaint
 	w.tell(named("a", schemas.StatusDelivered), years, ahead, hour, bounce, complaint, named("empty", ""), named("sent", schemas.StatusSent), provider.Receipt{Provider: "p", Status: schemas.StatusDelivered})
 	if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.topic.Name, Value: []byte("no receipt")}, &kgo.Record{Topic: w.topic.Name, Value: []byte(`{"provider":"p","message_id":"x","to":"y","status":"delivered","error":"` + strings.Repeat("x", 65<<10) + `"}`)}).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -290,7 +300,7 @@ func TestNamed(t *testing.T) {
 		}
 		asked[q.Tenant+" "+q.Metadata["reason"]] = true
 	}
-	if !asked["acme hard_bounce"] || !asked["default complaint"] {
+	if !asked["acme hard_bounce"] || !asked["acme complaint"] {
 		t.Errorf("asked for %v", asked)
 	}
 	w.come(w.names.DLQ(), 2)
@@ -334,7 +344,7 @@ func TestRepeatsOfAnAbort(t *testing.T) {
 // TestFoundAgain: of two receipts of one partition that say the same, one with the
 // message's name and one that is looked up, one amends, whichever comes first.
 func TestFoundAgain(t *testing.T) {
-	st := &store{has: make(map[history.Handed]history.Carried)}
+	st := &store{has: make(map[history.Handed][]history.Carried)}
 	w := newWorld(t, st)
 	// both returns a receipt with the message's name, and the same without, which is
 	// found.
@@ -346,8 +356,9 @@ func TestFoundAgain(t *testing.T) {
 			}
 		}
 		st.set(func() {
-			st.has[history.Handed{Provider: "p", ProviderMessageID: full.ProviderMessageID}] = history.Carried{
-				MessageID: id, To: full.To, Tenant: full.Tenant, Channel: string(full.Channel), Class: full.Class, Attempt: full.Attempt}
+			st.has[history.Handed{Provider: "p", ProviderMessageID: full.ProviderMessageID}] = []history.Carried{{
+				Provider: "p", ProviderMessageID: full.ProviderMessageID,
+				MessageID: id, To: full.To, Tenant: full.Tenant, Channel: string(full.Channel), Class: full.Class, Attempt: full.Attempt}}
 		})
 		return full, provider.Receipt{Provider: "p", ProviderMessageID: full.ProviderMessageID, Status: full.Status}
 	}
@@ -367,14 +378,14 @@ func TestFoundAgain(t *testing.T) {
 // TestLookedUp: a receipt without a name waits for its message to be recorded, for one
 // that never is it waits three days, and one that needs no looking up never waits.
 func TestLookedUp(t *testing.T) {
-	st := &store{has: make(map[history.Handed]history.Carried)}
+	st := &store{has: make(map[history.Handed][]history.Carried)}
 	w := newWorld(t, st)
 	by := func(id string) history.Handed { return history.Handed{Provider: "p", ProviderMessageID: id} }
-	is := func(id string) history.Carried {
-		return history.Carried{MessageID: id, To: "+86138" + id, Tenant: "acme", Channel: "sms", Class: "verify", Attempt: 3}
+	is := func(id string) []history.Carried {
+		return []history.Carried{{Provider: "p", MessageID: id, To: "+86138" + id, Tenant: "acme", Channel: "sms", Class: "verify", Attempt: 3}}
 	}
 	st.has[by("there")] = is("00000001")
-	st.has[history.Handed{MessageID: "two"}] = history.Carried{Many: true}
+	st.has[history.Handed{MessageID: "two"}] = append(is("00000001"), is("00000002")...)
 	of := func(id string) provider.Receipt {
 		return provider.Receipt{Provider: "p", ProviderMessageID: id, Status: schemas.StatusDelivered}
 	}
@@ -384,7 +395,7 @@ func TestLookedUp(t *testing.T) {
 	w.outcomes("p", "amended", 2)
 	w.outcomes("p", "waiting", 2)
 	w.outcomes("p", "repeated", 1)
-	w.outcomes("p", "unmatched", 1)
+	w.outcomes("p", "ambiguous", 1)
 
 	// The send is recorded meanwhile.
 	st.set(func() { st.has[by("late")] = is("00000002") })
@@ -418,7 +429,7 @@ func TestLookedUp(t *testing.T) {
 					return true
 				}
 			}
-			return w.counted("p", "unmatched") == 2
+			return w.counted("p", "unmatched") == 1
 		})
 		if next == nil {
 			break
@@ -444,7 +455,7 @@ func TestLookedUp(t *testing.T) {
 func TestAway(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hangs %v", hangs), func(t *testing.T) {
-			st := &store{has: make(map[history.Handed]history.Carried), away: !hangs, hangs: hangs}
+			st := &store{has: make(map[history.Handed][]history.Carried), away: !hangs, hangs: hangs}
 			w := newWorld(t, st)
 			for i := range 20 {
 				w.tell(provider.Receipt{Provider: "p", ProviderMessageID: fmt.Sprint(i), Status: schemas.StatusDelivered}, named(fmt.Sprint(i), schemas.StatusDelivered))
@@ -457,7 +468,7 @@ func TestAway(t *testing.T) {
 			st.set(func() {
 				st.away, st.hangs = false, false
 				for i := range 20 {
-					st.has[history.Handed{Provider: "p", ProviderMessageID: fmt.Sprint(i)}] = history.Carried{MessageID: fmt.Sprint("m", i), To: "+8613800000001", Tenant: "acme"}
+					st.has[history.Handed{Provider: "p", ProviderMessageID: fmt.Sprint(i)}] = []history.Carried{{Provider: "p", MessageID: fmt.Sprint("m", i), To: "+8613800000001", Tenant: "acme"}}
 				}
 			})
 			w.until("the store is back", func() bool { return w.gauge("weir_receipts_store_away") == 0 })
@@ -480,4 +491,90 @@ func (w *world) gauge(name string) float64 {
 		}
 	}
 	return -1
+}
+
+// TestForged: a receipt that proves nothing amends the message that the store has, of
+// its provider and for its recipient, under that message's tenant; or nothing.
+func TestForged(t *testing.T) {
+	const victim = "+8613800000009"
+	st := &store{has: map[history.Handed][]history.Carried{
+		{MessageID: "theirs"}: {{Provider: "other", MessageID: "theirs", To: victim, Tenant: "bank", Channel: "sms"}},
+		{MessageID: "ours"}:   {{Provider: "p", MessageID: "ours", To: victim, Tenant: "bank", Channel: "sms", Class: "code", Attempt: 2}},
+	}}
+	w := newWorld(t, st)
+	short := func(id, to string) provider.Receipt { // as {"id","to","status"} comes over HTTP
+		return provider.Receipt{Provider: "p", MessageID: id, To: to, Status: schemas.StatusUndelivered, Suppress: schemas.SuppressHardBounce}
+	}
+	claim := func(c provider.Call, signer *provider.Signer) provider.Receipt {
+		c.References = signer
+		rc := c.Reference().Receipt("p")
+		rc.MessageID, rc.To, rc.Tenant, rc.Status = c.ID, c.To, c.Tenant, schemas.StatusDelivered
+		return rc
+	}
+	is := provider.Call{ID: "ours", To: victim, Tenant: "evil", Channel: schemas.ChannelEmail, Class: "evil", Template: "evil", Attempt: 9}
+	for _, rc := range []provider.Receipt{
+		short("unknown", victim), short("theirs", victim), short("ours", "+8613800000008"),
+		claim(provider.Call{ID: "no one's", To: victim, Tenant: "bank"}, nil),
+		claim(provider.Call{ID: "no one's", To: victim, Tenant: "bank"}, provider.NewSigner("another key")),
+		claim(provider.Call{ID: "no one's", To: victim, Tenant: "bank"}, references.Of("other")), // given to another provider
+	} {
+		w.tell(rc)
+	}
+	w.outcomes("p", "waiting", 6)
+	// The documented short form, and claims about the owner's message.
+	w.tell(short("ours", victim), claim(is, nil), claim(is, references.Of("other")))
+	w.outcomes("p", "amended", 2)
+	w.outcomes("p", "repeated", 1)
+	w.come(w.names.Status(), 2)
+	for _, e := range w.statuses() {
+		if e.MessageID != "ours" || e.Tenant != "bank" || e.To != victim || e.Class != "code" || e.Template != "" || e.Attempt != 2 || e.Channel != "sms" {
+			t.Errorf("%+v", e)
+		}
+	}
+	for _, r := range w.come(w.names.Requests(), 1) {
+		if !strings.Contains(string(r.Value), `"tenant":"bank"`) || string(r.Key) != victim {
+			t.Errorf("asked for %s", r.Value)
+		}
+	}
+	// A false claim does not hide the true receipt that comes later.
+	w.tell(claim(provider.Call{ID: "true", To: victim, Tenant: "bank"}, nil))
+	w.outcomes("p", "waiting", 7)
+	w.tell(namedOf(provider.Call{ID: "true", To: victim, Tenant: "bank"}, schemas.StatusDelivered))
+	w.outcomes("p", "amended", 3)
+	for _, r := range w.in(w.names.Delay("5s")) {
+		for _, h := range r.Headers {
+			if h.Key == schemas.HeaderTenant {
+				t.Errorf("a claim waits under the tenant %s", h.Value)
+			}
+		}
+	}
+}
+
+// TestMismatchesEnd: what fits no message waits as long as what is early, and is then
+// counted by its reason.
+func TestMismatchesEnd(t *testing.T) {
+	st := &store{has: map[history.Handed][]history.Carried{
+		{MessageID: "theirs"}: {{Provider: "other", MessageID: "theirs", To: "+8613800000009", Tenant: "bank"}},
+		{MessageID: "ours"}:   {{Provider: "p", MessageID: "ours", To: "+8613800000009", Tenant: "bank"}},
+	}}
+	w := newWorld(t, st)
+	for id, outcome := range map[string]string{"theirs": "other_provider", "ours": "other_recipient", "unknown": "unmatched"} {
+		rec := w.topic.Record(&provider.Receipt{Provider: "p", MessageID: id, To: "+8613800000001", Tenant: "evil", Status: schemas.StatusDelivered})
+		env := schemas.Envelope{Key: id, Attempt: 20, AcceptedAt: 1, DueAt: 1, Return: w.names.Receipts()} // its last try
+		env.Each(func(k string, v []byte) { rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: k, Value: v}) })
+		if err := w.cl.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		w.outcomes("p", outcome, 1)
+	}
+	for _, r := range w.come(w.names.DLQ(), 3) {
+		for _, h := range r.Headers {
+			if h.Key == schemas.HeaderTenant || h.Key == schemas.HeaderReason && string(h.Value) != schemas.ReasonUnmatchedReceipt {
+				t.Errorf("given up with %s %s", h.Key, h.Value)
+			}
+		}
+	}
+	if n := len(w.in(w.names.Status())); n != 0 {
+		t.Errorf("%d statuses", n)
+	}
 }

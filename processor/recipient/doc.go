@@ -7,6 +7,16 @@
 // metadata: [MetadataVersion] stands in each partition's meta record, because
 // other metadata may give another key.
 //
+// # Letter case in mail addresses
+//
+// Ann@Example.com and ann@example.com have one key, ann@example.com: a limit or an
+// opt-out that another spelling evades is none. Mail goes to the address as the
+// request spelled it ([Recipient.Address]). Versions before 2026-11 kept the local
+// part in the key; package admission says what becomes of their keys.
+//
+// Push tokens are compared byte by byte: APNs and FCM tokens distinguish letter
+// case. So do a webhook's path and query; its scheme and host do not.
+//
 // # Possible, not valid
 //
 // A phone number is refused when it is impossible: its country code is unknown,

@@ -33,7 +33,7 @@ func phone(to, defaultRegion string) (Recipient, error) {
 	region := noRegion
 	if digits[0] != '+' {
 		if defaultRegion == "" {
-			return Recipient{}, fail(ReasonPhone, "the number has no + and country code, and the tenant has no default_region to read it in")
+			return Recipient{}, fail(ReasonPhone, "the number has no + and country code: write it with both, such as +44 7700 900800, or set the tenant's default_region in the policy, such as default_region: GB")
 		}
 		region = defaultRegion
 	}

@@ -11,12 +11,25 @@ import (
 
 	"github.com/weirhq/weir/schemas"
 	"golang.org/x/net/idna"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Recipient is whom a message is for.
 type Recipient struct {
 	Key     string // canonical; never empty
 	Country string // of a phone: ISO 3166-1 alpha-2; empty for other channels and for numbers of no country
+	// Spelled is where mail goes, if that is not Key: the address with the local part
+	// as the request wrote it. Before folding it was the key.
+	Spelled string
+}
+
+// Address is what a provider is called with: the key, or a mail address in the
+// spelling of the request.
+func (r Recipient) Address() string {
+	if r.Spelled != "" {
+		return r.Spelled
+	}
+	return r.Key
 }
 
 // Reason is why a recipient is refused: stable text for status events.
@@ -79,8 +92,10 @@ func Canonical(channel schemas.Channel, to, defaultRegion string) (Recipient, er
 	return Recipient{}, fail(ReasonUnknownChannel, "channel %q is none of sms, voice, email, push, webhook", channel)
 }
 
-// email lower-cases the domain and writes it in ASCII (RFC 5890). The local part
-// belongs to the receiving host (RFC 5321, section 2.4): it stays as it is.
+// email folds the whole address: the domain in lower case and ASCII (RFC 5890), the
+// local part as fold has it. RFC 5321, section 2.4, leaves the letter case of a local
+// part to the receiving host, and nearly every host ignores it. So the key ignores
+// it, and Spelled keeps it for the delivery.
 // Only a bare address is accepted: no display name, comment, quoted local part
 // or address literal.
 func email(to string) (Recipient, error) {
@@ -94,18 +109,47 @@ func email(to string) (Recipient, error) {
 	}
 	at := strings.LastIndexByte(to, '@')
 	local, domain := to[:at], to[at+1:]
-	if len(local) > maxLocal {
+	folded := fold(local)
+	if max(len(local), len(folded)) > maxLocal { // a letter's lower case may be longer
 		return Recipient{}, fail(ReasonEmail, "the part before @ is longer than %d bytes", maxLocal)
 	}
 	host, ok := hostname(domain)
 	if !ok || !strings.Contains(host, ".") { // RFC 7085: no mail to dotless domains
 		return Recipient{}, fail(ReasonEmail, "the part after @ is not a domain")
 	}
-	key := local + "@" + host
-	if len(key) > maxEmail {
+	r := Recipient{Key: folded + "@" + host}
+	if max(len(local), len(folded))+1+len(host) > maxEmail {
 		return Recipient{}, fail(ReasonEmail, "the address is longer than %d bytes", maxEmail)
 	}
-	return Recipient{Key: key}, nil
+	if local != folded {
+		r.Spelled = local + "@" + host
+	}
+	return r, nil
+}
+
+// fold maps a local part as RFC 8265 maps user names without regard to case: each
+// character in lower case, then NFC. It maps one character to one, in no language's
+// own way, so ß and ss stay two mailboxes. fold of a folded text is that text.
+func fold(local string) string {
+	for i := range len(local) {
+		if c := local[i]; c >= utf8.RuneSelf {
+			return norm.NFC.String(strings.ToLower(norm.NFC.String(local)))
+		}
+	}
+	return strings.ToLower(local)
+}
+
+// Fold returns the key of a mail address whose channel is not at hand, such as a
+// key that a version without folding made. Any other text is returned as it is.
+func Fold(key string) string {
+	if strings.IndexByte(key, '@') <= 0 || strings.Contains(key, "://") {
+		return key
+	}
+	r, err := email(key)
+	if err != nil {
+		return key
+	}
+	return r.Key
 }
 
 // push keeps a token or user name as it is: only its provider knows what is the

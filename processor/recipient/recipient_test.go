@@ -17,7 +17,11 @@ func TestOtherChannels(t *testing.T) {
 		reason  Reason
 	}{
 		{"e-mail", "email", "bob@example.com", "bob@example.com", ""},
-		{"domain in capitals", "email", "Bob.Smith+x@EXAMPLE.Com", "Bob.Smith+x@example.com", ""},
+		{"capitals", "email", "Bob.Smith+x@EXAMPLE.Com", "bob.smith+x@example.com", ""},
+		{"capitals of other scripts", "email", "ΆΝΝΑ.Ünal@example.com", "άννα.ünal@example.com", ""},
+		{"a letter and its accent apart", "email", "Zoe\u0308@example.com", "zo\u00eb@example.com", ""},
+		{"sharp s is not ss", "email", "STRAßE@example.com", "straße@example.com", ""},
+		{"long once it is folded", "email", strings.Repeat("\u023a", 32) + "@example.com", "", ReasonEmail},
 		{"IDN", "email", "bob@Bücher.example", "bob@xn--bcher-kva.example", ""},
 		{"IDN in ASCII and capitals", "email", "bob@XN--BCHER-KVA.example", "bob@xn--bcher-kva.example", ""},
 		{"full-width dot of an IDN", "email", "bob@例え。テスト", "bob@xn--r8jz45g.xn--zckzah", ""},
@@ -102,8 +106,48 @@ func TestOtherChannels(t *testing.T) {
 	}
 }
 
+// A key ignores the case of letters, and what is delivered to does not.
+func TestSpelling(t *testing.T) {
+	for to, want := range map[string]Recipient{
+		"ann@example.com":            {Key: "ann@example.com"},
+		" Ann@EXAMPLE.com ":          {Key: "ann@example.com", Spelled: "Ann@example.com"},
+		"ANN@Bücher.example":         {Key: "ann@xn--bcher-kva.example", Spelled: "ANN@xn--bcher-kva.example"},
+		"\u212aim@example.com":       {Key: "kim@example.com", Spelled: "\u212aim@example.com"},
+		"o'Neil-B_9%x@a-b.Example.z": {Key: "o'neil-b_9%x@a-b.example.z", Spelled: "o'Neil-B_9%x@a-b.example.z"},
+	} {
+		got, err := Canonical(schemas.ChannelEmail, to, "")
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v, want %+v", to, got, err, want)
+		}
+		again, err := Canonical(schemas.ChannelEmail, got.Address(), "")
+		if err != nil || again != want {
+			t.Errorf("%q, as it is delivered to: %+v, %v, want %+v", to, again, err, want)
+		}
+		if f := Fold(got.Address()); f != want.Key {
+			t.Errorf("Fold(%q) = %q, want %q", got.Address(), f, want.Key)
+		}
+	}
+	for _, other := range []string{"", "+8613800000000", "Token:A@B", "https://Example.com/A@b.Example.com", "@", "A@", "Ann <Ann@example.com>"} {
+		if f := Fold(other); f != other {
+			t.Errorf("Fold(%q) = %q: it is no address", other, f)
+		}
+	}
+}
+
+// Folding what is folded changes nothing, for every character alone and beside
+// others that it may compose with.
+func TestFoldOnce(t *testing.T) {
+	for r := rune(1); r <= 0x1ffff; r++ { // what lies beyond has no case
+		for _, s := range []string{string(r), string(r) + "\u0301", string(r) + "\u0345"} {
+			if once := fold(s); fold(once) != once {
+				t.Fatalf("%+q folds to %+q, and that to %+q", s, once, fold(once))
+			}
+		}
+	}
+}
+
 func FuzzOtherChannels(f *testing.F) {
-	for _, s := range []string{"bob@example.com", "bob@Bücher.example", "https://Example.com:443?x#y", "http://[::1]/%2f/../ü", "token", "a@b。c", "https://ß.example/", "http://a/?"} {
+	for _, s := range []string{"bob@example.com", "Ǆ\u0345İ@example.com", "bob@Bücher.example", "https://Example.com:443?x#y", "http://[::1]/%2f/../ü", "token", "a@b。c", "https://ß.example/", "http://a/?"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

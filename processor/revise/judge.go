@@ -65,7 +65,8 @@ func alone(l *schemas.Limit) error {
 }
 
 // canonical refuses a recipient that is written otherwise than its key: limits
-// compare keys, so it would never be met.
+// compare keys, so it would never be met. The letter case of an address makes no
+// difference to them.
 func canonical(to string) error {
 	channel := schemas.ChannelPush
 	switch {
@@ -80,7 +81,7 @@ func canonical(to string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q: %w", to, err)
-	case r.Key != to:
+	case r.Key != to && r.Spelled != to:
 		return fmt.Errorf("%q is %q to Weir: write it so", to, r.Key)
 	}
 	return nil

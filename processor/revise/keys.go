@@ -21,7 +21,7 @@ var (
 	ErrKeyThere   = errors.New("there is such a key already: rotate it for a new secret, or revoke it first")
 	ErrKeyEnded   = errors.New("the key has expired, and a new secret of it would be good for nothing: give it a later end first")
 	ErrKeyPast    = errors.New("the end of the key is in the past")
-	ErrLastKey    = errors.New("it is the last key with the scope admin: without it nobody could change anything over HTTP")
+	ErrLastKey    = errors.New("it is the last key of the tenant default with the scopes policy and keys: without it no one could change everything over HTTP")
 	ErrBadOverlap = errors.New("an overlap is 0s to 31d")
 )
 
@@ -90,6 +90,6 @@ func KeepsAdmin(have, next *schemas.Policy, now schemas.Millis) error {
 
 func hasAdmin(p *schemas.Policy, now schemas.Millis) bool {
 	return slices.ContainsFunc(p.Keys, func(k schemas.Key) bool {
-		return slices.Contains(k.Scopes, "admin") && (k.ExpiresAt == 0 || now < k.ExpiresAt)
+		return k.Tenant == schemas.DefaultTenant && k.May("policy") && k.May("keys") && (k.ExpiresAt == 0 || now < k.ExpiresAt)
 	})
 }

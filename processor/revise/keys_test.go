@@ -64,8 +64,11 @@ func TestKeysRefusals(t *testing.T) {
 }
 
 func TestKeepsAdmin(t *testing.T) {
-	admin := schemas.Key{Name: "a", Scopes: []string{"send", "admin"}}
-	ended := schemas.Key{Name: "b", Scopes: []string{"admin"}, ExpiresAt: noon}
+	admin := schemas.Key{Name: "a", Tenant: "default", Scopes: []string{"send", "admin"}}
+	ended := schemas.Key{Name: "b", Tenant: "default", Scopes: []string{"admin"}, ExpiresAt: noon}
+	both := schemas.Key{Name: "d", Tenant: "default", Scopes: []string{"policy", "keys"}}
+	half := schemas.Key{Name: "e", Tenant: "default", Scopes: []string{"keys"}}
+	tenants := schemas.Key{Name: "f", Tenant: "acme", Scopes: []string{"admin"}}
 	plain := schemas.Key{Name: "c", Scopes: []string{"send", "read"}}
 	of := func(keys ...schemas.Key) *schemas.Policy { return &schemas.Policy{Keys: keys} }
 	for _, c := range []struct {
@@ -78,6 +81,9 @@ func TestKeepsAdmin(t *testing.T) {
 		{"one is left", of(admin, admin), of(admin), nil},
 		{"none before", of(plain, ended), of(), nil},
 		{"stays", of(admin), of(admin), nil},
+		{"one with both scopes is left", of(admin, both), of(both), nil},
+		{"one with one scope is left", of(admin, half), of(half), revise.ErrLastKey},
+		{"one of another tenant is left", of(admin, tenants), of(tenants), revise.ErrLastKey},
 	} {
 		if err := revise.KeepsAdmin(c.have, c.next, noon); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)

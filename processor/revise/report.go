@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -17,7 +18,14 @@ type Report struct {
 	// Kept are those of the unchanged that a file does not have, as "limit verify".
 	Kept    []string        `json:"kept,omitempty"`
 	Warming []limit.Warming `json:"warming,omitempty"`
-	Topics  *topics.Diff    `json:"topics,omitempty"` // what a dry run would create
+	Lost    []limit.Loss    `json:"lost,omitempty"` // history that limits lose by it
+	// Warnings are what the policy says that is hardly meant.
+	Warnings []string     `json:"warnings,omitempty"`
+	Topics   *topics.Diff `json:"topics,omitempty"` // what a dry run would create
+
+	At schemas.Millis `json:"-"` // when it comes into force
+	// Unroutable are channels whose messages would all be rejected (no_route).
+	Unroutable []schemas.Channel `json:"unroutable,omitempty"`
 }
 
 // Report compares both ends of the edit. A dry run, which has no end, is as if
@@ -33,7 +41,7 @@ func (r *Result) Report(dryRun bool, now time.Time) *Report {
 	}
 	touched := 0
 	for _, c := range out.Changes {
-		if c.Op != schemas.ChangeRemove {
+		if c.Op != schemas.ChangeRemove && c.Kind != schemas.SettingsKind {
 			touched++
 		}
 	}
@@ -45,8 +53,10 @@ func (r *Result) Report(dryRun bool, now time.Time) *Report {
 	if !dryRun {
 		at = r.Now.At
 	}
+	out.At, out.Warnings = at, r.Next.UndeclaredClasses()
 	if len(out.Changes) > 0 {
-		out.Warming = limit.NewWindows(&r.From.Policy, r.Next, at)
+		out.Warming, out.Lost = r.course.Warming(r.Next, at), r.course.Lost(r.Next, at)
+		out.Unroutable = route.Unroutable(&r.From.Policy, r.Next)
 	}
 	if dryRun && !r.Topics.Empty() {
 		out.Topics = &r.Topics

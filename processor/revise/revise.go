@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -45,6 +48,36 @@ type Editor struct {
 	// own, with Options, which reach the brokers and name no group.
 	Policy  *policy.Watcher
 	Options []kgo.Opt
+
+	acceptLoss bool
+}
+
+// AcceptingLoss returns an editor that brings an edit into force, if accept is
+// true, though limits lose history by it. Any other refuses it with a *LossError.
+func (e *Editor) AcceptingLoss(accept bool) *Editor {
+	some := *e
+	some.acceptLoss = accept
+	return &some
+}
+
+// LossError refuses an edit by which limits would lose history.
+type LossError struct{ Lost []limit.Loss }
+
+func (e *LossError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v: limits would lose history, so recipients could get more than the limits allow:", ErrRefused)
+	for i := range e.Lost {
+		b.WriteString("\n  " + LossText(&e.Lost[i]))
+	}
+	return b.String()
+}
+
+func (e *LossError) Unwrap() error { return ErrRefused }
+
+// LossText says what a window would not count.
+func LossText(l *limit.Loss) string {
+	const form = "2006-01-02 15:04:05"
+	return fmt.Sprintf("limit %s: %s would not count what was sent from %s to %s UTC", l.Limit, l.Window, l.From.Time().UTC().Format(form), l.Until.Time().UTC().Format(form))
 }
 
 // Result is what came of an edit.
@@ -53,6 +86,8 @@ type Result struct {
 	Next   *schemas.Policy   // what it made
 	Now    *schemas.Revision // in force at the end: From when Next says nothing new, and in a draft
 	Topics topics.Diff       // what it needs of them, before they were made
+
+	course limit.Course // up to From
 }
 
 // Draft is Revise without the writing: it does everything that can refuse.
@@ -84,6 +119,9 @@ func (e *Editor) Revise(ctx context.Context, by string, tries int, edit Edit, pr
 		r, err := e.draft(ctx, w, edit)
 		if err != nil {
 			return nil, err
+		}
+		if lost := r.course.Lost(r.Next, schemas.MillisOf(time.Now())); len(lost) > 0 && !e.acceptLoss {
+			return nil, &LossError{lost}
 		}
 		if err := topics.Apply(ctx, e.admin(), r.Topics, progress); err != nil {
 			return nil, fmt.Errorf("create the topics that the policy needs: %w", err)
@@ -125,6 +163,13 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		return nil, err
 	}
 	r := &Result{From: have, Next: next, Now: have}
+	for n := int64(1); n <= have.Revision; n++ {
+		rev, err := w.Get(ctx, n) // read already: it does not wait
+		if err != nil {
+			return nil, err
+		}
+		r.course.Take(&rev.Policy, rev.At)
+	}
 	if len(schemas.DiffPolicy(&have.Policy, next)) > 0 {
 		if err := Judge(next); err != nil {
 			return nil, fmt.Errorf("the policy would not be valid, nothing was changed:\n%w", err)

@@ -321,3 +321,41 @@ func TestAnUnfitInput(t *testing.T) {
 		t.Errorf("a compacted topic was bound: %v", err)
 	}
 }
+
+// TestAccepting: an edit by which a limit loses history names it and is refused,
+// unless it is accepted; a dry run only names it.
+func TestAccepting(t *testing.T) {
+	w := newWorld(t)
+	set := func(allow string, class ...string) revise.Edit {
+		return func(have *schemas.Revision) (*schemas.Policy, error) {
+			window, err := schemas.ParseWindow(allow)
+			l := schemas.Limit{Name: "verify", Per: []string{"recipient"}, Allow: []schemas.Window{window}, Match: schemas.Match{Class: class}}
+			return have.Policy.Merge(&schemas.Policy{Limits: []schemas.Limit{l}}), err
+		}
+	}
+	revised := func(e *revise.Editor, edit revise.Edit) (*revise.Result, error) {
+		return e.Revise(t.Context(), "test", 1, edit, nil)
+	}
+	for _, allow := range []string{"2/calendar-day", "1/24h", "2/calendar-day", "2/1h", "2/24h"} { // none loses any
+		if _, err := revised(w.editor(), set(allow)); err != nil {
+			t.Fatalf("%s: %v", allow, err)
+		}
+	}
+	edit := set("2/24h", "code")
+	_, err := revised(w.editor(), edit)
+	lost, is := errors.AsType[*revise.LossError](err)
+	if !is || !errors.Is(err, revise.ErrRefused) || len(lost.Lost) != 1 || lost.Lost[0].Limit != "verify" || !strings.Contains(err.Error(), "limit verify: 2/24h would not count what was sent from ") {
+		t.Fatalf("%v", err)
+	}
+	draft, err := w.editor().Draft(t.Context(), edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := draft.Report(true, time.Now()); len(r.Lost) != 1 || r.Lost[0].Limit != "verify" || r.Revision != 5 {
+		t.Errorf("%+v", r)
+	}
+	r, err := revised(w.editor().AcceptingLoss(true), edit)
+	if err != nil || r.Now.Revision != 6 || len(r.Report(false, time.Now()).Lost) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -2,6 +2,7 @@ package route
 
 import (
 	"slices"
+	"time"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -35,7 +36,7 @@ type sample struct {
 type Share int
 
 const (
-	ShareNone     Share = 0   // its breaker is open
+	ShareNone     Share = 0   // its breaker is open, or it throttles everyone
 	ShareProbing  Share = 2   // its breaker waits for probes to succeed
 	ShareDegraded Share = 25  // too many of its calls fail
 	ShareFull     Share = 100 // it is well
@@ -153,7 +154,8 @@ func Take(lanes []schemas.Health, r schemas.Health, now schemas.Millis) []schema
 	if r.Breaker == "" {
 		return lanes
 	}
-	r.ProbeAt = min(r.ProbeAt, now+inForce.longestIn) // a lane's clock may be wrong
+	// A lane's clock may be wrong.
+	r.ProbeAt, r.SilentUntil = min(r.ProbeAt, now+inForce.longestIn), min(r.SilentUntil, now+inForce.longestIn)
 	return append(lanes, r)
 }
 
@@ -174,11 +176,24 @@ func (s *Standing) Share(lane int32, now schemas.Millis) Share {
 	return best
 }
 
+// SilentFor returns how long a lane whose breaker is closed makes no call because the
+// provider throttles everyone; 0 when it does, or is out for another reason.
+func (s *Standing) SilentFor(lane int32, now schemas.Millis) time.Duration {
+	for i := range s.Lanes {
+		if h := &s.Lanes[i]; h.Lane == lane && h.Breaker == schemas.BreakerClosed {
+			return max(h.SilentUntil.Sub(now), 0)
+		}
+	}
+	return 0
+}
+
 // Best returns the share of its best lane.
 func (s *Standing) Best(now schemas.Millis) Share { return s.Share(-1, now) }
 
 func (s *Standing) share(h *schemas.Health, now schemas.Millis) Share {
 	switch {
+	case now < h.SilentUntil:
+		return ShareNone
 	case h.Breaker == schemas.BreakerClosed:
 		return s.closedShare()
 	case h.Breaker == schemas.BreakerOpen && now < h.ProbeAt:
@@ -194,13 +209,14 @@ func (s *Standing) closedShare() Share {
 	return ShareFull
 }
 
-// ProbeAt returns when the first of the lanes that are out may be probed; 0 when
-// none is out at now.
+// ProbeAt returns when the first of the lanes that are out may be probed, or is no
+// longer silent; 0 when none is out at now.
 func (s *Standing) ProbeAt(now schemas.Millis) schemas.Millis {
 	var at schemas.Millis
 	for i := range s.Lanes {
-		if h := &s.Lanes[i]; s.share(h, now) == ShareNone && (at == 0 || h.ProbeAt < at) {
-			at = h.ProbeAt
+		h := &s.Lanes[i]
+		if back := max(h.ProbeAt, h.SilentUntil); s.share(h, now) == ShareNone && (at == 0 || back < at) {
+			at = back
 		}
 	}
 	return at

@@ -49,11 +49,11 @@ type Message struct {
 //
 // A pinned provider is taken if it exists and serves the channel, whatever its
 // health: the message waits for it in its queue. Otherwise the first route that
-// matches decides: one of its targets by weight and share; when none of them is
-// usable, the first usable of its failover; and when all that is left is on
-// probation, one of that. A policy without routes spreads over every provider
-// of the channel with equal weight. Providers that do not serve the channel are
-// never chosen.
+// matches, and names a provider of the channel, decides: one of its targets by
+// weight and share; when none of them is usable, the first usable of its failover;
+// and when all that is left is on probation, one of that. What no route takes is
+// spread over every provider of the channel with equal weight, unless the policy
+// says routes_only. Providers that do not serve the channel are never chosen.
 //
 // pick must be a hash of the message's id with all 64 bits used, so that a
 // message stays with its provider as long as that is usable, and the loss of one
@@ -86,7 +86,7 @@ func Choose(p *schemas.Policy, m Message, pick uint64, share func(provider strin
 		}
 		return "", fail(ReasonNoRoute, "route %q names no provider that serves %s", route, m.Channel)
 	}
-	shares := make([]Share, len(targets), 8)
+	shares := make([]Share, len(targets))
 	best := ShareNone
 	for i, t := range targets {
 		shares[i] = share(t.Provider)
@@ -123,19 +123,7 @@ func Choose(p *schemas.Policy, m Message, pick uint64, share func(provider strin
 // candidates returns the providers that may serve m: those with a share, and
 // those for when none of the former is usable.
 func candidates(p *schemas.Policy, m Message) (targets []schemas.Target, failover []string, route string) {
-	if len(p.Routes) == 0 {
-		for i := range p.Providers {
-			if slices.Contains(p.Providers[i].Channels, m.Channel) {
-				targets = append(targets, schemas.Target{Provider: p.Providers[i].Name, Weight: 1})
-			}
-		}
-		return targets, nil, ""
-	}
-	for i := range p.Routes {
-		r := &p.Routes[i]
-		if !matches(&r.Match, m) {
-			continue
-		}
+	if r := routeOf(p, m); r != nil {
 		for _, t := range r.To {
 			if t.Weight > 0 && serves(p, t.Provider, m.Channel) {
 				targets = append(targets, t)
@@ -148,7 +136,70 @@ func candidates(p *schemas.Policy, m Message) (targets []schemas.Target, failove
 		}
 		return targets, failover, r.Name
 	}
-	return nil, nil, ""
+	if routesOnly(p) {
+		return nil, nil, ""
+	}
+	for i := range p.Providers {
+		if slices.Contains(p.Providers[i].Channels, m.Channel) {
+			targets = append(targets, schemas.Target{Provider: p.Providers[i].Name, Weight: 1})
+		}
+	}
+	return targets, nil, ""
+}
+
+// routeOf returns the route that takes m: the first that matches it and names a
+// provider of its channel, with a share or without one; nil when none does.
+func routeOf(p *schemas.Policy, m Message) *schemas.Route {
+	for i := range p.Routes {
+		if r := &p.Routes[i]; matches(&r.Match, m) && carries(p, r, m.Channel) {
+			return r
+		}
+	}
+	return nil
+}
+
+// carries reports whether a route names a provider of a channel.
+func carries(p *schemas.Policy, r *schemas.Route, c schemas.Channel) bool {
+	return slices.ContainsFunc(r.To, func(t schemas.Target) bool { return serves(p, t.Provider, c) }) ||
+		slices.ContainsFunc(r.Failover, func(name string) bool { return serves(p, name, c) })
+}
+
+func routesOnly(p *schemas.Policy) bool { return p.RoutesOnly != nil && *p.RoutesOnly }
+
+// Unroutable returns the channels of which next can send no message, though a
+// provider of it carries them or have could.
+func Unroutable(have, next *schemas.Policy) []schemas.Channel {
+	var out []schemas.Channel
+	for _, c := range schemas.Channels {
+		carried := slices.ContainsFunc(next.Providers, func(v schemas.Provider) bool { return slices.Contains(v.Channels, c) })
+		if (carried || routable(have, c)) && !routable(next, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// routable reports whether some message of a channel finds a provider.
+func routable(p *schemas.Policy, c schemas.Channel) bool {
+	for i := range p.Routes {
+		r := &p.Routes[i]
+		if !in(r.Match.Channel, string(c)) || !carries(p, r, c) {
+			continue
+		}
+		weighs := func(t schemas.Target) bool { return t.Weight > 0 && serves(p, t.Provider, c) }
+		if slices.ContainsFunc(r.To, weighs) || slices.ContainsFunc(r.Failover, func(name string) bool { return serves(p, name, c) }) {
+			return true
+		}
+		rest := r.Match
+		if rest.Channel = nil; matchesAll(&rest) {
+			return false // it takes the whole channel, and gives it to nobody
+		}
+	}
+	return !routesOnly(p) && slices.ContainsFunc(p.Providers, func(v schemas.Provider) bool { return slices.Contains(v.Channels, c) })
+}
+
+func matchesAll(m *schemas.Match) bool {
+	return len(m.Tenant)+len(m.Channel)+len(m.Class)+len(m.Template)+len(m.Provider)+len(m.Country)+len(m.Prefix)+len(m.Metadata) == 0
 }
 
 // weigh picks among targets by weight, then by share of best. A pick that falls

@@ -32,6 +32,19 @@ func china() *schemas.Policy {
 	}
 }
 
+func routesAlone(p *schemas.Policy) *schemas.Policy {
+	q := *p
+	q.RoutesOnly = new(true)
+	return &q
+}
+
+// drainedMail has a provider of e-mail whose weight is 0.
+func drainedMail() *schemas.Policy {
+	p := china()
+	p.Routes = []schemas.Route{{Name: "all", To: []schemas.Target{{Provider: "ses", Weight: 0}, {Provider: "twilio", Weight: 1}}}}
+	return p
+}
+
 func only(names ...string) func(string) Share {
 	return func(n string) Share {
 		if slices.Contains(names, n) {
@@ -63,8 +76,14 @@ func TestChoose(t *testing.T) {
 		{name: "modulo total", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 199, want: "tencent"},
 		{name: "an earlier route wins", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000", Metadata: map[string]string{"tier": "black"}}, want: "twilio"},
 		{name: "by channel", policy: china(), m: Message{Channel: "email", Key: "a@example.com"}, want: "ses"},
-		{name: "no route matches", policy: china(), m: Message{Channel: "sms", Key: "+14155550100"}, reason: ReasonNoRoute},
-		{name: "prefix 86 is no prefix of text", policy: china(), m: Message{Channel: "sms", Key: "86x"}, reason: ReasonNoRoute},
+		{name: "no route matches: any of the channel", policy: china(), m: Message{Channel: "sms", Key: "+14155550100"}, pick: 3, want: "drained"},
+		{name: "no route matches, for another channel", policy: china(), m: Message{Channel: "voice", Key: "+14155550100"}, want: "twilio"},
+		{name: "no route matches, routes only", policy: routesAlone(china()), m: Message{Channel: "sms", Key: "+14155550100"}, reason: ReasonNoRoute},
+		{name: "a route matches, routes only", policy: routesAlone(china()), m: Message{Channel: "email", Key: "a@example.com"}, want: "ses"},
+		{name: "no routes, routes only", policy: routesAlone(noRoutes), m: Message{Channel: "sms", Key: "+1"}, reason: ReasonNoRoute},
+		{name: "prefix 86 is no prefix of text", policy: routesAlone(china()), m: Message{Channel: "sms", Key: "86x"}, reason: ReasonNoRoute},
+		{name: "a route without a provider of the channel is passed over", policy: china(), m: Message{Channel: "email", Key: "a@example.com", Metadata: map[string]string{"tier": "gold"}}, want: "ses"},
+		{name: "a route that gives the channel to nobody is not", policy: drainedMail(), m: Message{Channel: "email", Key: "a@example.com"}, reason: ReasonNoRoute},
 		{name: "route to a provider of another channel", policy: china(), m: Message{Channel: "push", Key: "t"}, reason: ReasonNoRoute},
 		{name: "one target unusable", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, pick: 1, share: only("tencent", "twilio"), want: "tencent"},
 		{name: "failover skips the wrong channel", policy: china(), m: Message{Channel: "sms", Key: "+8613800000000"}, share: only("ses", "twilio", "drained"), want: "twilio"},
@@ -199,4 +218,38 @@ func TestChooseIsSound(t *testing.T) {
 			t.Fatalf("chose %q for %+v", got, m)
 		}
 	})
+}
+
+// TestUnroutable: an edit says of which channels no message finds a provider any more.
+func TestUnroutable(t *testing.T) {
+	both := &schemas.Policy{Providers: []schemas.Provider{provider("a", schemas.ChannelSMS), provider("m", schemas.ChannelEmail)}}
+	with := func(only bool, routes ...schemas.Route) *schemas.Policy {
+		p := *both
+		p.Routes, p.RoutesOnly = routes, &only
+		return &p
+	}
+	to := func(name string, weight int) []schemas.Target {
+		return []schemas.Target{{Provider: name, Weight: weight}}
+	}
+	sms := schemas.Route{Match: schemas.Match{Channel: []string{"sms"}}, To: to("a", 1)}
+	for _, tt := range []struct {
+		name       string
+		have, next *schemas.Policy
+		want       []schemas.Channel
+	}{
+		{"one route for sms", both, with(false, sms), nil},
+		{"one route for sms, and routes only", both, with(true, sms), []schemas.Channel{"email"}},
+		{"at the first apply", &schemas.Policy{}, with(true, sms), []schemas.Channel{"email"}},
+		{"routes only, without any", both, with(true), []schemas.Channel{"sms", "email"}},
+		{"a route of some classes is one", both, with(true, sms, schemas.Route{Match: schemas.Match{Class: []string{"x"}}, To: to("m", 1)}), nil},
+		{"a failover is one", both, with(true, sms, schemas.Route{To: to("m", 0), Failover: []string{"m"}}), nil},
+		{"one that takes all and gives nothing", both, with(false, sms, schemas.Route{To: to("m", 0)}), []schemas.Channel{"email"}},
+		{"one that takes some and gives nothing", both, with(false, sms, schemas.Route{Match: schemas.Match{Class: []string{"x"}}, To: to("m", 0)}), nil},
+		{"its last provider goes", both, &schemas.Policy{Providers: both.Providers[:1]}, []schemas.Channel{"email"}},
+		{"it had none before", &schemas.Policy{Providers: both.Providers[:1]}, &schemas.Policy{Providers: both.Providers[:1]}, nil},
+	} {
+		if got := Unroutable(tt.have, tt.next); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
 }

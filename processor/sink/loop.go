@@ -106,7 +106,7 @@ func (s *sink) run(ctx context.Context) (err error) {
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		// What the group has not read and Kafka no longer has is never guessed.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchMaxBytes(16 << 20),
+		kgo.FetchMaxBytes(16 << 20), stream.Bounded(),
 		kgo.FetchMaxPartitionBytes(4 << 20),
 		kgo.FetchMaxWait(500 * time.Millisecond),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {}), // gates the assignment against polls
@@ -215,6 +215,8 @@ func (s *sink) failures(ctx context.Context, fetches kgo.Fetches) error {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
 		case errors.Is(err, kerr.OffsetOutOfRange), isDataLoss(err):
 			errs = append(errs, s.skip(ctx, p, err))
+		case stream.PassOversized(s.cl, err): // of no Weir's making: nothing of it was to be loaded
+			s.cfg.Logger.Error("a batch is skipped: it decompresses to more than the bound", "topic", topic, "partition", p, "error", err)
 		case errors.Is(err, kerr.UnknownTopicID):
 			errs = append(errs, errTopicAnew)
 		default:

@@ -41,7 +41,7 @@ func (a *Advice) Open(ctx context.Context, opts ...kgo.Opt) error {
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{a.Topic: {0: kgo.NewOffset().AtStart()}}),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a topic that was made anew is read anew
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.FetchMaxWait(time.Second), kgo.KeepRetryableFetchErrors(),
+		Bounded(), kgo.FetchMaxWait(time.Second), kgo.KeepRetryableFetchErrors(),
 		kgo.KeepControlRecords(), // the last record may be a transaction's marker: to see that it was reached
 	)...)
 	if err != nil {
@@ -92,6 +92,11 @@ func (a *Advice) poll(ctx context.Context) {
 	fetches.EachError(func(_ string, p int32, err error) {
 		if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil {
 			return // nothing new
+		}
+		if at, _ := Oversized(err); PassOversized(a.cl, err) {
+			a.next = max(a.next, at.NextOffset)
+			a.Logger.Error("a batch is skipped: it decompresses to more than the bound", "topic", a.Topic, "error", err)
+			return
 		}
 		failed = true
 		a.failed.Warn(a.Logger, "reading "+a.What+" failed; what is known stays", a.Topic, p, err)

@@ -46,6 +46,10 @@ type Config struct {
 	// message alone waits for nothing.
 	Linger time.Duration
 	Logger *slog.Logger
+	// Stage is what Watch calls it. Default: the group.
+	Stage string
+	// Watch is told of the stage's progress. Nil: nobody is.
+	Watch *Watch
 	// Options are added to the client's, last: TLS, SASL, a dialer, hooks.
 	Options []kgo.Opt
 }

@@ -27,8 +27,6 @@ type job struct {
 	epoch   int32
 }
 
-var decompressor = kgo.DefaultDecompressor()
-
 const (
 	shortestPause = 2 * time.Millisecond
 	longestPause  = 50 * time.Millisecond
@@ -142,7 +140,7 @@ func (r *Reader) fetch(ctx context.Context, j *job, fn func(*kgo.Record) error) 
 	}
 	fetched, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: j.at, IsolationLevel: kgo.ReadCommitted(), Topic: j.Topic, Partition: j.Partition.Partition,
-	}, got, decompressor, nil)
+	}, got, bounded, nil)
 	for _, rec := range fetched.Records {
 		if rec.Offset >= j.until {
 			break
@@ -152,6 +150,15 @@ func (r *Reader) fetch(ctx context.Context, j *job, fn func(*kgo.Record) error) 
 		}
 	}
 	j.at = min(max(j.at, next), j.until)
+	if at, ok := Oversized(fetched.Err); ok && r.cfg.Oversized != nil {
+		if err := r.cfg.Oversized(at); err != nil {
+			return &fnError{err}
+		}
+		j.at = min(max(j.at, at.NextOffset), j.until)
+		return nil
+	} else if ok {
+		return &fnError{at} // a retry does not mend it
+	}
 	if fetched.Err != nil {
 		return fmt.Errorf("fetch %s/%d at %d: %w", j.Topic, j.Partition.Partition, j.at, fetched.Err)
 	}

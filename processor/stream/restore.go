@@ -59,7 +59,10 @@ type ReadConfig struct {
 	Stall time.Duration
 	// FetchBytes bounds what one fetch brings of a partition. Default 1 MiB.
 	FetchBytes int32
-	Options    []kgo.Opt
+	// Oversized is called with a batch beyond MaxBatchBytes, behind which it goes on.
+	// Nil: such a batch is an error.
+	Oversized func(*kgo.ErrDecompressTooLarge) error
+	Options   []kgo.Opt
 }
 
 // Reader reads partitions outside any group. It keeps connections and nothing
@@ -75,7 +78,7 @@ type Reader struct {
 func OpenReader(cfg ReadConfig) (*Reader, error) {
 	cfg.Stall = cmp.Or(cfg.Stall, 30*time.Second)
 	cfg.FetchBytes = cmp.Or(cfg.FetchBytes, 1<<20)
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID(cfg.ClientID)}, cfg.Options...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID(cfg.ClientID), Bounded()}, cfg.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("open client: %w", err)
 	}

@@ -30,12 +30,14 @@ func Run(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) 
 	if waker == nil {
 		waker = &Waker{}
 	}
+	quarantine, progress := newQuarantine(), newProgress(cfg)
+	defer progress.gone()
 	var lastFenced time.Time
 	failures := 0
 	backoff := 100 * time.Millisecond
 	for {
 		started := time.Now()
-		err := runOnce(ctx, cfg, waker, newStage)
+		err := runOnce(ctx, cfg, waker, newStage, quarantine, progress)
 		switch {
 		case err == nil || ctx.Err() != nil && !errors.Is(err, errFatal):
 			return nil
@@ -44,12 +46,13 @@ func Run(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) 
 				return fmt.Errorf("stream %s: %w", cfg.Group, err)
 			}
 			lastFenced = time.Now()
-		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, ErrUnknownOutcome), errors.Is(err, errPoisoned):
 		case errors.Is(err, errFatal) || failures >= maxFailures:
 			return fmt.Errorf("stream %s: %w", cfg.Group, err)
 		default:
 			failures++
 		}
+		progress.restarted(err)
 		if time.Since(started) > time.Minute {
 			backoff, failures = 100*time.Millisecond, 0
 		}

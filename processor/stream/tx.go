@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -22,9 +23,45 @@ type Tx struct {
 	produced  int
 	positions map[Partition]Position
 	read      map[Partition]reading
+	took      []place       // what Step was handed
+	full      bool          // it is to be handed no more
+	unread    []*kgo.Record // of what it was handed: they stand for batches that were not read
+	decided   int           // records that were named and are not poison
+	on        place         // of which record is what is produced now; zero: of none
 
-	mu  sync.Mutex // guards err: promises run on the client's goroutine
-	err error
+	mu      sync.Mutex // guards the rest: promises run on the client's goroutine
+	err     error
+	refused map[place]error // produces that no other attempt will mend, by record
+	sent    bool            // one of them was refused by a broker, with its batch
+}
+
+// On names the record that a stage decides now: what it produces until the next call is
+// of that record. If the record cannot be processed, On returns why, and the stage ends it
+// without deciding it. A nil record is none: what follows is of the transaction as a whole.
+func (tx *Tx) On(r *kgo.Record) *Poison {
+	var at place
+	if r != nil {
+		at = placeOf(r)
+	}
+	q := tx.w.quarantine
+	if at != tx.on && (q.suspects[at] || q.suspects[tx.on]) {
+		if err := tx.w.session.Client().Flush(tx.ctx); err != nil { // so that no batch has both
+			tx.fail(fmt.Errorf("flush: %w", err))
+		}
+	}
+	tx.on = at
+	if r == nil {
+		return nil
+	}
+	p := q.poison[at]
+	if from, is := unreadFrom(r); p == nil && is {
+		p = unreadPoison(r, from)
+		q.poison[at] = p
+	}
+	if p == nil {
+		tx.decided++
+	}
+	return p
 }
 
 // Produce adds a record to the transaction. Topic and Partition must be set:
@@ -37,12 +74,50 @@ func (tx *Tx) Produce(rec *kgo.Record) {
 		}
 		tx.begun = true
 	}
+	on := tx.on
+	if size, most := Size(rec), tx.w.batchBytes(rec.Topic); size > most {
+		tx.refuse(on, fmt.Errorf("produce to %s/%d: %w: the record has %d bytes, and the topic takes %d", rec.Topic, rec.Partition, kerr.MessageTooLarge, size, most), false)
+		return
+	}
 	tx.produced++
 	tx.w.session.Produce(tx.ctx, rec, func(r *kgo.Record, err error) {
-		if err != nil {
+		switch {
+		case err == nil:
+		case rejects(err) != nil:
+			tx.refuse(on, fmt.Errorf("produce to %s/%d: %w", r.Topic, r.Partition, err), true)
+		default:
 			tx.fail(fmt.Errorf("produce to %s/%d: %w", r.Topic, r.Partition, err))
 		}
 	})
+}
+
+// Size is how many bytes a record takes in a batch, at most.
+func Size(r *kgo.Record) int {
+	const record, header = 128, 16 // a batch of its own, with lengths and offsets
+	n := record + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += header + len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// refuse notes that a record's produce fails whenever it is tried.
+func (tx *Tx) refuse(on place, err error, sent bool) {
+	tx.fail(err)
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if tx.refused == nil {
+		tx.refused = make(map[place]error)
+	}
+	tx.refused[on] = err
+	tx.sent = tx.sent || sent
+}
+
+// attempt is what the worker learns from of the transaction.
+func (tx *Tx) attempt() *attempt {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	return &attempt{took: tx.took, decided: tx.decided, failed: maps.Clone(tx.refused), certain: !tx.sent}
 }
 
 // Stand sets the position to commit for a partition.
@@ -66,11 +141,36 @@ func (tx *Tx) Past(p Partition, at int64) int64 { return tx.read[p].past(at) }
 // More returns what has been fetched meanwhile, without waiting: what a stage
 // takes into the same transaction under load. Empty means idle.
 func (tx *Tx) More() []*kgo.Record {
+	if tx.full {
+		return nil
+	}
+	if len(tx.w.pending) > 0 {
+		return tx.take(nil)
+	}
 	recs, err := tx.w.drain()
 	if err != nil {
 		tx.fail(err)
 	}
-	return recs
+	return tx.take(recs)
+}
+
+// take returns what Step is handed of what was read. The rest waits for the next
+// transaction.
+func (tx *Tx) take(read []*kgo.Record) []*kgo.Record {
+	w := tx.w
+	if len(w.pending) > 0 {
+		read = append(w.pending, read...)
+	}
+	n, full := w.quarantine.portion(read, len(tx.took))
+	for _, r := range read[:n] {
+		tx.took = append(tx.took, placeOf(r))
+		if IsUnread(r) {
+			tx.unread = append(tx.unread, r)
+		}
+	}
+	tx.full = tx.full || full
+	w.pending = read[n:]
+	return read[:n]
 }
 
 // Abort makes the transaction end without committing, for a reason that is
@@ -136,8 +236,8 @@ func (tx *Tx) failed() error {
 // Committed false with no error is an abort: the stage goes on.
 func (tx *Tx) end(ctx context.Context, stepErr error) (committed bool, err error) {
 	if !tx.begun {
-		if len(tx.positions) == 0 {
-			return false, errors.Join(stepErr, tx.failed())
+		if failed := tx.failed(); len(tx.positions) == 0 && (stepErr != nil || failed == nil || errors.Is(failed, errFatal)) {
+			return false, errors.Join(stepErr, failed)
 		}
 		if err := tx.w.session.Begin(); err != nil {
 			return false, fmt.Errorf("begin transaction: %w", err)

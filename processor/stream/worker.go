@@ -1,14 +1,19 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 // metadataMinAge is how long a batch that was refused waits at most to be tried
@@ -26,7 +31,13 @@ type worker struct {
 	assigns chan assignment // from the client's group goroutine to Run's
 	closed  chan struct{}
 
-	read map[Partition]reading // of what is assigned; Run's goroutine alone has it
+	passed     map[Partition]int64 // where it went on behind the last batch that was not read
+	quarantine *quarantine         // of this Run, as progress is
+	progress   *progress
+	pending    []*kgo.Record         // read, and for the next transaction
+	took       []place               // memory of the next transaction
+	carried    []*kgo.Record         // pending as of the last commit: after an abort the client reads again from there
+	read       map[Partition]reading // of what is assigned; Run's goroutine alone has it
 
 	mu        sync.Mutex
 	committed map[Partition]Position // of the last offset fetch: metadata only
@@ -44,8 +55,8 @@ type assigned struct {
 	err   error
 }
 
-func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) Stage) (err error) {
-	w := &worker{cfg: cfg, waker: waker, assigns: make(chan assignment), closed: make(chan struct{}), read: make(map[Partition]reading)}
+func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetching) Stage, q *quarantine, pr *progress) (err error) {
+	w := &worker{cfg: cfg, waker: waker, quarantine: q, progress: pr, assigns: make(chan assignment), closed: make(chan struct{}), read: make(map[Partition]reading), passed: make(map[Partition]int64)}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ClientID(cfg.ClientID),
@@ -77,6 +88,7 @@ func runOnce(ctx context.Context, cfg Config, waker *Waker, newStage func(Fetchi
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(cfg.Linger),
 		kgo.MaxBufferedRecords(200_000),
+		Bounded(),
 		kgo.ProducerBatchCompression(kgo.Lz4Compression(), kgo.NoCompression()),
 		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { w.setBlocked() }),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {}), // gates the assignment against polls
@@ -128,6 +140,10 @@ func (w *worker) turn(ctx context.Context) error {
 		return nil
 	}
 	if w.takeRevoked() {
+		w.pending, w.carried = nil, nil
+		clear(w.passed)
+		w.quarantine.revoked()
+		w.progress.well()
 		clear(w.read) // a stage that keeps its state stands nowhere else until it is handed partitions
 		w.stage.Revoke()
 		// The session remembers a revocation until End, and would abort the
@@ -157,23 +173,111 @@ func (w *worker) turn(ctx context.Context) error {
 	// own time, bounded by the transaction's timeout.
 	txCtx, cancelTx := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.TransactionTimeout)
 	defer cancelTx()
-	tx := &Tx{w: w, ctx: txCtx, read: w.read}
-	stepErr := w.stage.Step(txCtx, tx, recs)
+	tx := &Tx{w: w, ctx: txCtx, read: w.read, took: w.took[:0]}
+	defer func() { w.took = tx.took }()
+	given := tx.take(recs)
+	w.progress.begins(len(given) > 0)
+	stepErr := w.step(txCtx, tx, given)
+	if errors.Is(stepErr, errPoisoned) {
+		if _, ok := w.stage.(Resilient); !ok {
+			return stepErr // nothing that a panic may have half changed is kept
+		}
+		tx.fail(stepErr)
+		stepErr = nil
+	}
 	if !tx.begun && len(tx.positions) == 0 && stepErr == nil && tx.failed() == nil {
+		w.progress.idle(len(given) > 0)
+		w.passUnread(tx)
 		return nil
 	}
 	committed, err := tx.end(txCtx, stepErr)
+	if !committed {
+		w.pending = slices.Clone(w.carried)
+		w.progress.failed(cmp.Or(err, tx.failed()))
+		if err := w.learn(tx); err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return err
 	}
+	if committed {
+		w.quarantine.committed(tx.attempt(), tx.positions)
+		w.progress.well()
+		w.carried = slices.Clone(w.pending)
+	}
 	w.stage.Ended(committed)
+	if committed {
+		w.passUnread(tx)
+	}
 	return nil
+}
+
+// passUnread lets the client read on behind the batches that it stopped at, once they are
+// ended. Only then: after an abort it stops there once more.
+func (w *worker) passUnread(tx *Tx) {
+	for _, r := range tx.unread {
+		w.passed[Partition{r.Topic, r.Partition}] = r.Offset + 1
+		w.cfg.Watch.Skipped(r.Topic)
+		w.cfg.Watch.poisoned(w.progress.stage, schemas.ReasonBatchTooLarge)
+		w.pass(r)
+	}
+}
+
+func (w *worker) pass(r *kgo.Record) {
+	w.session.Client().SetOffsets(map[string]map[int32]kgo.EpochOffset{r.Topic: {r.Partition: {Epoch: r.LeaderEpoch, Offset: r.Offset + 1}}})
+}
+
+// errPoisoned is a panic of one record, which is poison from now on.
+var errPoisoned = errors.New("a record made the stage panic")
+
+// step runs the stage's Step. A panic while it decides a record makes that record poison.
+func (w *worker) step(ctx context.Context, tx *Tx, given []*kgo.Record) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		stack := string(debug.Stack())
+		if tx.on == (place{}) {
+			err = fmt.Errorf("panic: %v", v)
+			w.cfg.Logger.Error("a stage panicked", "group", w.cfg.Group, "panic", v, "stack", stack)
+			return
+		}
+		why := fmt.Errorf("panic: %v", v)
+		w.cfg.Watch.poisoned(w.progress.stage, schemas.ReasonInternalError)
+		w.cfg.Logger.Error("a record made the stage panic; it is ended without being processed", "group", w.cfg.Group, "record", tx.on.String(), "panic", v, "stack", stack)
+		if err = w.quarantine.panicked(tx.on, why); err == nil {
+			err = fmt.Errorf("%w: %s: %w", errPoisoned, tx.on, why)
+		}
+	}()
+	return w.stage.Step(ctx, tx, given)
+}
+
+// learn finds the record that made a transaction fail, if one did.
+func (w *worker) learn(tx *Tx) error {
+	found, err := w.quarantine.aborted(tx.attempt())
+	for _, at := range found {
+		w.cfg.Watch.poisoned(w.progress.stage, w.quarantine.poison[at].Reason)
+		w.cfg.Logger.Error("a record cannot be processed; it is ended without being processed", "group", w.cfg.Group, "record", at.String(), "error", w.quarantine.poison[at])
+	}
+	return err
+}
+
+func (w *worker) batchBytes(topic string) int {
+	if w.cfg.BatchBytes == nil {
+		return 1_000_012 // the client's default
+	}
+	return int(w.cfg.BatchBytes(topic))
 }
 
 // poll returns what is there, waiting for it until ctx ends. Once it has
 // returned, no rebalance begins until AllowRebalance, whether or not there were
 // records.
 func (w *worker) poll(ctx context.Context) ([]*kgo.Record, error) {
+	if len(w.pending) > 0 { // no more than what tells of errors
+		return w.judge(w.session.PollRecords(nil, 1)) //nolint:staticcheck // see drain
+	}
 	if recs, err := w.drain(); len(recs) > 0 || err != nil {
 		return recs, err
 	}
@@ -189,6 +293,7 @@ func (w *worker) drain() ([]*kgo.Record, error) {
 // judge tells the errors that end the worker from those that the client mends.
 func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 	var errs []error
+	var unread []*kgo.ErrDecompressTooLarge
 	fetches.EachError(func(topic string, p int32, err error) {
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -197,6 +302,10 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 			errs = append(errs, Fatal(fmt.Errorf("%s/%d: group %s: %w: %w", topic, p, w.cfg.Group, ErrOffsetOutOfRange, err)))
 		case isDataLoss(err):
 			errs = append(errs, Fatal(fmt.Errorf("%s/%d: group %s: %w: %w", topic, p, w.cfg.Group, ErrDataLoss, err)))
+		case errors.Is(err, kgo.ErrMaxDecompress):
+			if at, ok := Oversized(err); ok {
+				unread = append(unread, at)
+			}
 		default:
 			w.failed.Warn(w.cfg.Logger, "fetch failed", topic, p, err)
 		}
@@ -219,7 +328,21 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 		n++
 	}
 	clear(records[n:])
-	return records[:n], nil
+	records = records[:n]
+	for _, at := range unread {
+		r, p := Unread(at), Partition{at.Topic, at.Partition}
+		if at.NextOffset <= w.passed[p] {
+			w.pass(r)
+			continue
+		}
+		if slices.ContainsFunc(w.pending, func(was *kgo.Record) bool { return placeOf(was) == placeOf(r) }) {
+			continue // the client stopped there once more
+		}
+		w.read[p] = reading{at.NextOffset, at.NextOffset}
+		w.cfg.Logger.Error("a batch is skipped: it decompresses to more than the bound", "group", w.cfg.Group, "topic", at.Topic, "partition", at.Partition, "from", at.Offset, "to", at.NextOffset-1)
+		records = append(records, r)
+	}
+	return records, nil
 }
 
 // reading is how far a partition has been read: the offset after the last record

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -95,6 +96,72 @@ func TestClickHouseAway(t *testing.T) {
 	}
 	t.Logf("AWAY ClickHouse is back: all %s rows after %.1f s", strings.Fields(all)[0], time.Since(began).Seconds())
 	s.stop(worker)
+}
+
+// Every role starts while ClickHouse is not there, and goes on by itself once it is:
+// sends are taken, reads say that they cannot, receipts and the sink wait.
+func TestClickHouseLater(t *testing.T) {
+	t.Parallel()
+	lib, addr, http1 := enginetest.Library(t), childtest.Addr(t), childtest.Addr(t)
+	callee := newCallee(t)
+	s := newSite(t, []string{embedded(t).Addr()}, "later", fmt.Sprintf(receiptsPolicy, callee.URL))
+	s.env = []string{"RECEIPTS=" + receiptSecret}
+	worker := s.run(0, "ingest,admission,lanes,delay,receipts,sink", "--http-listen", http1, "--clickhouse-url", "http://"+addr)
+	get := func(path string) (int, string) {
+		resp, err := http.Get("http://" + http1 + path)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	is := func(path string, code int, has string) {
+		t.Helper()
+		said, text := 0, ""
+		if !poll(t, patience, func() bool { said, text = get(path); return said == code && strings.Contains(text, has) }) {
+			t.Fatalf("%s: %d %s, want %d with %s\n%s", path, said, text, code, has, worker.Tail(10))
+		}
+	}
+	is("/readyz", http.StatusOK, "")
+	const to, unknown = "+8613800000077", "/v1/messages/0199b2a0-5c00-7000-8000-0123456789ab"
+	resp, b := post(t, "http://"+http1+"/v1/messages", `{"channel":"sms","to":"`+to+`","body":"x"}`)
+	if resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("%d %s", resp.StatusCode, b)
+	}
+	var sent struct{ ID string }
+	if err := json.Unmarshal(b, &sent); err != nil {
+		t.Fatal(err)
+	}
+	is("/v1/messages/"+sent.ID, http.StatusOK, `"sent"`)
+	is(unknown, http.StatusServiceUnavailable, "history_unavailable")
+	is("/v1/stats", http.StatusServiceUnavailable, "history_unavailable")
+	if resp, b := post(t, "http://"+http1+"/v1/receipts/p?token="+receiptSecret, `{"id":"`+sent.ID+`","to":"`+to+`","status":"delivered"}`); resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("a receipt: %d %s", resp.StatusCode, b)
+	}
+	is("/metrics", http.StatusOK, "weir_sink_ready 0")
+	is("/metrics", http.StatusOK, `weir_receipts_total{outcome="store_away",provider="p"} 1`)
+	select {
+	case <-worker.Done():
+		t.Fatalf("the worker ended without ClickHouse: %v\n%s", worker.Err(), worker.Tail(10))
+	default:
+	}
+
+	click, err := engine.Start(t.Context(), engine.Options{Dir: t.TempDir(), Addr: addr, LibPath: lib, Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer click.Kill()
+	is("/metrics", http.StatusOK, "weir_sink_ready 1")
+	is(unknown, http.StatusNotFound, "")
+	is("/v1/stats", http.StatusOK, "")
+	is("/v1/messages/"+sent.ID, http.StatusOK, `"delivered"`)
+	s.stop(worker)
+
+	// What can never be right ends at once.
+	if out, err := s.try("run", "--roles", "receipts", "--clickhouse-url", "127.0.0.1:8123"); err == nil || !strings.Contains(out, "ClickHouse URL") {
+		t.Errorf("a URL that is none: %v\n%s", err, out)
+	}
 }
 
 // The broker stops answering: 503 with Retry-After, and 202 again when it is

@@ -231,7 +231,7 @@ func TestDev(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Send(t.Context(), &schemas.Request{Channel: schemas.ChannelSMS, To: "138 0000 0000", Class: "verify", Body: "code 2"}, "138 0000 0000")
+	p.Send(t.Context(), &schemas.Request{Channel: schemas.ChannelSMS, To: "+86 138 0000 0000", Class: "verify", Body: "code 2"}, "+86 138 0000 0000")
 	if _, err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

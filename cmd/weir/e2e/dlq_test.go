@@ -109,15 +109,21 @@ func deadLetters(t *testing.T, brokers []string) {
 	if shown = s.weir("dlq", "show", "--body", entries[0].MessageID); !strings.Contains(shown, `"secret"`) || !strings.Contains(shown, "+861380") {
 		t.Errorf("shown with --body:\n%s", shown)
 	}
-	if out := s.weir("dlq", "redrive", "--dry-run"); !strings.Contains(out, fmt.Sprintf("%d of %d would be sent again", all, all)) {
+	if out := s.weir("dlq", "redrive", "--dry-run"); !strings.Contains(out, fmt.Sprintf("0 of %d would be sent again", all)) {
+		t.Errorf("dry run of what ended for good, and is not named: %s", out)
+	}
+	if out := s.weir("dlq", "redrive", "--reason", "permanent", "--dry-run"); !strings.Contains(out, fmt.Sprintf("%d of %d would be sent again", all, all)) {
 		t.Errorf("dry run: %s", out)
+	}
+	if out, err := s.try("dlq", "redrive"); err == nil || !strings.Contains(out, "--all") {
+		t.Errorf("a redrive without a filter: %v: %s", err, out)
 	}
 
 	callee.refuses.Store(false)
 	// Two a second: a minute, in which it keeps how far it is about once a second. It is
 	// killed at the first time.
 	kept := s.redriven()
-	cli, err := start(s.dir, "redrive", nil, s.bin, append([]string{"dlq", "redrive", "--rate", "2/s"}, s.flags()...)...)
+	cli, err := start(s.dir, "redrive", nil, s.bin, append([]string{"dlq", "redrive", "--reason", "permanent", "--rate", "2/s"}, s.flags()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +191,12 @@ func deadLetters(t *testing.T, brokers []string) {
 	}
 	if out, err := s.try("dlq", "redrive", "--resume"); err == nil || !strings.Contains(out, "no redrive to go on with") {
 		t.Errorf("after its end: %s", out)
+	}
+	if out := s.weir("dlq", "redrive", "--reason", "permanent"); !strings.Contains(out, fmt.Sprintf("0 of %d were asked for again", all)) {
+		t.Errorf("a second redrive: %s", out)
+	}
+	if out := s.weir("dlq", "list", "--limit", "0"); strings.Count(out, "sent again ") != all {
+		t.Errorf("the list does not say what was sent again:\n%s", out)
 	}
 	s.stop(worker)
 	if out, err := s.try("audit"); err != nil || !strings.Contains(out, fmt.Sprintf("redriven, as new messages   %d", all)) {

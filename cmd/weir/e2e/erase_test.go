@@ -71,7 +71,7 @@ func TestErase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, to := range []string{"+8613800138000", "138 0013 8000", "+86 0138-0013-8000", "+8613800138001"} {
+	for _, to := range []string{"+8613800138000", "+86 138 0013 8000", "+86 0138-0013-8000", "+8613800138001"} {
 		p.Send(t.Context(), &schemas.Request{Channel: schemas.ChannelSMS, To: to, Class: "verify", Body: "code 1"}, to)
 	}
 	if _, err := p.Close(t.Context()); err != nil {
@@ -100,7 +100,7 @@ func TestErase(t *testing.T) {
 		{"--to +8613800138000", 2, []string{"nothing was erased: say --yes"}},
 		{"--to 13800138000 --region XX --yes", 2, []string{"--region XX: no region that has numbers"}},
 		{"--to 13800138000 --tenant globex --yes", 2, []string{"the policy in force has no such tenant, and ClickHouse has no rows of it. It has rows of default"}},
-		{"--to 13800138000 --tenant default --region gb --dry-run", 0, []string{"+86*********00", "of tenant default"}},
+		{"--to 13800138000 --tenant default --region cn --dry-run", 0, []string{"+86*********00", "of tenant default"}},
 	} {
 		out, code := d.try(t, append([]string{"erase"}, strings.Fields(tt.args)...)...)
 		if code != tt.code || slices.ContainsFunc(tt.says, func(s string) bool { return !strings.Contains(out, s) }) {
@@ -111,7 +111,7 @@ func TestErase(t *testing.T) {
 		t.Fatalf("something was erased: %s", got)
 	}
 
-	out, code := d.try(t, "erase", "--to", "138-0013-8000", "--yes")
+	out, code := d.try(t, "erase", "--to", "138-0013-8000", "--region", "CN", "--yes")
 	t.Logf("DEV $ weir erase\n%s", out)
 	if code != 0 {
 		t.Fatalf("exit %d", code)
@@ -201,7 +201,7 @@ func TestContentIsNotKept(t *testing.T) {
 		`"template":"login-code","vars":{"code":{"a":"MARK-object"}}`,
 		`"template":"no-such","vars":{"code":"MARK-vars"}`,
 		`"body":"MARK-body","idempotency_key":"k-1"`, `"body":"MARK-other","idempotency_key":"k-1"`,
-		`"body":"MARK-body","MARK-field":1`, `"body":"MARK-body","metadata":{"a":["MARK-list"]}`, `"body":"MARK-broken`,
+		`"body":"MARK-body","unheard_of":"MARK-value"`, `"body":"MARK-body","metadata":{"a":["MARK-list"]}`, `"body":"MARK-broken`,
 	}
 	p, err := NewProducer([]string{d.Kafka}, topics.Names{}, CRC32)
 	if err != nil {

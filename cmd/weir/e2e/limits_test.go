@@ -58,7 +58,7 @@ func TestLimitsTry(t *testing.T) {
 	if _, errs, code := try("-f", file("bad.yaml", "limits:\n  - {name: a, per: [recipient], allow: [-1/60s]}\n")); code != 1 || !strings.Contains(errs, "bad.yaml:2:") {
 		t.Errorf("a bad policy: %d %s", code, errs)
 	}
-	d.weir(t, "apply", "-f", same)
+	d.weir(t, "apply", "--accept-loss", "-f", same)
 
 	// Fourteen recipients, some of whom the simulated provider fails for a while, or
 	// for good.

@@ -95,7 +95,7 @@ func livesOfMessages(t *testing.T, brokers []string) {
 			t.Fatal(err)
 		}
 		for name, f := range fates {
-			id, err := schemas.NewID("some other recipient") // so that it counts as the producer's own
+			id, err := schemas.NewID() // so that it counts as the producer's own
 			if err != nil {
 				t.Fatal(err)
 			}

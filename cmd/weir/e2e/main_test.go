@@ -146,7 +146,7 @@ func (s *site) tryApply(policy string) (string, error) {
 	if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
-	return s.try("apply", "-f", file, "--prune")
+	return s.try("apply", "--accept-loss", "-f", file, "--prune")
 }
 
 // run starts a worker. It is killed with the test; on failure its last words

@@ -178,7 +178,7 @@ func (c *cycle) judgeDoors(r *audit.Report) {
 			q.ExpiresAt = 0
 			id := k.request.ID
 			if id == "" {
-				id = schemas.DerivedID(src, at.appended, string(at.passed[0].Key))
+				id = schemas.DerivedID(src, at.appended)
 			}
 			if q.Tenant != k.tenant || q.ID != id || schemas.ContentHash(q) != schemas.ContentHash(&k.request) {
 				fault("passed on as tenant %s's, id %s", q.Tenant, q.ID)
@@ -187,7 +187,7 @@ func (c *cycle) judgeDoors(r *audit.Report) {
 			fault("to be refused as %s: passed on %d times, ended %d times, %d times in the DLQ", k.refused, len(at.passed), len(at.ended), len(at.dead))
 		default:
 			e := at.ended[0]
-			if e.Tenant != k.tenant || e.Reason != k.refused || e.Status != schemas.StatusRejected || e.MessageID != schemas.DerivedID(src, e.AcceptedAt, "") {
+			if e.Tenant != k.tenant || e.Reason != k.refused || e.Status != schemas.StatusRejected || e.MessageID != schemas.DerivedID(src, e.AcceptedAt) {
 				fault("ended as tenant %s's, %s %s, id %s", e.Tenant, e.Status, e.Reason, e.MessageID)
 			}
 			if !bytes.Equal(at.dead[0].Value, k.rec.Value) {

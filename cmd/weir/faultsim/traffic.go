@@ -36,6 +36,7 @@ var spellings = []string{
 var magic = []string{
 	"+15005550001", "+15005550002", "+15005550004", "+15005550008", "+15005550009", "+15005550010", "+15005550011", "+15005550012", "+15005550021", "+15005550031",
 	"permanent@example.com", "transient-1@Example.com", "timeout-1@example.com", "maybe@example.com", "undelivered@example.com", "delivered@EXAMPLE.com", "bounce@example.com",
+	"Permanent@example.com", "TIMEOUT-1@example.com", "Undelivered@Example.com", "BOUNCE@example.com",
 }
 
 // bounces are those that a lane has suppressed, by a request of its own.

@@ -204,6 +204,7 @@ func (s *slot) run(ctx context.Context, l *life) error {
 		return fmt.Errorf("take the producer id for receipts: %w", err)
 	}
 	n := c.plan.Partitions
+	references := provider.NewSigner("of all workers") // as receipts.reference_key_file
 	receipts := receipt.NewWriter(amend, receipt.TopicOf(c.names, n), logger)
 	streaming := func(stage string) stream.Config {
 		return stream.Config{
@@ -229,7 +230,7 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	}
 	g.Go(func() error {
 		return lane.Supervise(ctx, lane.Config{
-			Stream: streaming("lane"), Read: read, Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Policy: watch, Logger: logger,
+			Stream: streaming("lane"), Read: read, Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Policy: watch, References: references, Logger: logger,
 			Open: func(p schemas.Provider) (provider.Provider, error) {
 				inner, err := simulated.Open(p, provider.Deps{Logger: logger, Receipts: receipts.Take})
 				return &recording{inner, l, p.Name}, err
@@ -241,10 +242,10 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	wrong, began := s.now(), time.Now()
 	steady := func() time.Time { return wrong.Add(time.Since(began)) }
 	g.Go(func() error {
-		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, Returns: map[string]int32{c.names.Receipts(): n}, Now: steady, Logger: logger})
+		return delay.Run(ctx, delay.Config{Stream: streaming("delay"), Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Returns: map[string]int32{c.names.Receipts(): n}, Now: steady, Logger: logger})
 	})
 	g.Go(func() error {
-		return receipt.Run(ctx, receipt.Config{Stream: streaming("receipts"), Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, Now: s.now, Logger: logger})
+		return receipt.Run(ctx, receipt.Config{Stream: streaming("receipts"), Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, References: references, Now: s.now, Logger: logger})
 	})
 	return g.Wait()
 }

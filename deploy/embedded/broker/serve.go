@@ -80,7 +80,7 @@ func Serve(ctx context.Context, cfg Config, ready func(addr string)) (err error)
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("broker directory: %w", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(cfg.Dir, "lock"), LockWait)

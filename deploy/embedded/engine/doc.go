@@ -8,8 +8,10 @@
 //	Serve    is what that child runs
 //
 // What it does not do: it is for development, not for production. It has no
-// users and no passwords (the address must be loopback, and a browser's
-// cross-origin requests are refused), no native protocol, no HTTP sessions, no
+// users and no passwords: the address must be loopback, what a page of another
+// site makes a browser send is refused, whatever the method (localOnly), and so is
+// every statement that would read or write outside the data directory: files,
+// addresses, programs (guard). It has no native protocol, no HTTP sessions, no
 // external tables, no TLS, no replication. A result is held in memory whole
 // before its first byte is answered, so an error always has its HTTP code.
 // There is a build for linux on amd64 with glibc only: elsewhere Ensure and
@@ -24,6 +26,13 @@
 //   - The engine replaces the process's handlers of the deadly signals. The Go
 //     runtime needs its own (a nil dereference is a SIGSEGV it turns into a
 //     panic), so they are put back at once.
+//   - The engine's users and their grants are built in, and it reads every file
+//     that the process may read. So statements are judged by their tokens; what is
+//     split in another way than the engine does is refused. Rows of the format Values
+//     may have expressions, which are in no statement: the engine evaluates them only
+//     where the guard has judged the rows.
+//   - Its database default looks among the machine's files for a table that it does
+//     not have (SELECT * FROM '/etc/hostname'). It is replaced at each start.
 //   - An insert's data goes to a file and is read with FROM INFILE: data inside
 //     the statement would end at the first blank line.
 //   - The engine writes the Native format as of revision 0, clickhouse-go reads

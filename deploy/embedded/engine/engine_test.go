@@ -206,12 +206,6 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("X-ClickHouse-Format: %d %q", resp.StatusCode, out)
 		}
 	})
-	t.Run("another site's page", func(t *testing.T) {
-		resp, _ := send(t, p, "POST", "", strings.NewReader("SELECT 1"), http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}})
-		if resp.StatusCode != http.StatusForbidden {
-			t.Errorf("got %d", resp.StatusCode)
-		}
-	})
 }
 
 func TestRequestCompression(t *testing.T) {

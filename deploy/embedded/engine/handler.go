@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -21,6 +19,7 @@ import (
 // handler is ClickHouse's HTTP interface in front of the sessions.
 type handler struct {
 	sessions *sessions
+	guard    *guard
 	inbox    string // where inserts' data waits to be read
 	version  string
 	zone     string
@@ -37,23 +36,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "There is no handle "+r.URL.Path, http.StatusNotFound)
 	})
-	return localOnly(http.NewCrossOriginProtection().Handler(mux))
-}
-
-// localOnly refuses requests for another host's name: the trick of rebinding a
-// name to the loopback address.
-func localOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" && host != "" {
-			http.Error(w, "this engine answers to localhost and to addresses only", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	return localOnly(mux)
 }
 
 func (h *handler) query(w http.ResponseWriter, r *http.Request) {
@@ -92,6 +75,13 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, req request) er
 	if err != nil {
 		return err
 	}
+	judged := sql
+	if data != nil {
+		judged = into.into + " " + into.settings
+	}
+	if err := cmp.Or(h.guard.settings(req.settings), h.guard.statement(judged)); err != nil {
+		return err
+	}
 	job := work{
 		sql: sql, format: req.format, database: req.database,
 		settings: req.settings, params: req.params, readonly: r.Method != http.MethodPost,
@@ -106,6 +96,11 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, req request) er
 		}
 		if err != nil {
 			return err
+		}
+		if strings.EqualFold(into.format, "Values") {
+			if job.evaluate, err = h.guard.rows(path); err != nil {
+				return err
+			}
 		}
 		job.sql, job.checked = into.fromFile(path), true
 	} else if req.revision && req.format == "Native" && isHandshake(sql) {

@@ -72,7 +72,7 @@ func Serve(ctx context.Context, cfg Config, ready func(addr string)) (err error)
 	if err != nil {
 		return fmt.Errorf("find the engine's directory: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the engine's directory: %w", err)
 	}
 	unlock, err := lockDir(ctx, dir, cfg.LockWait)
@@ -108,7 +108,11 @@ func Serve(ctx context.Context, cfg Config, ready func(addr string)) (err error)
 	if err != nil {
 		return fmt.Errorf("open the engine: %w", err)
 	}
-	h := &handler{sessions: engine, inbox: inbox, version: version, zone: zone}
+	functions, engines, err := engine.outside()
+	if err != nil {
+		return fmt.Errorf("open the engine: %w", err)
+	}
+	h := &handler{sessions: engine, guard: newGuard(functions, engines), inbox: inbox, version: version, zone: zone}
 	return serveHTTP(ctx, listener, h.routes(), cfg.Grace, engine.interrupt, ready)
 }
 
@@ -155,5 +159,5 @@ func makeInbox(dir string) (string, error) {
 	if err := os.RemoveAll(inbox); err != nil { // of a process that was killed
 		return "", err
 	}
-	return inbox, os.Mkdir(inbox, 0o755)
+	return inbox, os.Mkdir(inbox, 0o700)
 }

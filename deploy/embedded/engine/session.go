@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -20,12 +24,19 @@ type setting struct{ name, value string }
 type work struct {
 	sql      string
 	format   string // of the output, where the statement does not say
-	database string // "" is the engine's default
+	database string // "" is default
 	settings []setting
 	params   []param
 	readonly bool // refuse whatever changes anything
 	checked  bool // the statement is known to be one
+	evaluate bool // expressions in rows of the format Values, which the guard has judged
 }
+
+// The settings by which the engine evaluates expressions in rows of the format Values.
+const (
+	interpretExpressions = "input_format_values_interpret_expressions"
+	deduceTemplates      = "input_format_values_deduce_templates_of_expressions"
+)
 
 // sessions opens engine sessions on one data directory, a limited number at once.
 type sessions struct {
@@ -46,6 +57,10 @@ func openSessions(lib *library, path string, limit int) (*sessions, error) {
 			// runtime would have to sort out.
 			"--query_profiler_real_time_period_ns=0",
 			"--query_profiler_cpu_time_period_ns=0",
+			// Rows of the format Values may have expressions, and these are part of
+			// no statement that the guard judges.
+			"--" + interpretExpressions + "=0",
+			"--" + deduceTemplates + "=0",
 		},
 		slots: make(chan struct{}, limit),
 	}
@@ -56,7 +71,37 @@ func openSessions(lib *library, path string, limit int) (*sessions, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.plainDefault(path); err != nil {
+		s.anchor.close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// plainDefault makes the database default one of tables only, under the directory
+// path. The engine's own, which it puts there at each start, looks for a table that it
+// does not have among the machine's files, whatever they are.
+func (s *sessions) plainDefault(path string) error {
+	step := func(sql string) error {
+		r, err := s.anchor.query(sql, "Null", nil)
+		if err != nil {
+			return fmt.Errorf("replace the engine's database default: %w", err)
+		}
+		r.close()
+		return nil
+	}
+	if err := step("DETACH DATABASE default"); err != nil {
+		return err
+	}
+	if step("ATTACH DATABASE default") == nil {
+		return nil // an earlier start made it, and it has tables
+	}
+	// One that an earlier start made and that is empty cannot be attached.
+	made := filepath.Join(path, "metadata", "default.sql")
+	if err := os.Rename(made, made+".old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return step("CREATE DATABASE default ENGINE = Atomic")
 }
 
 // run executes a statement in a session of its own. ctx bounds the wait for a
@@ -104,9 +149,9 @@ func check(c *connection, w work) error {
 
 // preparation is what a session runs before the statement itself.
 func preparation(w work) []string {
-	var sql []string
-	if w.database != "" {
-		sql = append(sql, "USE "+quoteName(w.database))
+	sql := []string{"USE " + quoteName(cmp.Or(w.database, "default"))}
+	if w.evaluate {
+		sql = append(sql, "SET "+interpretExpressions+" = 1, "+deduceTemplates+" = 1")
 	}
 	if len(w.settings) > 0 {
 		set := make([]string, len(w.settings))
@@ -137,6 +182,26 @@ func (s *sessions) interrupt() {
 	if r, err := s.anchor.query("KILL QUERY WHERE 1", "Null", nil); err == nil {
 		r.close()
 	}
+}
+
+// outside returns the names of all table functions, and of all engines of tables and
+// databases.
+func (s *sessions) outside() (functions, engines []string, err error) {
+	for into, sql := range map[*[]string]string{
+		&functions: "SELECT name FROM system.table_functions",
+		&engines:   "SELECT name FROM system.table_engines UNION ALL SELECT name FROM system.database_engines",
+	} {
+		r, err := s.anchor.query(sql, "TabSeparated", nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		*into = strings.Fields(string(r.bytes()))
+		r.close()
+		if len(*into) == 0 {
+			return nil, nil, fmt.Errorf("the engine names none: %s", sql)
+		}
+	}
+	return functions, engines, nil
 }
 
 // identity asks the engine for its version and time zone.

@@ -105,8 +105,9 @@ func formatClause(sql string) string {
 // It skips blanks and comments.
 type tokens struct {
 	sql        string
-	start, end int // of the current token
-	depth      int // of brackets around it
+	start, end int  // of the current token
+	depth      int  // of brackets around it
+	odd        bool // a comment was passed whose end the engine may see elsewhere
 }
 
 func (t *tokens) text() string { return t.sql[t.start:t.end] }
@@ -161,8 +162,10 @@ func (t *tokens) skip(i int) int {
 		case strings.HasPrefix(rest, "/*"):
 			end := strings.Index(rest[2:], "*/")
 			if end < 0 {
+				t.odd = true
 				return len(t.sql)
 			}
+			t.odd = t.odd || strings.Contains(rest[2:2+end], "/*")
 			i += end + 4
 		default:
 			return i

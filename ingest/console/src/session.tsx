@@ -4,7 +4,7 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Schemas } from "./api/client.ts";
 
-export type Scope = "send" | "read" | "admin";
+export type Scope = "send" | "read" | "policy" | "operate";
 export type Session = Schemas["Session"];
 
 export interface Who {
@@ -28,5 +28,6 @@ export function useBy(): string {
 export const scopeWords: Record<Scope, string> = {
   send: "sends, cancels, retries and redrives messages",
   read: "reads messages, counts and what limits leave",
-  admin: "reads and changes the policy, and sees providers, delays, alerts and the proof",
+  policy: "reads and changes limits, routes and alerts",
+  operate: "of the tenant default sees providers, delays and the proof",
 };

@@ -11,11 +11,11 @@ export const entries: Record<View, { title: string; scope?: Scope }> = {
   home: { title: "Overview", scope: "read" },
   recipients: { title: "Recipients", scope: "read" },
   messages: { title: "Messages", scope: "read" },
-  limits: { title: "Limits", scope: "admin" },
-  providers: { title: "Providers", scope: "admin" },
+  limits: { title: "Limits", scope: "policy" },
+  providers: { title: "Providers", scope: "operate" },
   queues: { title: "Queues", scope: "read" },
-  alerts: { title: "Alerts", scope: "admin" },
-  proof: { title: "Proof", scope: "admin" },
+  alerts: { title: "Alerts", scope: "policy" },
+  proof: { title: "Proof", scope: "operate" },
   "retry-after": { title: "Retry-After" },
 };
 

@@ -49,9 +49,9 @@ test("a key that reads sees its messages, and no control that changes anything; 
   await page.getByRole("heading", { name: "Dead letters" }).waitFor();
   for (const button of [/Redrive/, /Send again/]) assert.equal(await page.getByRole("button", { name: button }).count(), 0, String(button));
   assert.equal(await page.getByRole("heading", { name: "Delays" }).count(), 0);
-  for (const view of ["#/limits", "#/limits/verify", "#/providers", "#/alerts", "#/proof"]) {
+  for (const [view, scope] of Object.entries({ "#/limits": "policy", "#/limits/verify": "policy", "#/providers": "operate", "#/alerts": "policy", "#/proof": "operate" })) {
     await visit(page, view);
-    await page.getByText("This needs the scope admin").waitFor();
+    await page.getByText(`This needs the scope ${scope}`).waitFor();
     assert.equal(await page.getByRole("button", { name: /Save|Delete|Enforce/ }).count(), 0, view);
   }
   await visit(page, "#/messages?class=verify");

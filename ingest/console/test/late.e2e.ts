@@ -264,7 +264,7 @@ test("a dry run that ends leaves the focus to who writes in a filter", async () 
   weir.provider.answers.set(to, { status: 400, body: {} });
   await weir.comesTo((await weir.send({ channel: "push", to, class: "late", title: "Hello" })).id, "failed");
   const late = gate();
-  const { page, close } = await open("#/queues?class=late", {
+  const { page, close } = await open("#/queues?class=late&reason=permanent", {
     before: (page) =>
       page.route("**/v1/dlq/redrive", async (route) => {
         await late.opened;

@@ -45,7 +45,7 @@ type client struct {
 //
 // access_key, access_secret, endpoint and proxy may hold ${NAME} or be file:PATH.
 func open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	c, calls := readSettings(in)
 	if err := in.Err(); err != nil {
 		return nil, err

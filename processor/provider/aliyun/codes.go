@@ -10,8 +10,7 @@ import (
 //   - What is so for every message of the account (no money left, a quota of the
 //     account used up, a product or an account stopped, a wrong key, a permission that
 //     is missing, a wrong clock) is transient: provider.Codes says why.
-//   - What holds for one number only, such as its limits, is transient and of the
-//     recipient: throttled would silence the lane for everybody.
+//   - A limit of one number is throttled and of the recipient: only that message waits.
 //   - What is wrong with a template, a signature or a parameter is permanent.
 //   - A number is suppressed where Aliyun says that its owner refused, or that it is to
 //     be left out from now on; not where it may be switched off, mistyped, on a list
@@ -30,8 +29,8 @@ var codes = provider.Codes{
 		{Code: codeOK, Kind: provider.Accepted, Means: "taken"},
 
 		// Too fast.
-		{Code: "Throttling*", Kind: provider.Throttled, Means: "more calls than Aliyun takes at once"},
-		{Code: codeLimit, Kind: provider.Transient, OfRecipient: true, Means: "more messages to this number than Aliyun allows in a minute, an hour or a day"},
+		{Code: "Throttling*", Kind: provider.Throttled, OfProvider: true, Means: "more calls than Aliyun takes at once"},
+		{Code: codeLimit, Kind: provider.Throttled, OfRecipient: true, Means: "more messages to this number than Aliyun allows in a minute, an hour or a day"},
 
 		// Of the account: the operator mends it, and nothing is lost until then.
 		{Code: "isv.AMOUNT_NOT_ENOUGH", Kind: provider.Transient, Means: "the account has no money or messages left"},

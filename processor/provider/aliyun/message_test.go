@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
 	"github.com/weirhq/weir/processor/provider/providertest"
@@ -139,7 +140,7 @@ func TestLimitsOfANumber(t *testing.T) {
 	} {
 		body := []byte(`{"Code":"isv.BUSINESS_LIMIT_CONTROL","Message":"` + text + `","RequestId":"x"}`)
 		o := decide(&httpcall.Answer{Status: 200, Header: http.Header{}, Body: body}, now)
-		if o.Kind != provider.Transient || o.MayBeReceived || !o.OfRecipient || o.RetryAfter != want {
+		if o.Kind != provider.Throttled || o.MayBeReceived || !o.OfRecipient || o.RetryAfter != want {
 			t.Errorf("%s: %+v, want %s", text, o, want)
 		}
 	}
@@ -165,8 +166,8 @@ func TestDecide(t *testing.T) {
 		{"refused by the owner", 200, "", `{"Code":"isv.CUSTOMER_REFUSED"}`, provider.Outcome{Kind: provider.Permanent, OfRecipient: true, Suppress: schemas.SuppressOptedOut, Code: "isv.CUSTOMER_REFUSED"}},
 		{"another of the business's", 200, "", `{"Code":"isv.NEW"}`, provider.Outcome{Kind: provider.Permanent, Code: "isv.NEW"}},
 		{"another of the platform's", 200, "", `{"Code":"isp.NEW"}`, provider.Outcome{Kind: provider.Transient, MayBeReceived: true, Code: "isp.NEW"}},
-		{"throttled", 400, "", `{"Code":"Throttling"}`, provider.Outcome{Kind: provider.Throttled, Code: "Throttling"}},
-		{"throttled, with a time", 429, "3", `{"Code":"Throttling.Api"}`, provider.Outcome{Kind: provider.Throttled, Code: "Throttling.Api", RetryAfter: 3 * time.Second}},
+		{"throttled", 400, "", `{"Code":"Throttling"}`, provider.Outcome{Kind: provider.Throttled, OfProvider: true, Code: "Throttling"}},
+		{"throttled, with a time", 429, "3", `{"Code":"Throttling.Api"}`, provider.Outcome{Kind: provider.Throttled, OfProvider: true, Code: "Throttling.Api", RetryAfter: 3 * time.Second}},
 		{"an unknown code", 400, "", `{"Code":"New"}`, provider.Outcome{Kind: provider.Permanent, Code: "New"}},
 		{"an unknown code of a server that failed", 500, "", `{"Code":"New"}`, provider.Outcome{Kind: provider.Transient, MayBeReceived: true, Code: "New"}},
 		{"a code that may be anything", 400, "", `{"Code":"+8613800000000 is not ours"}`, provider.Outcome{Kind: provider.Permanent, Code: "no_code"}},
@@ -217,7 +218,7 @@ func TestEndpoint(t *testing.T) {
 		if tt.endpoint != nil {
 			settings["endpoint"] = tt.endpoint
 		}
-		p, err := open(schemas.Provider{Settings: settings}, provider.Deps{Getenv: func(string) string { return "" }})
+		p, err := open(schemas.Provider{Settings: settings}, provider.Deps{Private: outbound.Loopback, Getenv: func(string) string { return "" }})
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, %v: %v", tt.region, tt.endpoint, err)

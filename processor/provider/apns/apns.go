@@ -57,7 +57,7 @@ type adapter struct {
 
 // Open is the factory. docs/provider-apns.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	a, calls := readSettings(in)
 	if err := in.Err(); err != nil {
 		return nil, err

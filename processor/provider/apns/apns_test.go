@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
 	"github.com/weirhq/weir/schemas"
@@ -37,7 +38,7 @@ func with(t *testing.T, set map[string]any) (*adapter, error) {
 	t.Helper()
 	all := map[string]any{"team_id": "DEF123GHIJ", "key_id": "ABC123DEFG", "key": p8(t, elliptic.P256()), "topic": "com.example.weir"}
 	maps.Copy(all, set)
-	p, err := Open(schemas.Provider{Name: "apple", Settings: all}, provider.Deps{Getenv: func(string) string { return "" }})
+	p, err := Open(schemas.Provider{Name: "apple", Settings: all}, provider.Deps{Private: outbound.Loopback, Getenv: func(string) string { return "" }})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ var codes = provider.Codes{
 		{Code: "ExpiredToken", Kind: provider.Permanent, Suppress: "invalid", Means: "410: the device token has expired"},
 		{Code: "Unregistered", Kind: provider.Permanent, Suppress: "invalid", Means: "410: the app is no longer on the device"},
 		{Code: "PayloadTooLarge", Kind: provider.Permanent, Means: "413: the payload is too large"},
-		{Code: "TooManyProviderTokenUpdates", Kind: provider.Throttled, Means: "429: the token was made anew too often"},
+		{Code: "TooManyProviderTokenUpdates", Kind: provider.Throttled, OfProvider: true, Means: "429: the token was made anew too often"},
 		{Code: "TooManyRequests", Kind: provider.Throttled, OfRecipient: true, Means: "429: too many notifications to this device"},
 		{Code: "InternalServerError", Kind: provider.Transient, MayBeReceived: true, Means: "500: a fault within APNs"},
 		{Code: "ServiceUnavailable", Kind: provider.Transient, Means: "503: APNs is unavailable"},

@@ -25,8 +25,8 @@ var Common = []provider.Code{
 	{Code: "MalformedHttpRequestException", Kind: provider.Permanent, Means: "the service did not understand the request"},
 	{Code: "InternalFailure", Kind: provider.Transient, MayBeReceived: true, Means: "an error within the service"},
 	{Code: "ServiceUnavailable", Kind: provider.Transient, Means: "the service is not available just now"},
-	{Code: "ThrottlingException", Kind: provider.Throttled, Means: "too many calls, or the sending quota is used up"},
-	{Code: "Throttling", Kind: provider.Throttled, Means: "too many calls"},
+	{Code: "ThrottlingException", Kind: provider.Throttled, OfProvider: true, Means: "too many calls, or the sending quota is used up"},
+	{Code: "Throttling", Kind: provider.Throttled, OfProvider: true, Means: "too many calls"},
 	{Code: "ValidationError", Kind: provider.Permanent, Means: "the service did not understand the request"},
 }
 

@@ -25,7 +25,7 @@ import (
 // Type is that of external and none.
 var Type = provider.Type{
 	Listen: func(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-		return Listen(provider.SettingsOf(p, deps.Getenv))
+		return Listen(deps.Settings(p))
 	},
 	Check: Check,
 }

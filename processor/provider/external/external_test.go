@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/bodysign"
 	"github.com/weirhq/weir/processor/provider/external"
@@ -22,7 +23,7 @@ const secret = "hunter2-hunter2-hunter2"
 
 func listen(t *testing.T, channels ...schemas.Channel) provider.Listener {
 	t.Helper()
-	l, err := provider.Types{"external": external.Type}.Listen(schemas.Provider{Name: "own", Type: "external", Channels: channels, Settings: map[string]any{"receipt_secret": secret}}, provider.Deps{})
+	l, err := provider.Types{"external": external.Type}.Listen(schemas.Provider{Name: "own", Type: "external", Channels: channels, Settings: map[string]any{"receipt_secret": secret}}, provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestWhoCalls(t *testing.T) {
 		t.Error(err)
 	}
 	p := schemas.Provider{Name: "own", Type: "none", Settings: map[string]any{"sign": map[string]any{"secret": "s3cret-of-both", "header": "X-Sig"}}}
-	l, err := types.Listen(p, provider.Deps{})
+	l, err := types.Listen(p, provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func TestWhoCalls(t *testing.T) {
 		t.Error(err)
 	}
 	p.Settings = nil
-	if _, err := types.Listen(p, provider.Deps{}); !errors.Is(err, provider.ErrNoListener) {
+	if _, err := types.Listen(p, provider.Deps{Private: outbound.Loopback}); !errors.Is(err, provider.ErrNoListener) {
 		t.Errorf("with neither: %v", err)
 	}
 	for want, settings := range map[string]map[string]any{
@@ -150,7 +151,7 @@ func TestWhoCalls(t *testing.T) {
 		"settings.sign must be":              {"sign": "x"},
 	} {
 		p.Settings = settings
-		if _, err := types.Listen(p, provider.Deps{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := types.Listen(p, provider.Deps{Private: outbound.Loopback}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -161,7 +162,7 @@ func TestWhoCalls(t *testing.T) {
 func FuzzReceipts(f *testing.F) {
 	f.Add(`{"id": "m1", "status": "delivered"}`)
 	f.Add(`[{"provider_message_id": "p", "status": "undelivered", "at": "2026-11-22T00:59:59+08:00"}]`)
-	l, err := provider.Types{"external": external.Type}.Listen(schemas.Provider{Name: "own", Type: "external", Settings: map[string]any{"receipt_secret": secret}}, provider.Deps{})
+	l, err := provider.Types{"external": external.Type}.Listen(schemas.Provider{Name: "own", Type: "external", Settings: map[string]any{"receipt_secret": secret}}, provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		f.Fatal(err)
 	}

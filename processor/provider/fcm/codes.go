@@ -25,7 +25,7 @@ var codes = provider.Codes{
 		{Code: "UNAUTHENTICATED", Kind: provider.Transient, Means: "401: the credentials are refused (settings.credentials)"},
 		{Code: "PERMISSION_DENIED", Kind: provider.Transient, Means: "403: the service account may not send, or the API is not enabled in the project"},
 		{Code: "NOT_FOUND", Kind: provider.Permanent, Means: "404: there is no such project, or the token is gone: FCM does not say which"},
-		{Code: "RESOURCE_EXHAUSTED", Kind: provider.Throttled, Means: "429: a quota is used up"},
+		{Code: "RESOURCE_EXHAUSTED", Kind: provider.Throttled, OfProvider: true, Means: "429: a quota is used up"},
 		{Code: "DEADLINE_EXCEEDED", Kind: provider.Transient, MayBeReceived: true, Means: "504: FCM took too long"},
 	},
 	Else: provider.Code{Kind: provider.Permanent, Means: "FCM refused the message"},

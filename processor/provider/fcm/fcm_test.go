@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
 	"github.com/weirhq/weir/schemas"
@@ -39,7 +40,7 @@ func with(t *testing.T, set map[string]any) (*adapter, error) {
 	}
 	all := map[string]any{"credentials": string(acc)}
 	maps.Copy(all, set)
-	p, err := Open(schemas.Provider{Name: "google", Settings: all, Timeout: schemas.Duration(5 * time.Second)}, provider.Deps{Getenv: func(string) string { return "" }})
+	p, err := Open(schemas.Provider{Name: "google", Settings: all, Timeout: schemas.Duration(5 * time.Second)}, provider.Deps{Private: outbound.Loopback, Getenv: func(string) string { return "" }})
 	if err != nil {
 		return nil, err
 	}

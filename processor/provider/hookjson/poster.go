@@ -32,7 +32,7 @@ type listener[T, U any] struct {
 
 // Listen opens what reads the poster's requests. The secret is required.
 func (o *Poster[T, U]) Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	in.Others(o.Settings...)
 	l := &listener[T, U]{of: o, name: p.Name, secret: hooksecret.Of(in), logger: deps.Logger.With("provider", p.Name)}
 	if err := in.Err(); err != nil {

@@ -53,7 +53,7 @@ type client struct {
 // and those of Listen. url, proxy and the values of headers may hold ${NAME} or be
 // file:PATH; they are read now.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	c, calls := readSettings(in)
 	if err := in.Err(); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func check(in *provider.Settings) {
 // Listen opens what reads the receipts and incoming messages of the address:
 // package external.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	in.Others("url", "headers", "map", "proxy", "request", "answer")
 	return external.Listen(in)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/schemas"
@@ -24,7 +25,7 @@ import (
 
 func open(t *testing.T, settings map[string]any) provider.Provider {
 	t.Helper()
-	p, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{
+	p, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{Private: outbound.Loopback,
 		Getenv: func(k string) string { return map[string]string{"TOKEN": "s3cret"}[k] },
 	})
 	if err != nil {
@@ -289,7 +290,7 @@ func TestSettings(t *testing.T) {
 		{"map of no status", map[string]any{"url": "http://x", "map": map[string]any{"4x": "permanent"}}, "is no status"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: tt.settings}, provider.Deps{})
+			_, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: tt.settings}, provider.Deps{Private: outbound.Loopback})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}

@@ -15,7 +15,7 @@ import (
 type result struct {
 	kind        provider.Kind
 	maybe       *bool // may be received; nil follows from the status
-	ofRecipient bool
+	ofRecipient *bool // nil: the answer may say
 }
 
 // received returns whether the message may have been received: what the
@@ -155,10 +155,11 @@ func readResult(in *provider.Settings, name string) (r result) {
 		r.maybe = &maybe
 	}
 	if v := at.Any("of_recipient"); v != nil {
-		ok := false
-		if r.ofRecipient, ok = v.(bool); !ok || r.kind == provider.Accepted {
+		of, ok := v.(bool)
+		if !ok || r.kind == provider.Accepted {
 			at.Fail("of_recipient", "is true or false, for an outcome that is a failure")
 		}
+		r.ofRecipient = &of
 	}
 	return r
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/schemas"
@@ -25,6 +26,8 @@ func TestAFieldOfTheAnswerDecides(t *testing.T) {
 			"HANDSET_OFF": map[string]any{"outcome": "transient", "may_be_received": false, "of_recipient": true},
 			"ODD":         "permanent",
 			"BUSY":        map[string]any{"outcome": "throttled", "may_be_received": true},
+			"SLOW_ONE":    map[string]any{"outcome": "throttled", "of_recipient": true},
+			"SLOW_ALL":    map[string]any{"outcome": "throttled", "of_recipient": false},
 			"4711":        map[string]any{"outcome": "unknown", "of_recipient": true},
 		}}
 		for k, v := range more {
@@ -51,6 +54,12 @@ func TestAFieldOfTheAnswerDecides(t *testing.T) {
 		{name: "permanent, as the status goes", body: `{"result": {"code": "ODD"}}`, want: provider.Outcome{Kind: provider.Permanent, MayBeReceived: true, Code: "http_200", Text: code(", code ODD")}},
 		{name: "the recipient's", body: `{"result": {"code": "HANDSET_OFF"}}`, want: provider.Outcome{Kind: provider.Transient, OfRecipient: true, Code: "http_200", Text: code(", code HANDSET_OFF"), RetryAfter: 3 * time.Second}},
 		{name: "unknown, the recipient's", body: `{"result": {"code": 4711}}`, want: provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, OfRecipient: true, Code: "http_200", Text: code(", code 4711")}},
+		{name: "the map says who is throttled", body: `{"result": {"code": "SLOW_ONE"}, "of_recipient": false}`, want: provider.Outcome{Kind: provider.Throttled, OfRecipient: true, Code: "http_200", Text: code(", code SLOW_ONE"), RetryAfter: 3 * time.Second}},
+		{name: "the map says that all are throttled", body: `{"result": {"code": "SLOW_ALL"}, "of_recipient": true}`, want: provider.Outcome{Kind: provider.Throttled, OfProvider: true, Code: "http_200", Text: code(", code SLOW_ALL"), RetryAfter: 3 * time.Second}},
+		{name: "the answer says who is throttled", status: 429, body: `{"of_recipient": true}`, want: provider.Outcome{Kind: provider.Throttled, OfRecipient: true, Code: "http_429", Text: "the provider answered 429 Too Many Requests", RetryAfter: 3 * time.Second}},
+		{name: "the answer says that all are throttled", status: 429, body: `{"of_recipient": false}`, want: provider.Outcome{Kind: provider.Throttled, OfProvider: true, Code: "http_429", Text: "the provider answered 429 Too Many Requests", RetryAfter: 3 * time.Second}},
+		{name: "the answer does not say", status: 429, body: `{"of_recipient": "some"}`, want: provider.Outcome{Kind: provider.Throttled, Code: "http_429", Text: "the provider answered 429 Too Many Requests", RetryAfter: 3 * time.Second}},
+		{name: "a failure that is no throttling is the provider's", status: 503, body: `{"of_recipient": true}`, want: provider.Outcome{Kind: provider.Transient, Code: "http_503", Text: "the provider answered 503 Service Unavailable", RetryAfter: 3 * time.Second}},
 		{name: "not listed", body: `{"result": {"code": "NEW"}}`, want: unknown},
 		{name: "not there", body: `{"result": {}}`, want: unknown},
 		{name: "not an object", body: `{"result": "OK"}`, want: unknown},
@@ -145,7 +154,7 @@ func TestMapsThatAreRefused(t *testing.T) {
 			if tt.m == nil {
 				settings["proxy"] = "ftp://user:hunter2@x"
 			}
-			_, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{})
+			_, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{Name: "p", Type: "http", Settings: settings}, provider.Deps{Private: outbound.Loopback})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, want %q", err, tt.want)
 			}

@@ -61,7 +61,8 @@ func (m statusMap) decide(in answerAt, status int, header http.Header, body []by
 		}
 		return o
 	}
-	o.OfRecipient = r.ofRecipient
+	of, said := r.ofOne(body)
+	o.OfRecipient, o.OfProvider = said && of, said && !of && r.kind == provider.Throttled
 	o.Code = "http_" + strconv.Itoa(status)
 	o.Text = "the provider answered " + strconv.Itoa(status)
 	if t := http.StatusText(status); t != "" {
@@ -86,6 +87,24 @@ func (m statusMap) decide(in answerAt, status int, header http.Header, body []by
 		o.RetryAfter, _ = retry.After(header.Get("Retry-After"), now)
 	}
 	return o
+}
+
+// ofOne returns whether a failure is the recipient's own, and whether the operator's
+// map or, of a throttled call, of_recipient in the answer says so.
+func (r result) ofOne(body []byte) (ofRecipient, said bool) {
+	if r.ofRecipient != nil {
+		return *r.ofRecipient, true
+	}
+	if r.kind != provider.Throttled {
+		return false, false
+	}
+	switch v, _ := at(body, []string{"of_recipient"}); v {
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	}
+	return false, false
 }
 
 func printable(s string) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/providertest"
@@ -196,7 +197,7 @@ func TestRequestSettings(t *testing.T) {
 		"sign":                       {"sign", map[string]any{"secret": "hunter2"}, "settings.sign.secret cannot sign: a webhook's secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := provider.Types{"http": httpprovider.Type}.Open(schemas.Provider{Name: "p", Type: "http", Settings: map[string]any{"url": "http://x", tt.setting: tt.v}}, provider.Deps{})
+			_, err := provider.Types{"http": httpprovider.Type}.Open(schemas.Provider{Name: "p", Type: "http", Settings: map[string]any{"url": "http://x", tt.setting: tt.v}}, provider.Deps{Private: outbound.Loopback})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, want %q", err, tt.want)
 			}

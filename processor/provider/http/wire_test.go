@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	httpprovider "github.com/weirhq/weir/processor/provider/http"
 	"github.com/weirhq/weir/processor/provider/httpcall"
@@ -216,7 +217,7 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 	})
 	p, err := provider.Types{"http": {Open: httpprovider.Open}}.Open(schemas.Provider{
 		Name: "p", Type: "http", Timeout: schemas.Duration(short), Settings: map[string]any{"url": "https" + strings.TrimPrefix(address, "http")},
-	}, provider.Deps{})
+	}, provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}

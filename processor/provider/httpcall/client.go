@@ -55,12 +55,15 @@ type Config struct {
 	// carries many calls, and one that breaks makes all of them unknown. What was handed
 	// over is known of the call and not of the connection: see body.
 	HTTP2 bool
+	// Dialer connects; provider.Settings has the one for a provider of the policy. The
+	// zero value of Config connects to anything.
+	Dialer net.Dialer
 }
 
 // ConfigOf is the configuration for a provider of the policy, with the proxy of
 // its settings.
 func ConfigOf(in *provider.Settings) Config {
-	cfg := Config{Connections: in.Provider.Concurrency, Timeout: time.Duration(in.Provider.Timeout)}
+	cfg := Config{Connections: in.Provider.Concurrency, Timeout: time.Duration(in.Provider.Timeout), Dialer: in.Dialer()}
 	if in.Any("proxy") != nil {
 		cfg.Proxy = Address(in, "proxy", "")
 	}
@@ -102,7 +105,7 @@ type Client struct {
 func New(cfg Config) *Client {
 	idle := cmp.Or(cfg.Connections, schemas.DefaultConcurrency)
 	d := &dialer{
-		net:    net.Dialer{KeepAlive: 15 * time.Second},
+		net:    cfg.Dialer,
 		tls:    &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 		within: cfg.Timeout,
 	}

@@ -210,7 +210,7 @@ func adapter(f fault) Adapter {
 	return Adapter{
 		Name: "fake", Type: provider.Type{Open: func(p schemas.Provider, deps provider.Deps) (provider.Provider, error) { return openFake(f, p, deps) }, Codes: &fakeCodes,
 			Listen: func(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-				in := provider.SettingsOf(p, deps.Getenv)
+				in := deps.Settings(p)
 				fakeSettings(f, in)
 				fakeReceipts(in)
 				if err := fakeErr(f, in); err != nil {
@@ -332,7 +332,7 @@ func fakeCheck(f fault, in *provider.Settings) {
 }
 
 func openFake(f fault, p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	at := fakeSettings(f, in)
 	if err := fakeErr(f, in); err != nil {
 		return nil, err

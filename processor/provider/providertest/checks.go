@@ -228,8 +228,8 @@ func (e *env) refused(c provider.Call, code string, row provider.Code) {
 		return
 	}
 	want := e.a.Type.Codes.Outcome(code)
-	if o.Kind != row.Kind || o.MayBeReceived != want.MayBeReceived || o.OfRecipient != want.OfRecipient || o.Suppress != row.Suppress {
-		e.Errorf("\n got %+v\nwant %s, received perhaps: %v, of the recipient: %v, suppress %q", o, row.Kind, want.MayBeReceived, want.OfRecipient, row.Suppress)
+	if o.Kind != row.Kind || o.MayBeReceived != want.MayBeReceived || o.OfRecipient != want.OfRecipient || o.OfProvider != want.OfProvider || o.Suppress != row.Suppress {
+		e.Errorf("\n got %+v\nwant %s, received perhaps: %v, of the recipient: %v, of the provider: %v, suppress %q", o, row.Kind, want.MayBeReceived, want.OfRecipient, want.OfProvider, row.Suppress)
 	}
 	if !strings.Contains(o.Code, code) {
 		e.Errorf("the outcome's code is %q, without the provider's %q", o.Code, code)

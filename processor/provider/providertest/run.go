@@ -314,8 +314,9 @@ func (e *env) problems(o provider.Outcome) []string {
 	failed := o.Kind != provider.Accepted
 	say(!slices.Contains(provider.Kinds, o.Kind), "an outcome of no kind")
 	say(o.Kind == provider.Unknown && !o.MayBeReceived, "unknown, and surely not received")
-	say(!failed && (o.MayBeReceived || o.OfRecipient || o.Suppress != "" || o.RetryAfter != 0), "accepted, and a failure's fields")
+	say(!failed && (o.MayBeReceived || o.OfRecipient || o.OfProvider || o.Suppress != "" || o.RetryAfter != 0), "accepted, and a failure's fields")
 	say(o.Suppress != "" && (o.Kind != provider.Permanent || !o.OfRecipient), "a recipient is suppressed without a permanent failure of its own")
+	say(o.OfProvider && (o.Kind != provider.Throttled || o.OfRecipient), "of the provider, and not a throttled call, or of the recipient too")
 	say(o.RetryAfter < 0, "a time to wait below 0")
 	say(failed && (o.Code == "" || len(o.Code) > 64 || !printable(o.Code)), "a failure needs a code of 1 to 64 printable characters")
 	say(failed && o.Text == "", "a failure needs a text")

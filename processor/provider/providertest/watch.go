@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/httpcall"
 )
@@ -59,7 +60,7 @@ func (w *watch) end() {
 }
 
 func (w *watch) deps(a *Adapter) provider.Deps {
-	return provider.Deps{
+	return provider.Deps{Private: outbound.Loopback,
 		Getenv:    func(k string) string { return a.Env[k] },
 		Logger:    slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Receipts:  func(provider.Receipt) {},

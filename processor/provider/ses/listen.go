@@ -13,7 +13,7 @@ import (
 // Listen opens what reads SES's events as Amazon SNS posts them: notifications of the
 // topic that settings.topic_arn names, and of no other.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	in.Others(settings...)
 	arn, links := topicOf(in), letter.ReadLinks(in, deps.PublicURL)
 	if err := in.Err(); err != nil {

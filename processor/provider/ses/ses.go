@@ -43,7 +43,7 @@ type client struct {
 
 // Open is the factory. docs/provider-ses.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	c := readSettings(in, deps.PublicURL)
 	if err := in.Err(); err != nil {
 		return nil, err

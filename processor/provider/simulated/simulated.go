@@ -65,7 +65,7 @@ var Type = provider.Type{Open: Open, Check: func(in *provider.Settings) { readSe
 // Open is the factory. Its one setting is latency: a duration, or two with a
 // hyphen between; 20ms-80ms when absent.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	s := &simulated{name: p.Name, deps: deps}
 	s.from, s.to = readSettings(in)
 	if err := in.Err(); err != nil {
@@ -97,7 +97,7 @@ func (s *simulated) Close() error {
 
 // Send waits as long as the message's id says and answers as its recipient says.
 func (s *simulated) Send(ctx context.Context, c *provider.Call) provider.Outcome {
-	plan := planFor(c.To, c.Attempt)
+	plan := planFor(c.Reference().To, c.Attempt)
 	if plan.hang {
 		<-ctx.Done()
 		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true, OfRecipient: true, Code: "timeout", Text: "simulated: no answer before the deadline"}
@@ -119,10 +119,8 @@ func (s *simulated) Send(ctx context.Context, c *provider.Call) provider.Outcome
 }
 
 func (s *simulated) receipt(c *provider.Call, pl plan, id string) {
-	r := provider.Receipt{
-		Provider: s.name, MessageID: c.ID, ProviderMessageID: id, To: c.To, Tenant: c.Tenant, Channel: c.Channel,
-		Class: c.Class, Template: c.Template, Attempt: c.Attempt, Status: pl.receipt,
-	}
+	r := c.Reference().Receipt(s.name)
+	r.ProviderMessageID, r.Status = id, pl.receipt
 	if pl.receipt == schemas.StatusUndelivered {
 		r.Code, r.Text = "undelivered", "simulated: the recipient could not be reached"
 	}

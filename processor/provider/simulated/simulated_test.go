@@ -9,6 +9,7 @@ import (
 
 	"github.com/nyaruka/phonenumbers"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/simulated"
 	"github.com/weirhq/weir/schemas"
@@ -16,7 +17,7 @@ import (
 
 func open(t *testing.T, receipts func(provider.Receipt)) provider.Provider {
 	t.Helper()
-	p, err := provider.Types{"simulated": {Open: simulated.Open}}.Open(schemas.Provider{Name: "sim", Type: "simulated"}, provider.Deps{Receipts: receipts})
+	p, err := provider.Types{"simulated": {Open: simulated.Open}}.Open(schemas.Provider{Name: "sim", Type: "simulated"}, provider.Deps{Private: outbound.Loopback, Receipts: receipts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestSettings(t *testing.T) {
 		ok bool
 	}{{"50ms", true}, {"20ms-80ms", true}, {"0s", true}, {"80ms-20ms", false}, {"x", false}, {"-1s", false}, {5, false}, {"1ms-", false}} {
 		t.Run(fmt.Sprint(tt.v), func(t *testing.T) {
-			p, err := simulated.Open(schemas.Provider{Settings: map[string]any{"latency": tt.v}}, provider.Deps{})
+			p, err := simulated.Open(schemas.Provider{Settings: map[string]any{"latency": tt.v}}, provider.Deps{Private: outbound.Loopback})
 			if (err == nil) != tt.ok {
 				t.Fatal(err)
 			}
@@ -142,7 +143,7 @@ func TestSettings(t *testing.T) {
 			}
 		})
 	}
-	if _, err := simulated.Open(schemas.Provider{Settings: map[string]any{"secret": "x"}}, provider.Deps{}); err == nil {
+	if _, err := simulated.Open(schemas.Provider{Settings: map[string]any{"secret": "x"}}, provider.Deps{Private: outbound.Loopback}); err == nil {
 		t.Error("an unknown setting was taken")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/providertest"
 	"github.com/weirhq/weir/processor/provider/smpp/smpptest"
@@ -36,7 +37,7 @@ func inBubble(t *testing.T, settings map[string]any, begin func(*rig), test func
 		for k, v := range settings {
 			all[k] = v
 		}
-		deps := provider.Deps{
+		deps := provider.Deps{Private: outbound.Loopback,
 			Receipts: func(rc provider.Receipt) { r.receipts <- rc },
 			Inbound: func(in provider.Inbound) error {
 				if r.refuse.Load() {
@@ -47,7 +48,7 @@ func inBubble(t *testing.T, settings map[string]any, begin func(*rig), test func
 			},
 		}
 		p, err := provider.Types{"smpp": {Open: func(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-			in := provider.SettingsOf(p, deps.Getenv)
+			in := deps.Settings(p)
 			a := adapterOf(p.Name, readSettings(in), deps)
 			if err := in.Err(); err != nil {
 				return nil, err

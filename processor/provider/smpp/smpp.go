@@ -49,6 +49,7 @@ type settings struct {
 	zone                 *time.Location
 	meanings             map[uint32]provider.Kind
 	endpoint, serverName string
+	dialer               net.Dialer
 	tls                  *tls.Config
 	bind                 bind
 	window               int // submit_sm without an answer at most
@@ -61,7 +62,7 @@ type numbering struct{ ton, npi int }
 // Open is the factory. It does not wait for the session. docs/provider-smpp.md has
 // the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	s := readSettings(in)
 	if err := in.Err(); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func adapterOf(name string, s settings, deps provider.Deps) *adapter {
 }
 
 func readSettings(in *provider.Settings) settings {
-	s := settings{bind: bind{version: 0x34}}
+	s := settings{bind: bind{version: 0x34}, dialer: in.Dialer()}
 	s.endpoint = in.Required("endpoint", "the centre's host:port")
 	if host, port, err := net.SplitHostPort(s.endpoint); err != nil || host == "" || port == "" {
 		in.Fail("endpoint", "must be host:port")
@@ -181,8 +182,7 @@ func relative(d time.Duration) string {
 }
 
 func (a *adapter) dial(ctx context.Context) (net.Conn, error) {
-	d := net.Dialer{KeepAlive: 15 * time.Second}
-	conn, err := d.DialContext(ctx, "tcp", a.settings.endpoint)
+	conn, err := a.settings.dialer.DialContext(ctx, "tcp", a.settings.endpoint)
 	if err != nil || a.settings.tls == nil {
 		return conn, err
 	}
@@ -279,6 +279,7 @@ func (s *settings) refused(status uint32) provider.Outcome {
 	o := codes.Outcome(codeOf(status))
 	if kind, ok := s.meanings[status]; ok {
 		o.Kind, o.MayBeReceived = kind, kind == provider.Unknown
+		o.OfProvider = o.OfProvider && kind == provider.Throttled
 	}
 	return o
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/smpp/smpptest"
 	"github.com/weirhq/weir/schemas"
@@ -165,7 +166,7 @@ func TestTLS(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := provider.Types{"smpp": Type}.Open(schemas.Provider{Name: "p", Type: "smpp", Settings: map[string]any{
 				"endpoint": centre.Endpoint(), "system_id": smpptest.SystemID, "password": smpptest.Password, "tls": true, "ca": tt.ca,
-			}}, provider.Deps{})
+			}}, provider.Deps{Private: outbound.Loopback})
 			if err != nil {
 				t.Fatal(err)
 			}

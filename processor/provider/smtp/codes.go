@@ -53,7 +53,7 @@ var codes = provider.Codes{
 		{Code: "4.2.2", Kind: provider.Transient, OfRecipient: true, Means: "the mailbox is full"},
 		{Code: "4.2.*", Kind: provider.Transient, OfRecipient: true, Means: "something is wrong with the mailbox just now"},
 		{Code: "4.1.*", Kind: provider.Transient, OfRecipient: true, Means: "the address cannot be checked just now"},
-		{Code: "4.4.5", Kind: provider.Throttled, Means: "the mail system is congested"},
+		{Code: "4.4.5", Kind: provider.Throttled, OfProvider: true, Means: "the mail system is congested"},
 		{Code: "4.5.3", Kind: provider.Throttled, Means: "too many recipients for now"},
 		{Code: "4.7.*", Kind: provider.Throttled, Means: "not now, by policy: too fast, or greylisted"},
 		{Code: "4.0.*", Kind: provider.Transient, Means: "not now"},
@@ -62,11 +62,11 @@ var codes = provider.Codes{
 		{Code: "4.5.*", Kind: provider.Transient, Means: "the relay did not understand it, just now"},
 		{Code: "4.6.*", Kind: provider.Transient, Means: "the message's content cannot be carried just now"},
 
-		{Code: "421", Kind: provider.Throttled, Means: "the relay closes the connection: shutting down, or too many"},
+		{Code: "421", Kind: provider.Throttled, OfProvider: true, Means: "the relay closes the connection: shutting down, or too many"},
 		{Code: "450", Kind: provider.Transient, OfRecipient: true, Means: "the mailbox is busy, or blocked for now"},
 		{Code: "451", Kind: provider.Transient, Means: "an error within the relay"},
 		{Code: "452", Kind: provider.Transient, Means: "the relay has no storage left"},
-		{Code: "454", Kind: provider.Throttled, Means: "temporarily: a quota (Amazon SES), or logging in fails just now"},
+		{Code: "454", Kind: provider.Throttled, OfProvider: true, Means: "temporarily: a quota (Amazon SES), or logging in fails just now"},
 		{Code: "4*", Kind: provider.Transient, Means: "not now"},
 
 		{Code: "530", Kind: provider.Transient, Means: "the relay wants a login, or TLS first"},
@@ -141,6 +141,7 @@ func unsent(ctx context.Context, at stage, err error) provider.Outcome {
 		if at != stageRcpt && at != stageDot {
 			// What is refused before the recipient is named is not the recipient's.
 			o.OfRecipient, o.Suppress = false, ""
+			o.OfProvider = o.Kind == provider.Throttled
 		}
 		if at == stageConnect && o.Kind == provider.Permanent {
 			o.Kind = provider.Transient // the relay takes nobody, or not this login: that says nothing of the message

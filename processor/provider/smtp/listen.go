@@ -24,7 +24,7 @@ import (
 // report (RFC 5965), whole or only its message/delivery-status part. SMTP has no
 // receipts of its own: these come as mail to the return path.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	in.Others(settings...)
 	l := &listener{name: p.Name, secret: hooksecret.Given(in), links: letter.ReadLinks(in, deps.PublicURL)}
 	if err := in.Err(); err != nil {
@@ -195,6 +195,8 @@ func (n *notification) receipts(name string, came time.Time) (out []provider.Rec
 		r := provider.Receipt{Provider: name, Channel: schemas.ChannelEmail}
 		ref, err := provider.ParseReference(unxtext(n.envelope))
 		switch {
+		case err == nil && ref.Tenant == "":
+			return r, false // a letter of Weir's own, such as an alert
 		case err == nil:
 			r = ref.Receipt(name)
 			if r.To == "" {
@@ -211,18 +213,13 @@ func (n *notification) receipts(name string, came time.Time) (out []provider.Rec
 		}
 		return r, true
 	}
-	// mark takes from the table what a code means. Whose tenant is not known is
-	// looked up by the message's id; where that is not needed there is no tenant to
-	// suppress for.
+	// mark takes from the table what a code means.
 	mark := func(r *provider.Receipt, code string) {
 		row, ok := codes.OfReceipt(code)
 		if !ok {
 			return
 		}
-		r.Text = row.Means
-		if r.Tenant != "" || r.MessageID == "" {
-			r.Suppress = row.Suppress
-		}
+		r.Text, r.Suppress = row.Means, row.Suppress
 	}
 	if n.feedback != "" {
 		r, ok := begin(n.to)

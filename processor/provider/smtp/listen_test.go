@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/smtp"
 	"github.com/weirhq/weir/schemas"
@@ -22,7 +23,7 @@ func listen(t *testing.T) provider.Listener {
 	t.Helper()
 	l, err := provider.Types{"smtp": smtp.Type}.Listen(schemas.Provider{Name: "mail", Type: "smtp", Settings: map[string]any{
 		"host": "h", "from": "weir@weir.example", "receipt_secret": "${SECRET}", "unsubscribe_secret": "${UNSUBSCRIBE}",
-	}}, provider.Deps{PublicURL: "https://weir.example", Getenv: func(k string) string {
+	}}, provider.Deps{Private: outbound.Loopback, PublicURL: "https://weir.example", Getenv: func(k string) string {
 		return map[string]string{"SECRET": "s3cret-s3cret-16", "UNSUBSCRIBE": "0123456789abcdef"}[k]
 	}})
 	if err != nil {
@@ -117,9 +118,7 @@ func TestReceipts(t *testing.T) {
 		{"without the reference, by the letter's id", bounce("", "zoe@example.com", "failed", "5.1.1", id), "message/rfc822", []provider.Receipt{{
 			Provider: "mail", ProviderMessageID: id, Channel: "email", At: at, Status: schemas.StatusUndelivered, Code: "5.1.1", Text: "the mailbox does not exist", Suppress: schemas.SuppressHardBounce,
 		}}},
-		{"a reference that was cut: nobody is suppressed for all tenants", bounce("Original-Envelope-Id: "+noTenant.String()+"\n", "zoe@example.com", "failed", "5.1.1", id), "", []provider.Receipt{{
-			Provider: "mail", MessageID: call.ID, To: "zoe@example.com", Channel: "email", Class: "verify", Attempt: 2, At: at, Status: schemas.StatusUndelivered, Code: "5.1.1", Text: "the mailbox does not exist",
-		}}},
+		{"a letter of Weir's own", bounce("Original-Envelope-Id: "+noTenant.String()+"\n", "zoe@example.com", "failed", "5.1.1", id), "", nil},
 		{"delivered", bounce(env, "zoe@example.com", "delivered", "2.0.0", id), "", full(func(r *provider.Receipt) { r.Status = schemas.StatusDelivered })},
 		{"given up after days", bounce(env, "zoe@example.com", "failed", "4.4.7", id), "", full(func(r *provider.Receipt) {
 			r.Status, r.Code, r.Text = schemas.StatusUndelivered, "4.4.7", "it could not be delivered in time"
@@ -174,7 +173,7 @@ func TestReceiptsThatAreNotRead(t *testing.T) {
 func FuzzReceipts(f *testing.F) {
 	f.Add(bounce("Original-Envelope-Id: x\n", "zoe@example.com", "failed", "5.1.1", "x@y"), "")
 	f.Add("A: b\n\nFinal-Recipient: rfc822; x@y\nAction: failed\nStatus: 5.1.1\n", "message/delivery-status")
-	l, err := smtp.Listen(schemas.Provider{Name: "mail", Settings: map[string]any{"host": "h", "from": "a@b.example", "receipt_secret": "0123456789abcdef"}}, provider.Deps{})
+	l, err := smtp.Listen(schemas.Provider{Name: "mail", Settings: map[string]any{"host": "h", "from": "a@b.example", "receipt_secret": "0123456789abcdef"}}, provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -51,6 +51,7 @@ const (
 
 type relay struct {
 	name           string
+	dialer         net.Dialer
 	host, port     string
 	helo           string
 	security       string
@@ -67,7 +68,7 @@ var settings = append([]string{"host", "port", "username", "password", "tls", "i
 
 // Open is the factory. docs/provider-smtp.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	r := readSettings(in, deps.PublicURL)
 	if err := in.Err(); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func check(in *provider.Settings) {
 
 func readSettings(in *provider.Settings, publicURL string) *relay {
 	r := &relay{
-		name: in.Provider.Name, now: time.Now,
+		name: in.Provider.Name, dialer: in.Dialer(), now: time.Now,
 		host: in.Required("host", "the relay's name, such as smtp.example.com"), port: in.Written("port", ""),
 		username: in.Written("username", ""), pass: in.Written("password", ""),
 		security: in.OneOf("tls", tlsStart, tlsImplicit, tlsNone), helo: in.Text("helo", ""), dsn: readDSN(in),
@@ -282,11 +283,11 @@ func (s *session) send(ctx context.Context, r *relay, c *provider.Call, l *lette
 // maxEnvelopeID is of RFC 3461, 4.4.
 const maxEnvelopeID = 100
 
-// envelopeID is the reference as far as it fits. What is left out first is what a
-// receipt can do without; the recipient stands in the notification too. Without a
-// tenant a receipt suppresses nobody: listen.go.
+// envelopeID is the reference as far as it fits; "" where it does not: then the
+// Message-Id finds the message. What is left out first is what a receipt can do
+// without. Without the recipient the message is looked up.
 func envelopeID(ref provider.Reference) string {
-	drop := []func(){func() {}, func() { ref.Template = "" }, func() { ref.Class = "" }, func() { ref.To = "" }, func() { ref.Tenant = "" }}
+	drop := []func(){func() {}, func() { ref.Template = "" }, func() { ref.Class = "" }, func() { ref.To = "" }}
 	for _, f := range drop {
 		f()
 		if id := ref.String(); len(id) <= maxEnvelopeID {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/providertest"
 	"github.com/weirhq/weir/processor/provider/smtp"
@@ -29,7 +30,7 @@ var call = provider.Call{
 
 func open(t *testing.T, settings map[string]any) provider.Provider {
 	t.Helper()
-	p, err := provider.Types{"smtp": smtp.Type}.Open(schemas.Provider{Name: "mail", Type: "smtp", Concurrency: 4, Settings: settings}, provider.Deps{Getenv: smtptest.Getenv, PublicURL: "https://weir.example"})
+	p, err := provider.Types{"smtp": smtp.Type}.Open(schemas.Provider{Name: "mail", Type: "smtp", Concurrency: 4, Settings: settings}, provider.Deps{Private: outbound.Loopback, Getenv: smtptest.Getenv, PublicURL: "https://weir.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestWhatARelayRefuses(t *testing.T) {
 		{"the greeting", &smtptest.Server{Greeting: "554 5.7.1 your address is on a list"}, nil, providertest.Behaviour{}, nil,
 			provider.Outcome{Kind: provider.Transient, Code: "5.7.1", Text: "refused by policy: sender, content or relaying is not allowed"}},
 		{"too many connections", &smtptest.Server{Greeting: "421 too many"}, nil, providertest.Behaviour{}, nil,
-			provider.Outcome{Kind: provider.Throttled, Code: "421", Text: "the relay closes the connection: shutting down, or too many"}},
+			provider.Outcome{Kind: provider.Throttled, OfProvider: true, Code: "421", Text: "the relay closes the connection: shutting down, or too many"}},
 		{"a wrong password", &smtptest.Server{}, map[string]any{"password": "wrong"}, providertest.Behaviour{}, nil,
 			provider.Outcome{Kind: provider.Transient, Code: "5.7.8", Text: "the user name or password is wrong"}},
 		{"no STARTTLS where it is demanded", &smtptest.Server{Plain: true}, map[string]any{"tls": "starttls"}, providertest.Behaviour{}, nil,
@@ -381,7 +382,7 @@ func TestSettings(t *testing.T) {
 		{"a setting that nobody knows", good(map[string]any{"hosts": "x"}), "hosts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := provider.Types{"smtp": smtp.Type}.Open(schemas.Provider{Name: "mail", Type: "smtp", Settings: tt.set}, provider.Deps{})
+			p, err := provider.Types{"smtp": smtp.Type}.Open(schemas.Provider{Name: "mail", Type: "smtp", Settings: tt.set}, provider.Deps{Private: outbound.Loopback})
 			if err == nil {
 				p.Close()
 			}
@@ -406,7 +407,7 @@ func TestCodesHaveSources(t *testing.T) {
 
 // TestNoListener without a secret.
 func TestNoListener(t *testing.T) {
-	_, err := provider.Types{"smtp": smtp.Type}.Listen(schemas.Provider{Name: "mail", Type: "smtp", Settings: map[string]any{"host": "h", "from": "a@b.example"}}, provider.Deps{})
+	_, err := provider.Types{"smtp": smtp.Type}.Listen(schemas.Provider{Name: "mail", Type: "smtp", Settings: map[string]any{"host": "h", "from": "a@b.example"}}, provider.Deps{Private: outbound.Loopback})
 	if !errors.Is(err, provider.ErrNoListener) {
 		t.Error(err)
 	}

@@ -51,7 +51,7 @@ var (
 
 // dial connects, secures and logs in.
 func (r *relay) dial(ctx context.Context) (_ *session, err error) {
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(r.host, r.port))
+	raw, err := r.dialer.DialContext(ctx, "tcp", net.JoinHostPort(r.host, r.port))
 	if err != nil {
 		return nil, &dialError{err}
 	}

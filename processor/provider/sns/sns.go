@@ -35,7 +35,7 @@ var priceForm = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,5})?$`)
 
 // Open is the factory. docs/provider-sns.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	c := readSettings(in)
 	if err := in.Err(); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/aws/awstest"
 	"github.com/weirhq/weir/processor/provider/providertest"
@@ -16,7 +17,7 @@ import (
 
 func open(t *testing.T, settings map[string]any, env map[string]string) (provider.Provider, error) {
 	t.Helper()
-	p, err := provider.Types{"sns": sns.Type}.Open(schemas.Provider{Name: "sns", Type: "sns", Settings: settings}, provider.Deps{Getenv: func(k string) string { return env[k] }})
+	p, err := provider.Types{"sns": sns.Type}.Open(schemas.Provider{Name: "sns", Type: "sns", Settings: settings}, provider.Deps{Private: outbound.Loopback, Getenv: func(k string) string { return env[k] }})
 	if err == nil {
 		t.Cleanup(func() { p.Close() })
 	}

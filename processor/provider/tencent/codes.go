@@ -29,12 +29,12 @@ var codes = provider.Codes{
 		{Code: codeOK, Kind: provider.Accepted, Means: "taken"},
 
 		// Too fast.
-		{Code: "RequestLimitExceeded*", Kind: provider.Throttled, Means: "more calls than Tencent takes at once"},
-		{Code: "LimitExceeded.PhoneNumberThirtySecondLimit", Kind: provider.Transient, OfRecipient: true, Means: "more messages to this number than are allowed in 30 seconds"},
-		{Code: "LimitExceeded.PhoneNumberOneHourLimit", Kind: provider.Transient, OfRecipient: true, Means: "more messages to this number than are allowed in an hour"},
-		{Code: "LimitExceeded.PhoneNumberDailyLimit", Kind: provider.Transient, OfRecipient: true, Means: "more messages to this number than are allowed in a day"},
-		{Code: "LimitExceeded.PhoneNumberSameContentDailyLimit", Kind: provider.Transient, OfRecipient: true, Means: "the same content to this number more often than is allowed in a day"},
-		{Code: "LimitExceeded.DeliveryFrequencyLimit", Kind: provider.Transient, OfRecipient: true, Means: "more messages to this number than the console allows"},
+		{Code: "RequestLimitExceeded*", Kind: provider.Throttled, OfProvider: true, Means: "more calls than Tencent takes at once"},
+		{Code: "LimitExceeded.PhoneNumberThirtySecondLimit", Kind: provider.Throttled, OfRecipient: true, Means: "more messages to this number than are allowed in 30 seconds"},
+		{Code: "LimitExceeded.PhoneNumberOneHourLimit", Kind: provider.Throttled, OfRecipient: true, Means: "more messages to this number than are allowed in an hour"},
+		{Code: "LimitExceeded.PhoneNumberDailyLimit", Kind: provider.Throttled, OfRecipient: true, Means: "more messages to this number than are allowed in a day"},
+		{Code: "LimitExceeded.PhoneNumberSameContentDailyLimit", Kind: provider.Throttled, OfRecipient: true, Means: "the same content to this number more often than is allowed in a day"},
+		{Code: "LimitExceeded.DeliveryFrequencyLimit", Kind: provider.Throttled, OfRecipient: true, Means: "more messages to this number than the console allows"},
 
 		// Of the account: the operator mends it, and nothing is lost until then.
 		{Code: "FailedOperation.InsufficientBalanceInSmsPackage", Kind: provider.Transient, Means: "the package has no messages left"},

@@ -53,7 +53,7 @@ type defaults struct {
 // All but proxy's absence and the region's form are text that may hold ${NAME} or
 // be file:PATH.
 func open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	c, calls := readSettings(in)
 	if err := in.Err(); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type listener struct {
 // Listen opens what reads Twilio's status callbacks and incoming messages. It needs
 // auth_token also where calls are made with an API key: Twilio signs with it.
 func Listen(p schemas.Provider, deps provider.Deps) (provider.Listener, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	s, _ := readSettings(in)
 	if s.token == "" {
 		in.Fail("auth_token", "is missing: Twilio signs its requests with it, also where calls are made with an api_key")

@@ -78,7 +78,7 @@ type client struct {
 
 // Open is the factory; docs/provider-twilio.md has the settings.
 func Open(p schemas.Provider, deps provider.Deps) (provider.Provider, error) {
-	in := provider.SettingsOf(p, deps.Getenv)
+	in := deps.Settings(p)
 	s, calls := readSettings(in)
 	if err := in.Err(); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirhq/weir/processor/content"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/twilio"
 	"github.com/weirhq/weir/schemas"
@@ -51,14 +52,14 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			types := provider.Types{"twilio": twilio.Type}
-			p, err := types.Open(policy(tt.channels, tt.settings), provider.Deps{})
+			p, err := types.Open(policy(tt.channels, tt.settings), provider.Deps{Private: outbound.Loopback})
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("open: %v, want %q", err, tt.want)
 			}
 			if err == nil {
 				p.Close()
 			}
-			_, err = types.Listen(policy(tt.channels, tt.settings), provider.Deps{})
+			_, err = types.Listen(policy(tt.channels, tt.settings), provider.Deps{Private: outbound.Loopback})
 			if (err == nil) != (tt.listen == "") || err != nil && !strings.Contains(err.Error(), tt.listen) {
 				t.Errorf("listen: %v, want %q", err, tt.listen)
 			}
@@ -107,7 +108,7 @@ func TestRequests(t *testing.T) {
 			defer srv.Close()
 			pol := policy(nil, tt.settings)
 			pol.Settings["endpoint"] = srv.URL + "/"
-			p, err := provider.Types{"twilio": twilio.Type}.Open(pol, provider.Deps{PublicURL: tt.public})
+			p, err := provider.Types{"twilio": twilio.Type}.Open(pol, provider.Deps{Private: outbound.Loopback, PublicURL: tt.public})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +125,7 @@ func TestRequests(t *testing.T) {
 }
 
 func TestWhatIsNotSent(t *testing.T) {
-	p, err := provider.Types{"twilio": twilio.Type}.Open(policy(nil, map[string]any{"endpoint": "http://127.0.0.1:1"}), provider.Deps{})
+	p, err := provider.Types{"twilio": twilio.Type}.Open(policy(nil, map[string]any{"endpoint": "http://127.0.0.1:1"}), provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestSignatures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, map[string]any{"auth_token": "12345"}), provider.Deps{})
+			l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, map[string]any{"auth_token": "12345"}), provider.Deps{Private: outbound.Loopback})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +222,7 @@ func hook(t *testing.T, address string, form url.Values) *provider.Hook {
 }
 
 func TestReceipts(t *testing.T) {
-	l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, nil), provider.Deps{})
+	l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, nil), provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +288,7 @@ func TestReceipts(t *testing.T) {
 
 // TestForged: what was changed after Twilio signed it.
 func TestForged(t *testing.T) {
-	l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, nil), provider.Deps{})
+	l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, nil), provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +319,7 @@ func TestForged(t *testing.T) {
 }
 
 func TestInbound(t *testing.T) {
-	l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, nil), provider.Deps{})
+	l, err := provider.Types{"twilio": twilio.Type}.Listen(policy(nil, nil), provider.Deps{Private: outbound.Loopback})
 	if err != nil {
 		t.Fatal(err)
 	}

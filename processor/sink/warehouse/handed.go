@@ -19,9 +19,10 @@ func (h History) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Handed returns the messages of those asked for that it knows.
-func (h History) Handed(ctx context.Context, asked []history.Handed) (map[history.Handed]history.Carried, error) {
-	found := make(map[history.Handed]history.Carried, len(asked))
+// Handed returns the messages of those asked for that it knows: of a provider's id the
+// latest, of Weir's id each provider, recipient and tenant that had it, the latest last.
+func (h History) Handed(ctx context.Context, asked []history.Handed) (map[history.Handed][]history.Carried, error) {
+	found := make(map[history.Handed][]history.Carried, len(asked))
 	var providers, theirs, ours clickhouse.ArraySet
 	for _, a := range asked {
 		if a.MessageID != "" {
@@ -43,13 +44,14 @@ func (h History) Handed(ctx context.Context, asked []history.Handed) (map[histor
 	return found, nil
 }
 
-// handedRows are the statuses of messages that were handed to a provider.
+// handedRows are the statuses that a call causes, or the hand-over to a service that
+// calls itself. One that is queued for a provider was not handed to it yet.
 const handedRows = `
 SELECT message_id, e.tenant, e.channel, e.class, e.template, e.to, e.attempt, e.provider, e.provider_message_id
 FROM status_events AS e
-WHERE message_id IN (?) AND e.kind = 'status' AND e.provider != '' AND e.status NOT IN ('delivered', 'undelivered')`
+WHERE message_id IN (?) AND e.kind = 'status' AND e.provider != '' AND e.status IN ('sending', 'retrying', 'sent', 'failed', 'unknown')`
 
-func (h History) byProviderID(ctx context.Context, providers, theirs clickhouse.ArraySet, found map[history.Handed]history.Carried) error {
+func (h History) byProviderID(ctx context.Context, providers, theirs clickhouse.ArraySet, found map[history.Handed][]history.Carried) error {
 	rows, err := h.Conn.Query(ctx, `
 SELECT DISTINCT message_id, min(at) OVER (), max(at) OVER ()
 FROM messages_by_provider_id
@@ -77,28 +79,29 @@ WHERE id IN (SELECT arrayJoin(arrayMap((p, i) -> cityHash64(p, i), ?, ?)))`, pro
 		wanted[history.Handed{Provider: providers[i].(string), ProviderMessageID: theirs[i].(string)}] = true
 	}
 	return h.carried(ctx, handedRows+" AND e.at >= "+millis+" AND e.at <= "+millis+" AND e.provider_message_id != '' ORDER BY e.at, e.status_offset",
-		[]any{ids, from.UnixMilli(), til.UnixMilli()}, func(c history.Carried, as history.Handed) {
-			if wanted[as] {
-				found[as] = c // the latest stays
+		[]any{ids, from.UnixMilli(), til.UnixMilli()}, func(c history.Carried) {
+			if as := (history.Handed{Provider: c.Provider, ProviderMessageID: c.ProviderMessageID}); wanted[as] {
+				found[as] = []history.Carried{c} // the latest stays
 			}
 		})
 }
 
-func (h History) byMessageID(ctx context.Context, ours clickhouse.ArraySet, found map[history.Handed]history.Carried) error {
+func (h History) byMessageID(ctx context.Context, ours clickhouse.ArraySet, found map[history.Handed][]history.Carried) error {
 	ids := make([]string, len(ours))
 	for i, id := range ours {
 		ids[i] = id.(string)
 	}
-	return h.carried(ctx, handedRows+" ORDER BY e.at, e.status_offset", []any{ids}, func(c history.Carried, _ history.Handed) {
-		as := history.Handed{MessageID: c.MessageID}
-		if was, ok := found[as]; ok && (was.Many || was.To != c.To || was.Tenant != c.Tenant) {
-			c = history.Carried{Many: true}
+	seen := make(map[history.Carried]bool)
+	return h.carried(ctx, handedRows+" ORDER BY e.at, e.status_offset", []any{ids}, func(c history.Carried) {
+		if !seen[c] {
+			seen[c] = true
+			as := history.Handed{MessageID: c.MessageID}
+			found[as] = append(found[as], c)
 		}
-		found[as] = c
 	})
 }
 
-func (h History) carried(ctx context.Context, query string, args []any, each func(history.Carried, history.Handed)) error {
+func (h History) carried(ctx context.Context, query string, args []any, each func(history.Carried)) error {
 	rows, err := h.Conn.Query(ctx, query, args...)
 	if err != nil {
 		return err
@@ -107,17 +110,16 @@ func (h History) carried(ctx context.Context, query string, args []any, each fun
 	for rows.Next() {
 		var (
 			c       history.Carried
-			as      history.Handed
 			attempt uint16
 		)
-		if err := rows.Scan(&c.MessageID, &c.Tenant, &c.Channel, &c.Class, &c.Template, &c.To, &attempt, &as.Provider, &as.ProviderMessageID); err != nil {
+		if err := rows.Scan(&c.MessageID, &c.Tenant, &c.Channel, &c.Class, &c.Template, &c.To, &attempt, &c.Provider, &c.ProviderMessageID); err != nil {
 			return err
 		}
 		if c.Tenant == "" {
 			c.Tenant = schemas.DefaultTenant
 		}
 		c.Attempt = int(attempt)
-		each(c, as)
+		each(c)
 	}
 	return rows.Err()
 }

@@ -44,20 +44,25 @@ func TestHanded(t *testing.T) {
 	row("status_log_2", "two", "+7", "sent", "p", "t7", now)
 	row("status_log_2", "never", "+8", "limited", "", "", now)
 	row("status_log_2", "early", "+9", "delivered", "p", "x9", now) // its receipt alone
+	row("status_log_2", "moved", "+1", "failed", "p", "", now)      // then with another provider
+	row("status_log_2", "moved", "+1", "sent", "q", "y", now+1)
+	row("status_log_2", "waits", "+1", "queued", "p", "", now) // for a provider that was not given it
 	h := warehouse.History{Conn: conn}
 	if err := h.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	by := func(p, id string) history.Handed { return history.Handed{Provider: p, ProviderMessageID: id} }
 	of := func(id string) history.Handed { return history.Handed{MessageID: id} }
-	is := func(id, to string) history.Carried {
-		return history.Carried{MessageID: id, To: to, Tenant: "acme", Channel: "sms", Class: "verify", Template: "code", Attempt: 2}
+	is := func(p, theirs, id, to string) history.Carried {
+		return history.Carried{Provider: p, ProviderMessageID: theirs, MessageID: id, To: to, Tenant: "acme", Channel: "sms", Class: "verify", Template: "code", Attempt: 2}
 	}
-	want := map[history.Handed]history.Carried{
-		by("p", "x1"): is("m1", "+1"), by("p", "x2"): is("m2", "+2"), by("q", "x1"): is("m3", "+3"), by("p", "again"): is("new", "+5"), by("p", "t7"): is("two", "+7"),
-		of("m1"): is("m1", "+1"), of("two"): {Many: true},
+	want := map[history.Handed][]history.Carried{
+		by("p", "x1"): {is("p", "x1", "m1", "+1")}, by("p", "x2"): {is("p", "x2", "m2", "+2")}, by("q", "x1"): {is("q", "x1", "m3", "+3")},
+		by("p", "again"): {is("p", "again", "new", "+5")}, by("p", "t7"): {is("p", "t7", "two", "+7")},
+		of("m1"): {is("p", "x1", "m1", "+1")}, of("two"): {is("p", "t6", "two", "+6"), is("p", "t7", "two", "+7")},
+		of("moved"): {is("p", "", "moved", "+1"), is("q", "y", "moved", "+1")},
 	}
-	asked := append(slices.Collect(maps.Keys(want)), by("q", "x2"), by("p", "none'\\"), by("p", "x9"), of("none"), of("never"))
+	asked := append(slices.Collect(maps.Keys(want)), by("q", "x2"), by("p", "none'\\"), by("p", "x9"), of("none"), of("never"), of("waits"))
 	got, err := h.Handed(t.Context(), asked)
 	if err != nil {
 		t.Fatal(err)

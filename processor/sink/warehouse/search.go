@@ -119,6 +119,10 @@ func (c candidate) name() history.Name { return history.Name{ID: c.ID, To: c.to}
 // statuses. A row that is not the latest of its message may be among what it
 // reads, so the status is looked up again.
 func (h History) candidates(ctx context.Context, q history.Search, n int) ([]candidate, error) {
+	var err error
+	if q.To, err = h.spelled(ctx, q.Tenant, q.To); err != nil {
+		return nil, err
+	}
 	table := "messages_by_time"
 	where, args := []string{"tenant = ?"}, []any{q.Tenant}
 	and := func(cond string, v ...any) { where, args = append(where, cond), append(args, v...) }

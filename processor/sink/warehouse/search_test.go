@@ -12,6 +12,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/weirhq/weir/processor/history"
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
 	schema "github.com/weirhq/weir/schemas/clickhouse"
@@ -54,6 +55,9 @@ func story(n int) (messages []told, rows []string) {
 			Place:  history.Place{At: t0 + schemas.Millis(rnd.IntN(n/4)*1000), ID: fmt.Sprintf("%08x-0000-4000-8000-%012d", rnd.Uint32(), i)},
 			tenant: pick("acme", "acme", "acme", "default", "other"), to: fmt.Sprintf("+86138000000%02d", rnd.IntN(20)),
 			channel: pick("sms", "sms", "voice"), class: pick("verify", "marketing"),
+		}
+		if i%10 == 5 { // some from before keys ignored letter case
+			m.channel, m.to = "email", pick("ann@example.com", "Ann@example.com", "aNN@example.com", "joann@example.com")
 		}
 		if i%10 == 1 { // its id is another's too
 			last := messages[len(messages)-1]
@@ -121,13 +125,14 @@ func TestSearch(t *testing.T) {
 		{"class and channel", history.Search{Tenant: "other", Class: "verify", Channel: "sms"}},
 		{"a span", history.Search{Tenant: "acme", From: t0 + 40_000, Until: t0 + 90_000}},
 		{"nobody's", history.Search{Tenant: "nobody"}},
+		{"an address in any spelling", history.Search{Tenant: "acme", To: []string{"ann@example.com"}}},
 	}
 	ask := func(t *testing.T) {
 		for _, tt := range questions {
 			var want []told
 			for _, m := range messages {
 				q := tt.q
-				if m.tenant == q.Tenant && (len(q.To) == 0 || slices.Contains(q.To, m.to)) && (q.Class == "" || q.Class == m.class) && (q.Channel == "" || q.Channel == m.channel) &&
+				if m.tenant == q.Tenant && (len(q.To) == 0 || slices.Contains(q.To, recipient.Fold(m.to))) && (q.Class == "" || q.Class == m.class) && (q.Channel == "" || q.Channel == m.channel) &&
 					(len(q.Statuses) == 0 || slices.Contains(q.Statuses, m.status)) && m.At >= q.From && (q.Until == 0 || m.At < q.Until) {
 					want = append(want, m)
 				}

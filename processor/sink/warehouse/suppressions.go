@@ -28,6 +28,9 @@ func (h History) Suppressions(ctx context.Context, q history.Suppressions) ([]hi
 		and("`to` >= ?", a.To)
 		and("(`to`, channel, class) > (?, ?, ?)", a.To, a.Channel, a.Class)
 	}
+	// What was suppressed in another spelling than its key has, before keys ignored
+	// letter case, is suppressed by its key as well: admission moved it.
+	and("NOT (position(`to`, '@') > 0 AND position(`to`, '://') = 0 AND channel IN ('', 'email') AND lowerUTF8(`to`) != `to`)")
 	stands := []string{"action = 'suppress'", "(isNull(until) OR until > " + millis + ")"}
 	args = append(args, int64(q.At))
 	if q.Reason != "" { // of the latest, so it is asked of that

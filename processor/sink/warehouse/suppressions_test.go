@@ -44,10 +44,12 @@ func TestSuppressions(t *testing.T) {
 			sc.tenant, sc.channel, sc.class, sc.to, action, s.Reason, s.Provider,
 			fmt.Sprintf("fromUnixTimestamp64Milli(%d)", at), fmt.Sprintf("fromUnixTimestamp64Milli(%d)", s.Until), i, i))
 	}
-	// What is no suppression, or does not change one.
+	// What is no suppression, or does not change one; and one from before keys ignored
+	// letter case, which admission moved to the key.
 	rows["status_log_2"] = append(rows["status_log_2"],
 		"('status', 'acme', 'sms', '', '+8613800000000', 'suppressed', 'stop', '', 'suppress', fromUnixTimestamp64Milli(1795248999000), 0, 0, 9001, 9001)",
-		"('decision', 'acme', 'sms', '', '+8613800000001', 'repeated', 'stop', '', 'nothing', fromUnixTimestamp64Milli(1795248999000), 0, 0, 9002, 9002)")
+		"('decision', 'acme', 'sms', '', '+8613800000001', 'repeated', 'stop', '', 'nothing', fromUnixTimestamp64Milli(1795248999000), 0, 0, 9002, 9002)",
+		"('decision', 'acme', 'email', '', 'Ann@example.com', 'suppress', 'stop', '', 'suppress', fromUnixTimestamp64Milli(1795248999000), 0, 0, 9003, 9003)")
 	for log, all := range rows {
 		rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for part := range slices.Chunk(all, 150) {
@@ -97,7 +99,7 @@ func TestSuppressions(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "SELECT count() FROM suppressions WHERE tenant = 'acme' AND isNull(until)").Scan(&shown); err != nil {
 		t.Fatal(err)
 	}
-	stand := 0
+	stand := 1 // the view has the old spelling, too
 	for sc, s := range latest {
 		if sc.tenant == "acme" && !lifted[sc] && s.Until == 0 {
 			stand++

@@ -95,6 +95,21 @@ func Open(ctx context.Context, rawURL string) (driver.Conn, error) {
 	return open(ctx, o)
 }
 
+// OpenLater is Open without a question to the server, which may be away: each query
+// connects where there is no connection. Its error is that of a URL that can never be
+// right.
+func OpenLater(rawURL string) (driver.Conn, error) {
+	o, err := Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := clickhouse.Open(o)
+	if err != nil {
+		return nil, fmt.Errorf("open ClickHouse at %s: %w", o.Addr[0], err)
+	}
+	return conn, nil
+}
+
 // OpenPatient is Open for statements whose answer may take hours.
 func OpenPatient(ctx context.Context, rawURL string) (driver.Conn, error) {
 	o, err := Parse(rawURL)

@@ -9,10 +9,10 @@ test("addresses are filled and escaped; what is empty is left out", () => {
 });
 
 test("a problem keeps its code, its words and when to try again", async () => {
-  answer(() => new Response('{"code":"forbidden_scope","detail":"The key has no scope admin."}', { status: 403, headers: { "Content-Type": "application/problem+json" } }));
+  answer(() => new Response('{"code":"forbidden_scope","detail":"The key has no scope policy."}', { status: 403, headers: { "Content-Type": "application/problem+json" } }));
   const err = await request("get", "/v1/limits").catch((e: unknown) => e);
   expect(err).toBeInstanceOf(ApiError);
-  expect(err).toMatchObject({ status: 403, code: "forbidden_scope", message: "The key has no scope admin." });
+  expect(err).toMatchObject({ status: 403, code: "forbidden_scope", message: "The key has no scope policy." });
   answer(() => new Response('{"detail":"Later."}', { status: 503, headers: { "Content-Type": "application/problem+json", "Retry-After": "3" } }));
   expect(whyNot(await request("get", "/x").catch((e: unknown) => e))).toBe("Later. Try again in 3 s.");
 });

@@ -3,7 +3,7 @@
 
 import { ApiError, type Schemas, call } from "./client.ts";
 
-export type Filter = Pick<Schemas["RedriveRequest"], "since" | "until" | "class" | "provider" | "reason" | "ids">;
+export type Filter = Pick<Schemas["RedriveRequest"], "since" | "until" | "class" | "provider" | "reason" | "ids" | "all">;
 
 /** Sum is what all calls so far came to. */
 export interface Sum {

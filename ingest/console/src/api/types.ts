@@ -473,6 +473,9 @@ export interface paths {
          *     names the message that each sends again. A call takes at most 8 seconds; where there is more, `cursor` goes on with
          *     the same filters. To ask again for the same within a day sends nothing twice, so a call whose answer was lost is
          *     simply repeated. A dry run's `start`, given as `cursor`, sends what it counted and nothing that was given up on since.
+         *
+         *     A request needs a filter or `all`, unless it is a dry run. It leaves out what was sent again already, unless it says
+         *     `again`, and what ended for a permanent reason, such as `permanent`, unless `reason` or `ids` names it; `skipped` counts both.
          */
         post: operations["redriveDeadLetters"];
         delete?: never;
@@ -649,7 +652,7 @@ export interface paths {
         };
         /**
          * All limits
-         * @description In the policy's order. A window that is new counts from now on; `warming` says when it is complete.
+         * @description In the policy's order. A window that is new or longer counts what was kept; `warming` says when it is complete.
          */
         get: operations["listLimits"];
         put?: never;
@@ -694,7 +697,8 @@ export interface paths {
         /**
          * Make a limit, or replace it whole
          * @description In force within a second on every instance, and at once here. With `If-Match` it replaces the version that was read, or is 412; without, the
-         *     last one wins. What the rest of the policy does not allow is 409.
+         *     last one wins. What the rest of the policy does not allow is 409. So is a change by which the limit loses history, which `errors`
+         *     lists, unless `accept_loss` is true.
          */
         put: operations["putLimit"];
         post?: never;
@@ -972,13 +976,14 @@ export interface paths {
          * @description In force within a second on every instance, and at once here. With `If-Match` it replaces the version that was read, or is 412; without, the
          *     last one wins. What the rest of the policy does not allow is 409.
          *     A new one answers with its `secret`, this once; Weir keeps only the hash. One that is there keeps its secret: `POST …/rotate` gives it
-         *     another. The last key with the scope admin is not demoted without `force`.
+         *     another. The last key of the tenant default with the scopes policy and keys is not demoted without `force`.
+         *     A key that may do more than the caller's, is another tenant's or expires later is 403.
          */
         put: operations["putKey"];
         post?: never;
         /**
          * Remove an API key
-         * @description No instance takes it any more within a second. The last key with the scope admin is not removed without `force`.
+         * @description No instance takes it any more within a second. The last key of the tenant default with the scopes policy and keys is not removed without `force`.
          */
         delete: operations["deleteKey"];
         options?: never;
@@ -1369,7 +1374,7 @@ export interface components {
             /** @description The key's name; absent where none is asked for. */
             key?: string;
             /** @description What it may do. */
-            scopes: ("send" | "read" | "admin")[];
+            scopes: ("send" | "read" | "policy" | "keys" | "operate" | "admin")[];
             /** @description It is a test key: its messages go to simulated providers. */
             test?: boolean;
             /**
@@ -1711,7 +1716,7 @@ export interface components {
             concurrency: number;
             /** @description What its lanes say, those that have spoken. */
             lanes: components["schemas"]["LaneHealth"][];
-            /** @description How much of its weight routing gives it now: 1 where it is well, 0 where its breaker is open. */
+            /** @description How much of its weight routing gives it now: 1 where it is well, 0 where its breaker is open or it throttles everyone. */
             share: number;
         };
         /** @description What one lane says of its provider. */
@@ -1728,6 +1733,11 @@ export interface components {
              * @description When calls may probe an open breaker.
              */
             probe_at?: string;
+            /**
+             * Format: date-time
+             * @description Until when no call is made, because the provider throttles everyone.
+             */
+            silent_until?: string;
             /** @description Calls that ended in the minute before at. */
             calls: number;
             /** @description Of these, transient errors and unknown outcomes. */
@@ -2019,7 +2029,7 @@ export interface components {
              * @description The problem's name for programs.
              * @enum {string}
              */
-            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "no_hook" | "bad_hook" | "forged_hook" | "hook_unavailable" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "no_callbacks" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
+            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_reference" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "no_hook" | "bad_hook" | "forged_hook" | "hook_unavailable" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "no_callbacks" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
             /** @description Everything that is wrong with the request, at most 32. */
             errors?: components["schemas"]["FieldError"][];
             /**
@@ -2076,12 +2086,33 @@ export interface components {
             changes?: components["schemas"]["Change"][];
             /** @description The windows that begin to count with the change. */
             warming?: components["schemas"]["Warming"][];
+            /** @description History that limits lose by the change, or with a dry run would lose. */
+            lost?: components["schemas"]["Loss"][];
+            /** @description Channels whose messages are all rejected after the change: no route names a provider for them. */
+            unroutable?: ("sms" | "voice" | "email" | "push" | "webhook")[];
             /** @description The topics that a dry run would make or alter. */
             topics?: string[];
             /** @description Nothing was changed. */
             dry_run?: boolean;
         };
-        /** @description A window whose history begins with a change. */
+        /** @description History of a limit that one of its windows does not count after a change. */
+        Loss: {
+            /** @description The limit's name. */
+            limit: string;
+            /** @description The window, as the policy has it. */
+            window: string;
+            /**
+             * Format: date-time
+             * @description What was sent after this
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description and up to this does not count.
+             */
+            until: string;
+        };
+        /** @description A window whose history is not complete after a change. */
         Warming: {
             /** @description The limit's name. */
             limit: string;
@@ -2089,7 +2120,7 @@ export interface components {
             window: string;
             /**
              * Format: date-time
-             * @description From when it counts.
+             * @description It counts what was sent after this.
              */
             since: string;
             /**
@@ -2109,6 +2140,8 @@ export interface components {
             dry_run: true;
             /** @description What the change would be. */
             changes: components["schemas"]["Change"][];
+            /** @description Channels whose messages are all rejected after the change: no route names a provider for them. */
+            unroutable?: ("sms" | "voice" | "email" | "push" | "webhook")[];
         };
         /** @description How to rotate. */
         Rotation: {
@@ -2169,7 +2202,7 @@ export interface components {
              * @description The kind of entry.
              * @enum {string}
              */
-            kind: "limit" | "class" | "provider" | "route" | "template" | "tenant" | "key" | "alert" | "input";
+            kind: "limit" | "class" | "provider" | "route" | "template" | "tenant" | "key" | "alert" | "input" | "setting";
             /** @description Its name. */
             name: string;
             /** @description The fields that were changed. */
@@ -2259,6 +2292,11 @@ export interface components {
             origin?: string;
             /** @description The message that it sent again. */
             redrive_of?: string;
+            /**
+             * Format: date-time
+             * @description When it was sent again, as a message with an id of its own; absent when it was not.
+             */
+            redriven_at?: string;
             /** @description The size of the request. */
             bytes: number;
             /**
@@ -2291,6 +2329,10 @@ export interface components {
             tenant?: string | null;
             /** @description Only these messages, by id or by PARTITION/OFFSET. */
             ids?: string[] | null;
+            /** @description Required to be true where there is no other filter and no dry_run: everything that can be is sent again. */
+            all?: boolean | null;
+            /** @description Also what was sent again already. */
+            again?: boolean | null;
             /**
              * @description Count, and send nothing.
              * @default false
@@ -2310,7 +2352,7 @@ export interface components {
             matched: number;
             /** @description Those that were asked for again. */
             redriven: number;
-            /** @description Those that cannot be sent again, by why. */
+            /** @description Those that are left out, by why: what makes it impossible to send them again, redriven, or the permanent reason for which they ended. */
             skipped: {
                 [key: string]: number;
             };
@@ -2548,7 +2590,7 @@ export interface components {
              * @enum {string}
              */
             channel: "sms" | "voice" | "email" | "push" | "webhook";
-            /** @description The recipient: E.164 for sms and voice (without + it is read in the tenant's default_region), an address for email, a token or user for push, a URL for webhook. */
+            /** @description The recipient: E.164 for sms and voice (without + it is read in the tenant's default_region), an address for email (in any letter case), a token or user for push, a URL for webhook. */
             to: string;
             /**
              * @description What limits, priorities and retry rules are set for. A class that the policy does not declare has the default's rules.
@@ -2872,7 +2914,7 @@ export interface components {
              */
             overrides: {
                 /**
-                 * @description One recipient, as admission writes it: a number in E.164, an address with its domain in lower case, a token or a URL.
+                 * @description One recipient, as admission writes it: a number in E.164, an address in lower case, a token or a URL.
                  * @example +8613800000000
                  */
                 to: string;
@@ -2936,6 +2978,19 @@ export interface components {
              * @enum {unknown}
              */
             on_unknown: "resend" | "hold";
+            /**
+             * @description The same as of the route, for this class and in its place: after which outcomes of a call a retry prefers another healthy provider. unknown stands here only: the provider may have the message, and another would send it twice. Absent is the route's.
+             * @example [
+             *       "transient"
+             *     ]
+             */
+            next_provider_on?: ("transient" | "throttled" | "unknown")[];
+            /**
+             * @description Of the class default alone: what becomes of a message whose class the policy does not declare. default gives it the rules of the class default; reject ends it as rejected, unknown_class.
+             * @default default
+             * @enum {unknown}
+             */
+            unknown: "default" | "reject";
             /**
              * @description Countries to which this class may be sent; all when absent.
              * @example [
@@ -3096,6 +3151,14 @@ export interface components {
              * @default []
              */
             failover: string[];
+            /**
+             * @description After which outcomes of a call a retry prefers another healthy provider of the route; [] is none. For unknown see the class.
+             * @default [
+             *       "transient",
+             *       "throttled"
+             *     ]
+             */
+            next_provider_on: ("transient" | "throttled")[];
         };
         /** @description Route with its version. */
         RouteResource: {
@@ -3196,6 +3259,11 @@ export interface components {
             /** @description How often each of the tenant's keys may call, by kind of call (write, query, batch, import), where the key does not say. Those of tenant default are also for callers without a key. */
             rates?: components["schemas"]["rates"];
             /**
+             * @description Over Kafka, a request with a field that Weir does not know ends rejected, unknown_field, rather than without that field. HTTP is always so. A suppress is never rejected for it.
+             * @default false
+             */
+            strict: boolean;
+            /**
              * @description As if each of its keys had smooth: true.
              * @default false
              */
@@ -3225,13 +3293,13 @@ export interface components {
              */
             tenant: string;
             /**
-             * @description What it may do.
+             * @description What it may do: send messages, read what became of them, change the policy, make and revoke keys, operate (see how Weir and its providers are). admin is policy, keys and operate. It acts on its tenant only; a key of the tenant default acts on all, and only such a key can operate.
              * @example [
              *       "send",
              *       "read"
              *     ]
              */
-            scopes: ("send" | "read" | "admin")[];
+            scopes: ("send" | "read" | "policy" | "keys" | "operate" | "admin")[];
             /** @description SHA-256 of the key, which itself is shown once. */
             hash?: string;
             /** @description The secret before the last rotation, which is good a while longer. */
@@ -3335,6 +3403,11 @@ export interface components {
              * @example acme
              */
             tenant: string;
+            /**
+             * @description A record with a field that Weir does not know ends rejected, unknown_field, rather than without that field: as if its tenant had strict: true, for this topic alone.
+             * @default false
+             */
+            strict: boolean;
         };
         /** @description Input with its version. */
         InputResource: {
@@ -3365,7 +3438,12 @@ export interface components {
              */
             providers: components["schemas"]["Provider"][];
             /**
-             * @description Which provider a message goes to: the first route that matches. Without routes, every provider of the channel with equal weight. A provider whose breaker is open gets nothing, and one whose calls fail a part of its weight.
+             * @description Rejects what no route matches (no_route). Otherwise it goes to any provider of its channel, with equal weight.
+             * @default false
+             */
+            routes_only: boolean;
+            /**
+             * @description Which provider a message goes to: the first route that matches. What no route matches goes to every provider of the channel with equal weight, unless routes_only is true. A provider whose breaker is open gets nothing, and one whose calls fail a part of its weight.
              * @default []
              */
             routes: components["schemas"]["Route"][];
@@ -3750,7 +3828,9 @@ export interface components {
         dry_run: boolean;
         /** @description Put it before the one of this name. Else one that is there stays where it is, and a new one comes last. */
         before: string;
-        /** @description Also if it is the last key with the scope admin. */
+        /** @description Also if the limit loses history by it, so that recipients may get more than it allows. */
+        accept_loss: boolean;
+        /** @description Also if it is the last key of the tenant default with the scopes policy and keys. */
         force: boolean;
         /** @description Makes it safe to repeat the call for 24 h; a batch's messages get it with their number behind it. */
         LegacyIdempotencyKey: string;
@@ -4808,7 +4888,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description What to send again; without filters, all of it. */
+        /** @description What to send again; a filter or `all` is required. */
         requestBody?: {
             content: {
                 /**
@@ -5393,6 +5473,8 @@ export interface operations {
                 dry_run?: components["parameters"]["dry_run"];
                 /** @description Put it before the one of this name. Else one that is there stays where it is, and a new one comes last. */
                 before?: components["parameters"]["before"];
+                /** @description Also if the limit loses history by it, so that recipients may get more than it allows. */
+                accept_loss?: components["parameters"]["accept_loss"];
             };
             header?: {
                 /** @description The ETag of the version that is to be changed, or `*` for any: where another is in force it is 412, and `current` shows it. */
@@ -6205,7 +6287,7 @@ export interface operations {
             query?: {
                 /** @description Say what would change, and change nothing. */
                 dry_run?: components["parameters"]["dry_run"];
-                /** @description Also if it is the last key with the scope admin. */
+                /** @description Also if it is the last key of the tenant default with the scopes policy and keys. */
                 force?: components["parameters"]["force"];
             };
             header?: {
@@ -6247,7 +6329,7 @@ export interface operations {
             query?: {
                 /** @description Say what would change, and change nothing. */
                 dry_run?: components["parameters"]["dry_run"];
-                /** @description Also if it is the last key with the scope admin. */
+                /** @description Also if it is the last key of the tenant default with the scopes policy and keys. */
                 force?: components["parameters"]["force"];
             };
             header?: {
@@ -6688,7 +6770,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Kafka answers, and the statuses have been read up to their end. */
+            /** @description Kafka answers, the statuses have been read up to their end, and no stage of this process has had work for a minute and committed nothing. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -31,7 +31,7 @@ export function Empty({ title, children }: { title: string; children?: Component
 
 /** Failed says what went wrong, and offers to ask again: busy is that it is being asked. A 403 says which scope is needed. */
 export function Failed({ title = "This could not be loaded", error, retry, busy }: { title?: string; error: unknown; retry?: (() => void) | undefined; busy?: boolean }) {
-  const refused = error instanceof ApiError && error.code === "forbidden_scope";
+  const refused = error instanceof ApiError && (error.code === "forbidden_scope" || error.code === "forbidden_tenant");
   return (
     <div class="notice bad" role="alert">
       <div>

@@ -32,7 +32,7 @@ export function DeadLetters({ query }: { query: URLSearchParams }) {
   const filter: Filter = { ...(chosen.reason && { reason: chosen.reason }), ...(chosen.class && { class: chosen.class }), ...(chosen.provider && { provider: chosen.provider }), ...(from && { since: from }) };
   const list = usePages<Letter>(
     async (cursor, signal) => {
-      const page = await get("/v1/dlq", { query: { ...(filter as Record<string, string>), limit: 200, cursor }, signal });
+      const page = await get("/v1/dlq", { query: { ...(filter as Omit<Filter, "all"> as Record<string, string>), limit: 200, cursor }, signal });
       return { rows: page.entries, next: page.cursor };
     },
     (l) => l.position,
@@ -62,6 +62,10 @@ export function DeadLetters({ query }: { query: URLSearchParams }) {
         l.skip ? (
           <span class="muted" title={words(l.skip)}>
             cannot
+          </span>
+        ) : l.redriven_at ? (
+          <span class="muted">
+            sent again <Time at={l.redriven_at} />
           </span>
         ) : (
           <button type="button" class="button small" disabled={drive.busy} onClick={() => drive.dry({ ids: [l.position] }, "this message")} aria-label={`Send again: ${reasonWords(l.reason)}, ${l.to ?? l.message_id}`}>
@@ -99,7 +103,7 @@ export function DeadLetters({ query }: { query: URLSearchParams }) {
           Filter
         </button>
         {can("send") && (
-          <button type="button" class="button primary" disabled={drive.busy || !list.rows || list.rows.length === 0} onClick={() => drive.dry(filter, filtered ? "what matches" : "all of it")}>
+          <button type="button" class="button primary" disabled={drive.busy || !list.rows || list.rows.length === 0} onClick={() => drive.dry(filtered ? filter : { all: true }, filtered ? "what matches" : "all of it")}>
             Redrive {filtered ? "what matches" : "all"}…
           </button>
         )}
@@ -198,7 +202,7 @@ function Progress({ step, onGo, onClose }: { step: Exclude<Step, { is: "idle" }>
         )}
         {skipped > 0 && step.is !== "failed" && (
           <p>
-            {number(skipped)} cannot be sent again: {parts(sum.skipped)}.
+            {number(skipped)} left out: {parts(sum.skipped)}. What ended for good is sent again only when its reason is chosen.
           </p>
         )}
       </div>

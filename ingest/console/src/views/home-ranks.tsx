@@ -29,7 +29,7 @@ export function Limits({ of }: { of: QueryState<Stats> }) {
             rows={rows}
             rowKey={(l) => `${l.limit} ${l.window}`}
             columns={[
-              { key: "limit", title: "Limit", cell: (l) => (can("admin") ? <a href={link("limits", l.limit)}>{l.limit}</a> : l.limit) },
+              { key: "limit", title: "Limit", cell: (l) => (can("policy") ? <a href={link("limits", l.limit)}>{l.limit}</a> : l.limit) },
               { key: "window", title: "Window", cell: (l) => <code>{l.window}</code> },
               {
                 key: "bar",

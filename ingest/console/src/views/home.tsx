@@ -21,7 +21,7 @@ export default function Home(_: ViewProps) {
   const whole = useQuery((signal) => stats(signal, { days: 7 }), [], { every: often });
   const minutes = useQuery((signal) => stats(signal, { by: "minute" }), [], { every: often });
   const yesterday = useQuery((signal) => stats(signal, { by: "minute", from: since(day + hour), until: since(day) }), [], { every: 60_000 });
-  const waiting = useQuery((signal) => delays(signal), [], { every: often, skip: !can("admin") });
+  const waiting = useQuery((signal) => delays(signal), [], { every: often, skip: !can("operate") });
   const backlog = useQuery((signal) => underWay(signal), [], { every: 3 * often });
   const hit = useQuery((signal) => refused(signal, { from: since(hour), limit: 8 }), [], { every: 3 * often });
   const wrong = useQuery((signal) => errors(signal, { from: since(hour) }), [], { every: 3 * often });
@@ -52,13 +52,13 @@ export default function Home(_: ViewProps) {
         <Panel title="Time to sent" note="p95 by minute">
           <LatencyChart now={minutes} />
         </Panel>
-        <Panel title="Refused by limits" note={can("admin") ? <a href={link("limits")}>Limits</a> : undefined} flush>
+        <Panel title="Refused by limits" note={can("policy") ? <a href={link("limits")}>Limits</a> : undefined} flush>
           <Limits of={whole} />
         </Panel>
         <Panel title="Refused most" note="recipients, masked" flush>
           <Busiest of={hit} />
         </Panel>
-        <Panel title="What providers answered" note={can("admin") ? <a href={link("providers")}>Providers</a> : undefined} flush wide>
+        <Panel title="What providers answered" note={can("operate") ? <a href={link("providers")}>Providers</a> : undefined} flush wide>
           <ProviderErrors of={wrong} />
         </Panel>
       </div>

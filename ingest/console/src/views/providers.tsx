@@ -11,6 +11,7 @@ import type { Errors, ProviderHealth, Stats } from "../api/operate.ts";
 import { type QueryState, useQuery } from "../api/query.ts";
 import { type Hour, sumUp } from "../overview.ts";
 import { callsWords, paceWords, parts, standing } from "../providers.ts";
+import { useWho } from "../session.tsx";
 import { matchWords } from "../say/limit.ts";
 import { compact, duration, number, percent } from "../ui/format.ts";
 import { Facts, Page, Panel } from "../ui/page.tsx";
@@ -21,8 +22,9 @@ import { Ago, useNow } from "../ui/time.tsx";
 import { ChangePace, ChangeWeights, type Route } from "./provider-changes.tsx";
 
 export default function Providers(_: ViewProps) {
+  const { can } = useWho();
   const all = useQuery((signal) => health(signal), [], { every: 3000 });
-  const routes = useQuery((signal) => get("/v1/routes", { signal }), [], { every: 15_000 });
+  const routes = useQuery((signal) => get("/v1/routes", { signal }), [], { every: 15_000, skip: !can("policy") });
   const counts = useQuery((signal) => stats(signal, { by: "provider" }), [], { every: 10_000 });
   const codes = useQuery((signal) => errors(signal, { from: since(hour) }), [], { every: 15_000 });
   const [change, setChange] = useState<{ kind: "provider" | "route"; name: string }>();
@@ -47,9 +49,11 @@ export default function Providers(_: ViewProps) {
                   <Provider key={p.name} of={p} counts={counts} codes={codes} onChange={() => setChange({ kind: "provider", name: p.name })} />
                 ))}
               </div>
-              <Answer of={routes} lines={3}>
-                {(r) => <Routes of={r.items.map((i) => i.value as Route)} providers={providers} onChange={(name) => setChange({ kind: "route", name })} />}
-              </Answer>
+              {can("policy") && (
+                <Answer of={routes} lines={3}>
+                  {(r) => <Routes of={r.items.map((i) => i.value as Route)} providers={providers} onChange={(name) => setChange({ kind: "route", name })} />}
+                </Answer>
+              )}
             </div>
           )
         }
@@ -63,6 +67,7 @@ export default function Providers(_: ViewProps) {
 function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; counts: QueryState<Stats>; codes: QueryState<Errors>; onChange: () => void }) {
   const now = useNow(1000);
   const s = standing(p, now);
+  const { can } = useWho();
   const h = (show: (h: Hour) => ComponentChildren) => (counts.data ? show(sumUp(counts.data.counts.filter((c) => c.provider === p.name))) : known(counts, () => ""));
   const said = codes.data?.errors.filter((e) => e.provider === p.name).slice(0, 4);
   const newest = Math.max(...p.lanes.map((l) => Date.parse(l.at)));
@@ -102,11 +107,13 @@ function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; coun
         {!said && codes.error !== undefined && <li class="muted">Its errors are not known now.</li>}
         {said?.length === 0 && <li class="muted">It answered no error in the last hour.</li>}
       </ul>
-      <div class="panel-foot">
-        <button type="button" class="button small" onClick={onChange} aria-label={`Change pace of ${p.name}`}>
-          Change pace
-        </button>
-      </div>
+      {can("policy") && (
+        <div class="panel-foot">
+          <button type="button" class="button small" onClick={onChange} aria-label={`Change pace of ${p.name}`}>
+            Change pace
+          </button>
+        </div>
+      )}
     </Panel>
   );
 }

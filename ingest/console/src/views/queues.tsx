@@ -19,7 +19,7 @@ export default function View({ query }: ViewProps) {
   return (
     <Page title="Queues" lead="What waits for its time, and what Weir gave up on.">
       <div class="stack">
-        {can("admin") && <Delays />}
+        {can("operate") && <Delays />}
         <Waiting />
         <DeadLetters query={query} />
       </div>

@@ -108,7 +108,7 @@ function Known({ to }: { to: string }) {
 /** Left is what each window leaves to a class, and when the next may go. */
 function Left({ to, rows, changed }: { to: string; rows: readonly Message[]; changed: number }) {
   const { can } = useWho();
-  const listed = useQuery(async (signal) => (await get("/v1/classes", { signal })).items.map((c) => c.value.name ?? ""), [], { skip: !can("admin") });
+  const listed = useQuery(async (signal) => (await get("/v1/classes", { signal })).items.map((c) => c.value.name ?? ""), [], { skip: !can("policy") });
   const seen = useMemo(() => rows.map((m) => m.class ?? "default"), [rows]);
   const last = rows.find((m) => m.status === "limited" || m.status === "deferred") ?? rows[0];
   const [picked, pick] = useState<string>();
@@ -148,7 +148,7 @@ function Left({ to, rows, changed }: { to: string; rows: readonly Message[]; cha
                 {q.limits.map((l) => (
                   <li key={`${l.limit} ${l.window}`}>
                     <div class="window-name">
-                      {can("admin") ? <a href={link("limits", l.limit)}>{l.limit}</a> : <b>{l.limit}</b>} <span class="muted">{windowWords(l.window)}</span>
+                      {can("policy") ? <a href={link("limits", l.limit)}>{l.limit}</a> : <b>{l.limit}</b>} <span class="muted">{windowWords(l.window)}</span>
                     </div>
                     <Places n={l.n} left={l.remaining} />
                     <div class="window-left num">{leftWords(l, now)}</div>

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/provider/hooksecret"
 	"github.com/weirhq/weir/schemas"
@@ -63,7 +64,7 @@ func (p Poster) open(t testing.TB) (provider.Listener, *bytes.Buffer) {
 }
 
 func (p Poster) listen(settings map[string]any, log *bytes.Buffer) (provider.Listener, error) {
-	return provider.Types{p.Type: p.Of}.Listen(schemas.Provider{Name: Name, Type: p.Type, Settings: settings}, provider.Deps{
+	return provider.Types{p.Type: p.Of}.Listen(schemas.Provider{Name: Name, Type: p.Type, Settings: settings}, provider.Deps{Private: outbound.Loopback,
 		Getenv: func(k string) string { return map[string]string{p.Env: p.Token}[k] },
 		Logger: slog.New(slog.NewJSONHandler(log, nil)),
 	})

@@ -1,0 +1,57 @@
+package schemas
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const classesPolicy = `
+classes:
+  - {name: default, unknown: reject}
+  - {name: verify}
+  - {name: marketing}
+limits:
+  - {name: codes, match: {class: [verify, verfy]}, per: [recipient], allow: [1/60s]}
+  - {name: other, match: {class: zzz}, per: [recipient], allow: [1/60s]}
+routes:
+  - {name: ads, match: {class: markteing}, to: [{provider: one}]}
+providers:
+  - {name: one, type: simulated, channels: [sms]}
+`
+
+func TestUnknownClasses(t *testing.T) {
+	doc, err := ParsePolicy("p.yaml", []byte(classesPolicy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &doc.Policy
+	for class, want := range map[string]string{
+		"": "", "default": "", "verify": "",
+		"verfy":    `the policy declares no class "verfy": did you mean verify?`,
+		"vreify":   `the policy declares no class "vreify": did you mean verify?`,
+		"VERIFY":   `the policy declares no class "VERIFY"`,
+		"payments": `the policy declares no class "payments"`,
+	} {
+		if got := p.RejectsClass(class); got != want {
+			t.Errorf("%q: %q, want %q", class, got, want)
+		}
+	}
+	want := []string{
+		`limit codes matches the class "verfy", which the policy does not declare: did you mean verify?`,
+		`limit other matches the class "zzz", which the policy does not declare`,
+		`route ads matches the class "markteing", which the policy does not declare: did you mean marketing?`,
+	}
+	if got := p.UndeclaredClasses(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, text := range []string{"", ", unknown: default"} {
+		doc, err := ParsePolicy("p.yaml", []byte(strings.Replace(classesPolicy, ", unknown: reject", text, 1)))
+		if err != nil || doc.Policy.RejectsClass("verfy") != "" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := ParsePolicy("p.yaml", []byte(strings.Replace(classesPolicy, "{name: verify}", "{name: verify, unknown: reject}", 1))); err == nil || !strings.Contains(err.Error(), "of the class default alone") {
+		t.Errorf("%v", err)
+	}
+}
