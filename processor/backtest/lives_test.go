@@ -395,6 +395,59 @@ func TestClocksDiffer(t *testing.T) {
 	}
 }
 
+// TestPutBackByAnOwner: a retry moves its place at the owner of a wide limit, home
+// refuses it, and the owner puts the place back: it counts once.
+func TestPutBackByAnOwner(t *testing.T) {
+	p := policyOf(t, "  - {name: wide, per: [], allow: [4/60s]}\n  - {name: own, per: [recipient], allow: [2/20s]}")
+	const n = 4
+	owner := ownerOf(n)
+	g := newLog(n)
+	to := someone
+	for i := 0; g.home(to) == owner; i++ {
+		to = fmt.Sprintf("+8613800%06d", i)
+	}
+	home := g.home(to)
+	place := func(limit, scope string, at schemas.Millis) schemas.Charge {
+		return schemas.Charge{Limit: limit, Scope: scope, T: at, Cost: 1}
+	}
+	// ask sends a message to the owner, which says this, and back.
+	ask := func(m *schemas.Event, at schemas.Millis, d schemas.Decision) {
+		onward := with(m, at, "", schemas.VerdictCharge)
+		onward.Decision.Onward = &owner
+		g.add(onward)
+		d.Verdict, d.Onward = schemas.VerdictCharge, &home
+		g.addTo(owner, &schemas.Event{Kind: schemas.KindDecision, MessageID: m.MessageID, Tenant: m.Tenant, To: m.To, At: at, Decision: &d})
+	}
+	admit := func(id int, at schemas.Millis) *schemas.Event {
+		m := msg(id, to, "notice")
+		ask(m, at, schemas.Decision{Charges: []schemas.Charge{place("wide", "", at)}})
+		e := with(m, at, schemas.StatusQueued, schemas.VerdictAdmit, place("own", "recipient="+to, at))
+		e.Decision.Carried = []schemas.Charge{place("wide", "", at)}
+		g.add(e)
+		return m
+	}
+	m := admit(1, t0)
+	admit(2, t0+15*sec)
+	admit(3, t0+21*sec)
+
+	again := t0 + 22*sec
+	ask(m, again, schemas.Decision{Charges: []schemas.Charge{place("wide", "", again)}, Returned: []schemas.Charge{place("wide", "", t0)}})
+	waits := deferredBy(m, again, "own", "2/20s")
+	waits.Attempt = 1
+	waits.Decision.Evidence[0].Scope = "recipient=" + to
+	waits.Decision.Released, waits.Decision.Reinstated = []schemas.Charge{place("wide", "", again)}, []schemas.Charge{place("wide", "", t0)}
+	g.add(waits)
+	back := with(m, again, "", schemas.VerdictGiveBack)
+	back.Decision.Returned, back.Decision.Restored = waits.Decision.Released, waits.Decision.Reinstated
+	g.addTo(owner, back)
+
+	admit(4, t0+42*sec)
+	got, answers := (&trial{tried: p, inForce: p}).run(t, g)
+	if len(answers) != 5 || got.Then != got.Now || got.NewlyRefused > 0 {
+		t.Errorf("%d answers, then %+v, now %+v", len(answers), got.Then, got.Now)
+	}
+}
+
 func ownerOf(n int32) int32 { return schemas.PartitionOf("", n) }
 
 // TestText holds what people read.

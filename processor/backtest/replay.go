@@ -33,8 +33,9 @@ func (r *replay) take(s *step) error {
 		return nil
 	}
 	r.tally.seen(s)
-	if len(s.moved) > 0 && s.kind != stepLeave && r.lives.find(s.key) == nil {
-		// From another spelling: it is the first that is heard of the message.
+	if len(s.moved) > 0 && s.kind != stepLeave && s.part == s.home && r.lives.find(s.key) == nil {
+		// From another spelling: home's first decision on the message. What an owner
+		// puts back is home's debt (see owed).
 		r.table.Restore(r.rules, s.moved, s.t)
 	}
 	switch s.kind {
