@@ -313,7 +313,9 @@ func lanePace(t *testing.T, brokers []string, kills, moves int, pace string, eac
 			inDoubt++
 		}
 	}
-	if used < 98 && kills != 1 { // one fault more or less is no measure
+	// One fault more or less is no measure; neither is a window shorter than a busy
+	// machine lets a process wait for a core.
+	if used < 98 && kills != 1 && windows[0].Length >= 300*time.Millisecond {
 		t.Errorf("%.1f %% of the pace was used", used)
 	}
 	if out, err := c.try("audit"); err != nil {
