@@ -52,7 +52,7 @@ func providersHealth(pol *schemas.Policy, health routing.Health, now schemas.Mil
 	return out
 }
 
-// getProof tells what the last audit and the sinks said of their work.
+// getProof returns what the last audit and the sinks reported of their work, and which stages are stuck.
 func (s *Server) getProof(w http.ResponseWriter, r *http.Request, _ *caller) {
 	if p := noParameters(r); p != nil {
 		refuse(w, r, p)
@@ -62,7 +62,25 @@ func (s *Server) getProof(w http.ResponseWriter, r *http.Request, _ *caller) {
 	if s.reports != nil {
 		said = s.reports()
 	}
-	answer(w, http.StatusOK, "application/json", proofOf(said))
+	out := proofOf(said)
+	out.Stuck = stuckOf(said, schemas.MillisOf(time.Now()))
+	answer(w, http.StatusOK, "application/json", out)
+}
+
+// stuckOf returns the reports of processes that have a stage that is stuck, by slot.
+func stuckOf(said map[string]schemas.Report, now schemas.Millis) []schemas.Report {
+	out := []schemas.Report{}
+	for _, key := range bySlot(said) {
+		if r := said[key]; len(r.StuckAt(now)) > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// bySlot returns the keys of reports in the order of their slots.
+func bySlot(said map[string]schemas.Report) []string {
+	return slices.SortedFunc(maps.Keys(said), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
 }
 
 // proofOf sums up the reports. A sink that others have taken all partitions from
@@ -80,7 +98,7 @@ func proofOf(said map[string]schemas.Report) client.Proof {
 			}
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(said), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) {
+	for _, key := range bySlot(said) {
 		r := said[key]
 		if r.Sink == nil || !slices.ContainsFunc(r.Sink.Partitions, func(p int32) bool { return newest[p] == r.At }) {
 			continue

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -80,14 +81,25 @@ func TestProof(t *testing.T) {
 			}
 		})
 	}
+	stuck := func(at schemas.Millis, slot string, stages ...string) schemas.Report {
+		r := schemas.Report{At: at, By: slot, Stuck: &schemas.StuckReport{Stages: []schemas.StuckStage{}}}
+		for _, name := range stages {
+			r.Stuck.Stages = append(r.Stuck.Stages, schemas.StuckStage{Stage: name, Since: 1, Why: "no leader"})
+		}
+		return r
+	}
+	said := map[string]schemas.Report{"stuck/0": stuck(100_000, "0"), "stuck/1": stuck(55_000, "1", "delay"), "stuck/2": stuck(54_999, "2", "delay"), "sink/1": sink(1000, 0, 0, 1)}
+	if got := stuckOf(said, 100_000); len(got) != 1 || got[0].By != "1" {
+		t.Errorf("%+v", got)
+	}
 	full := audit
 	full.Audit = &schemas.AuditReport{Outcome: schemas.AuditViolated, From: 1, Until: 2, First: "over: weir.status/0/1"}
 	w := newWorld(t, settings{server: func(s *Server) {
 		s.reports = func() map[string]schemas.Report {
-			return map[string]schemas.Report{"audit": full, "sink/0": {At: 1, By: "0", Sink: &schemas.SinkReport{Partitions: []int32{0}, Failing: "no room", CheckedAt: 1}}}
+			return map[string]schemas.Report{"stuck/2": stuck(schemas.MillisOf(time.Now()), "2", "delay"), "audit": full, "sink/0": {At: 1, By: "0", Sink: &schemas.SinkReport{Partitions: []int32{0}, Failing: "no room", CheckedAt: 1}}}
 		}
 	}})
-	if got := read[client.Proof](w.do("GET", "/v1/proof", ""), http.StatusOK); !reflect.DeepEqual(got.Audit, &full) || len(got.Sinks) != 1 || got.Sinks[0].Sink.Failing != "no room" {
+	if got := read[client.Proof](w.do("GET", "/v1/proof", ""), http.StatusOK); !reflect.DeepEqual(got.Audit, &full) || len(got.Sinks) != 1 || got.Sinks[0].Sink.Failing != "no room" || len(got.Stuck) != 1 || got.Stuck[0].By != "2" {
 		t.Errorf("%+v", got)
 	}
 	w.do("GET", "/v1/proof?x=1", "").problem(http.StatusBadRequest, "invalid_request")

@@ -289,6 +289,7 @@ const (
 	AlertDLQRecord      = "dlq.record"      // a message was given up on
 	AlertSinkDifference = "sink.difference" // ClickHouse lacks rows, has too many, or cannot be written to
 	AlertClockStall     = "clock.stall"     // a worker's clock is ahead of the broker's: it decides nothing
+	AlertStageStuck     = "stage.stuck"     // a stage of a process has had work for a minute and has committed nothing
 	AlertLag            = "lag"             // a stage has left a record unread for longer than AlertLagAfter
 )
 

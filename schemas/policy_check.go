@@ -16,7 +16,7 @@ var (
 	KeyScopes   = []string{"send", "read", "policy", "keys", "operate", "admin"}
 	KeyRates    = []string{"write", "query", "batch", "import"}
 	AlertTypes  = []string{"slack", "webhook", "email"}
-	AlertEvents = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertLag}
+	AlertEvents = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertStageStuck, AlertLag}
 )
 
 // ProviderTypes are the adapters and the channels each can carry.

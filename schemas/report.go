@@ -1,8 +1,10 @@
 package schemas
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // Report is a record of weir.reports: what a process says of its own work, for
@@ -14,6 +16,7 @@ type Report struct {
 	Sink  *SinkReport  `json:"sink,omitempty"`
 	Audit *AuditReport `json:"audit,omitempty"`
 	Clock *ClockReport `json:"clock,omitempty"`
+	Stuck *StuckReport `json:"stuck,omitempty"`
 
 	// Written is when the broker took the record, by its clock. Who reads it fills it
 	// in; 0 is not known.
@@ -25,6 +28,31 @@ type Report struct {
 // broker's clock, since its own is what is wrong.
 type ClockReport struct {
 	AheadMillis int64 `json:"ahead_ms"` // of the broker's clock; 0: it decides
+}
+
+// StuckReport is what a process says of its stages that have had work for a minute and
+// have committed nothing: every ten seconds while there is one, and once when there is
+// none any more.
+type StuckReport struct {
+	Stages []StuckStage `json:"stages"` // none: all are well
+}
+
+// StuckStage is a stage of a StuckReport.
+type StuckStage struct {
+	Stage string `json:"stage"`
+	Since Millis `json:"since"`
+	Why   string `json:"why"` // the latest failure, without recipients
+}
+
+// stuckAge is how old a StuckReport may be and still count.
+const stuckAge = 45 * time.Second
+
+// StuckAt returns the stages that a report says are stuck, while it counts.
+func (r *Report) StuckAt(now Millis) []StuckStage {
+	if r.Stuck == nil || now.Sub(cmp.Or(r.Written, r.At)) > stuckAge {
+		return nil
+	}
+	return r.Stuck.Stages
 }
 
 // SinkReport is what a sink says about once a minute, and when it begins to
@@ -69,6 +97,9 @@ func ReportKeySink(slot string) string { return "sink/" + slot }
 
 // ReportKeyClock is the key of a worker's reports of its clock.
 func ReportKeyClock(slot string) string { return "clock/" + slot }
+
+// ReportKeyStuck is the key of a process's reports of its stages.
+func ReportKeyStuck(slot string) string { return "stuck/" + slot }
 
 // Encode returns the record's value.
 func (r *Report) Encode() []byte {

@@ -74,6 +74,7 @@ var stopSteps = []stopStep{
 	{"policy", "policy log closed", 2},
 	{"health", "health log closed", 2},
 	{"clock", "clock's reports ended", 2},
+	{"stuck", "reports of stuck stages ended", 2},
 	{"reports", "reports closed", 2},
 }
 

@@ -234,6 +234,9 @@ func (s *system) run(ctx context.Context) (err error) {
 	if s.metrics != nil {
 		rs.start(ctx, "metrics", func(ctx context.Context) error { return serveMetrics(ctx, s.metrics, registry, progress) })
 	}
+	rs.start(ctx, "stuck", func(ctx context.Context) error {
+		return reportStuck(ctx, amend, names.Reports(), s.settings.Slot, progress.Stuck, s.logger)
+	})
 	var advice *health.Watcher
 	if has("admission") || has("ingest") || has("alerts") { // who routes by it, who shows it and who tells of it
 		if advice, err = health.Watch(ctx, names.Health(), s.logger, brokers); err != nil {

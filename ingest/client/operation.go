@@ -74,6 +74,7 @@ type Proof struct {
 	Sinks      []schemas.Report `json:"sinks"`
 	StatusLag  int64            `json:"status_lag_ms"` // the longest that a sink reported
 	Difference int64            `json:"difference"`    // of all sinks: 0 unless something is wrong
+	Stuck      []schemas.Report `json:"stuck"`         // of processes with a stage that has work and commits nothing
 }
 
 // Delays is every delay topic, the shortest wait first.

@@ -1,6 +1,6 @@
 // Package alert tells people what the policy's alerts ask for: a limit refuses or
 // would refuse, a breaker is open, a message was given up on, ClickHouse differs
-// from the log, a clock stalls a worker, a stage is behind.
+// from the log, a clock stalls a worker, a stage is stuck or behind.
 //
 // # Who sends
 //

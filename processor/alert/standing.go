@@ -100,3 +100,18 @@ func clocks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
 	}
 	return out
 }
+
+// stuck returns which stages of which processes have work and commit nothing.
+func stuck(reports map[string]schemas.Report, now schemas.Millis) []Condition {
+	out := []Condition{}
+	for key, r := range reports {
+		slot, ok := strings.CutPrefix(key, schemas.ReportKeyStuck(""))
+		if !ok {
+			continue
+		}
+		for _, s := range r.StuckAt(now) {
+			out = append(out, Condition{Subject: Subject{Event: schemas.AlertStageStuck, Process: slot, Stage: clip(s.Stage)}, Since: s.Since, Detail: clip(s.Why)})
+		}
+	}
+	return out
+}

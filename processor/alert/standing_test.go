@@ -13,7 +13,7 @@ import (
 // told are conditions as lines, in order.
 func told(all []Condition) (lines []string) {
 	for _, c := range all {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s%s %s %d %s", c.Provider, c.Process, c.Reason, c.Since, c.Detail)))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s%s %s%s %d %s", c.Provider, c.Process, c.Reason, c.Stage, c.Since, c.Detail)))
 	}
 	slices.Sort(lines)
 	return lines
@@ -59,6 +59,13 @@ func TestReports(t *testing.T) {
 	clock := func(at schemas.Millis, ahead int64) map[string]schemas.Report {
 		return map[string]schemas.Report{"clock/w1": {At: at, Clock: &schemas.ClockReport{AheadMillis: ahead}}}
 	}
+	stages := func(at schemas.Millis, names ...string) map[string]schemas.Report {
+		r := &schemas.StuckReport{}
+		for _, name := range names {
+			r.Stages = append(r.Stages, schemas.StuckStage{Stage: name, Since: 9, Why: "no leader"})
+		}
+		return map[string]schemas.Report{"stuck/w1": {At: at, Stuck: r}}
+	}
 	for _, tt := range []struct {
 		name    string
 		reports map[string]schemas.Report
@@ -81,10 +88,14 @@ func TestReports(t *testing.T) {
 		{"a clock that is right again", clock(now, 0), nil},
 		{"a clock", clock(now-45_000, 2500), []string{fmt.Sprintf("w1  %d 2.5 s ahead", now-45_000)}},
 		{"a worker that is gone", clock(now-45_001, 2500), nil},
-		{"somebody else's report", map[string]schemas.Report{"sink/s1": {At: now}, "clock/w1": {At: now}, "audit": {At: now}}, nil},
+		{"a stage that is stuck", stages(now-45_000, "delay"), []string{"w1 delay 9 no leader"}},
+		{"two of them", stages(now, "admission", "lane sim"), []string{"w1 admission 9 no leader", "w1 lane sim 9 no leader"}},
+		{"all are well again", stages(now), nil},
+		{"a process that is gone", stages(now-45_001, "delay"), nil},
+		{"somebody else's report", map[string]schemas.Report{"sink/s1": {At: now}, "clock/w1": {At: now}, "stuck/w1": {At: now}, "audit": {At: now}}, nil},
 	} {
-		a, b := sinks(tt.reports, now), clocks(tt.reports, now)
-		if got := told(slices.Concat(a, b)); a == nil || b == nil || !slices.Equal(got, tt.want) {
+		a, b, c := sinks(tt.reports, now), clocks(tt.reports, now), stuck(tt.reports, now)
+		if got := told(slices.Concat(a, b, c)); a == nil || b == nil || c == nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -95,5 +106,17 @@ func TestTextOfAClockThatIsBehind(t *testing.T) {
 	i := standingItem(&Standing{Subject: Subject{Event: schemas.AlertClockStall, Process: "s1", Reason: behindReason}, Since: minute, On: true, Begun: 1}, minute)
 	if !strings.Contains(i.Text, "The clock of the sink in slot s1 is behind the broker's since") || strings.Contains(i.Next, "requests wait") || i.name() != "a sink's clock is behind" {
 		t.Errorf("%q, %q, %q", i.name(), i.Text, i.Next)
+	}
+}
+
+func TestTextOfAStageThatIsStuck(t *testing.T) {
+	st := &Standing{Subject: Subject{Event: schemas.AlertStageStuck, Process: "3", Stage: "lane sim"}, Since: minute, On: true, Begun: 1, Detail: "no leader"}
+	i := standingItem(st, 3*minute)
+	if want := "Stage lane sim of the process in slot 3 has had work and has committed nothing since 1970-01-01 00:01:00 UTC (2 min): no leader."; i.Text != want || i.name() != "lane sim is stuck" || !strings.Contains(i.Next, "WeirStageStuck") {
+		t.Errorf("%q, %q, %q", i.name(), i.Text, i.Next)
+	}
+	st.On, st.Until = false, 4*minute
+	if i := standingItem(st, 5*minute); i.State != Resolved || !strings.HasPrefix(i.Text, "Resolved: Stage lane sim of the process in slot 3 is well again since") {
+		t.Errorf("%q", i.Text)
 	}
 }

@@ -324,6 +324,7 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 			schemas.AlertBreakerOpen:    breakers(t.cfg.Health()),
 			schemas.AlertSinkDifference: sinks(reports, now),
 			schemas.AlertClockStall:     clocks(reports, now),
+			schemas.AlertStageStuck:     stuck(reports, now),
 		}
 		if t.lag != nil {
 			f.Standing[schemas.AlertLag] = t.lag

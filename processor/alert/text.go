@@ -118,6 +118,8 @@ func (i *Item) name() string {
 			return "a sink's clock is behind"
 		}
 		return "a clock is ahead, its worker stands still"
+	case schemas.AlertStageStuck:
+		return i.Stage + " is stuck"
 	case schemas.AlertLag:
 		return i.Stage + " is behind"
 	}
@@ -196,6 +198,8 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		if st.Reason == behindReason {
 			what = "The clock of the sink in slot " + st.Process
 		}
+	case schemas.AlertStageStuck:
+		what = "Stage " + st.Stage + " of the process in slot " + st.Process
 	case schemas.AlertLag:
 		what = "The lag of stage " + st.Stage
 	default:
@@ -205,6 +209,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 	case st.On:
 		verb := map[string]string{
 			schemas.AlertBreakerOpen: "is open", schemas.AlertClockStall: "is ahead of the broker's, so it decides nothing",
+			schemas.AlertStageStuck: "has had work and has committed nothing",
 		}[st.Event]
 		if st.Reason == behindReason {
 			verb = "is behind the broker's"
@@ -217,7 +222,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 	default:
 		i.State, i.Until = Resolved, st.Until
-		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again"}[st.Event]
+		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again", schemas.AlertStageStuck: "is well again"}[st.Event]
 		i.Text = fmt.Sprintf("Resolved: %s %s since %s, after %s", what, cmp.Or(verb, "is over"), clock(st.Until), span(st.Until.Sub(st.Since)))
 		if st.Begun > 1 {
 			i.Text += "; it began " + times(st.Begun)
@@ -252,6 +257,8 @@ func next(s Subject) string {
 			return "put that machine's clock right (chronyc tracking): until then it takes over ranges that other sinks planned for longer than their tokens are sure to be remembered"
 		}
 		return "put that machine's clock right (chronyc tracking); requests wait meanwhile and nothing is decided wrongly"
+	case schemas.AlertStageStuck:
+		return "the runbook's WeirStageStuck: the log of that process names the failure, and weir skip ends a record that cannot be read"
 	case schemas.AlertLag:
 		return "weir status"
 	}

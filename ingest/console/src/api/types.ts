@@ -1748,7 +1748,7 @@ export interface components {
              */
             at: string;
         };
-        /** @description What audits and sinks said last. */
+        /** @description What audits and sinks said last, and which stages are stuck. */
         Proof: {
             /** @description The last audit's report; null where none has been run. */
             audit: components["schemas"]["Report"] | null;
@@ -1758,8 +1758,10 @@ export interface components {
             status_lag_ms: number;
             /** @description Records without a row and rows too many, of all sinks: 0 unless something is wrong. */
             difference: number;
+            /** @description The reports of processes with a stage that has had work for a minute and has committed nothing, by slot; empty when there is none. */
+            stuck: components["schemas"]["Report"][];
         };
-        /** @description What a process says of its own work. It has one of sink, audit and clock. */
+        /** @description What a process says of its own work. It has one of sink, audit, clock and stuck. */
         Report: {
             /**
              * Format: date-time
@@ -1774,6 +1776,25 @@ export interface components {
             audit?: components["schemas"]["AuditReport"];
             /** @description Of a worker of admission, whose clock stalls it or did. */
             clock?: components["schemas"]["ClockReport"];
+            /** @description Of a process with stages. */
+            stuck?: components["schemas"]["StuckReport"];
+        };
+        /** @description Which stages of a process have had work for a minute and have committed nothing. */
+        StuckReport: {
+            /** @description The stages; none when all are well. */
+            stages: components["schemas"]["StuckStage"][];
+        };
+        /** @description A stage that has work and commits nothing. */
+        StuckStage: {
+            /** @description Its name: admission, lane NAME, delay and so on. */
+            stage: string;
+            /**
+             * Format: date-time
+             * @description When it committed last or got work.
+             */
+            since: string;
+            /** @description The latest failure. */
+            why: string;
         };
         /** @description What a worker says of its clock. */
         ClockReport: {
@@ -3371,8 +3392,8 @@ export interface components {
                 address: string;
                 provider?: string;
             };
-            /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage is behind. */
-            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "lag")[];
+            /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage has work and commits nothing, a stage is behind. */
+            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "stage.stuck" | "lag")[];
             /**
              * @description How often at most, n to 100. What is held back is summed up in the next.
              * @default 1/10m

@@ -12,6 +12,7 @@ const whens: Record<Alert["when"][number], string> = {
   "dlq.record": "a message was given up on",
   "sink.difference": "ClickHouse and Kafka differ",
   "clock.stall": "a worker's clock is wrong",
+  "stage.stuck": "a stage has work and commits nothing",
   lag: "a stage is behind",
 };
 

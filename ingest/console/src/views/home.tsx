@@ -3,12 +3,14 @@
 
 import { useState } from "preact/hooks";
 import type { ViewProps } from "../app.tsx";
-import { delays, errors, hour, day, refused, since, stats, underWay } from "../api/operate.ts";
+import { delays, errors, hour, day, proof, refused, since, stats, underWay } from "../api/operate.ts";
+import type { Report } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
 import { link } from "../router.ts";
 import { useWho } from "../session.tsx";
 import { Page, Panel } from "../ui/page.tsx";
 import { Failed } from "../ui/states.tsx";
+import { Time } from "../ui/time.tsx";
 import { LatencyChart, MinuteChart } from "./home-charts.tsx";
 import { Figures, lead } from "./home-figures.tsx";
 import { Happening, LiveMark, type Show, useHappening } from "./home-live.tsx";
@@ -22,6 +24,7 @@ export default function Home(_: ViewProps) {
   const minutes = useQuery((signal) => stats(signal, { by: "minute" }), [], { every: often });
   const yesterday = useQuery((signal) => stats(signal, { by: "minute", from: since(day + hour), until: since(day) }), [], { every: 60_000 });
   const waiting = useQuery((signal) => delays(signal), [], { every: often, skip: !can("operate") });
+  const said = useQuery((signal) => proof(signal), [], { every: often, skip: !can("operate") });
   const backlog = useQuery((signal) => underWay(signal), [], { every: 3 * often });
   const hit = useQuery((signal) => refused(signal, { from: since(hour), limit: 8 }), [], { every: 3 * often });
   const wrong = useQuery((signal) => errors(signal, { from: since(hour) }), [], { every: 3 * often });
@@ -32,6 +35,9 @@ export default function Home(_: ViewProps) {
   return (
     <Page title="Overview" lead={lead(whole.data)} actions={<LiveMark state={live.state} rate={live.rate} />}>
       {failed[0] && <Failed title={failed.some((q) => q.data !== undefined) ? "Some of this could not be loaded, and may be old" : "Counts could not be loaded"} error={failed[0].error} busy={failed.some((q) => q.loading)} retry={() => failed.forEach((q) => q.reload())} />}
+      {(said.data?.stuck ?? []).map((r) => (
+        <Stuck key={r.by} of={r} />
+      ))}
       <Figures now={whole} backlog={backlog} waiting={waiting.data?.tiers} />
       <div class="panels even uneven">
         <Panel title="Messages a minute" wide>
@@ -63,6 +69,22 @@ export default function Home(_: ViewProps) {
         </Panel>
       </div>
     </Page>
+  );
+}
+
+/** Stuck names the stages of a process that have work and commit nothing. */
+function Stuck({ of: r }: { of: Report }) {
+  return (
+    <div class="notice bad" role="alert">
+      <div>
+        <p class="notice-title">Stuck: {r.stuck?.stages.map((s) => s.stage).join(", ")} ({r.by})</p>
+        {r.stuck?.stages.map((s) => (
+          <p key={s.stage}>
+            {s.stage} has had work and has committed nothing since <Time at={s.since} />: {s.why}. Messages of its partitions wait; none is lost.
+          </p>
+        ))}
+      </div>
+    </div>
   );
 }
 
