@@ -5,7 +5,7 @@ import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError, call, get, signedOut } from "./api/client.ts";
 import { link, useRoute } from "./router.ts";
 import type { View } from "./router.ts";
-import { WhoContext, useWho } from "./session.tsx";
+import { WhoContext, actsOnAll, useWho } from "./session.tsx";
 import type { Session, Who } from "./session.tsx";
 import { Side, entries } from "./side.tsx";
 import { Announcer } from "./ui/announce.tsx";
@@ -53,6 +53,7 @@ export function App() {
     return {
       session,
       can: (scope) => session?.scopes.includes(scope) ?? false,
+      ofAll: actsOnAll(session),
       signOut: () => {
         call("delete", "/v1/session").then(ask, (error: unknown) => setSigned({ is: "lost", error }));
       },

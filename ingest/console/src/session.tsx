@@ -11,10 +11,15 @@ export interface Who {
   session: Session | undefined;
   /** can: the key has the scope. A call without it would be 403. */
   can: (scope: Scope) => boolean;
+  /** ofAll: the key acts on every tenant. What shows or changes all of them answers other keys with 403. */
+  ofAll: boolean;
   signOut: () => void;
 }
 
-export const WhoContext = createContext<Who>({ session: undefined, can: () => false, signOut: () => {} });
+export const WhoContext = createContext<Who>({ session: undefined, can: () => false, ofAll: false, signOut: () => {} });
+
+/** actsOnAll: keys of the tenant default, and callers who need none. */
+export const actsOnAll = (session: Session | undefined): boolean => session !== undefined && (!session.key || session.tenant === "default");
 
 export const useWho = (): Who => useContext(WhoContext);
 

@@ -8,7 +8,7 @@ import { useAgain, useQuery } from "../api/query.ts";
 import { draftOf, dropDraft, keepDraft } from "../drafts.ts";
 import { go, link } from "../router.ts";
 import { type Fields, type Limit, differences, fromFields, fromText, limitWords, toFields, toText } from "../say/limit.ts";
-import { useBy } from "../session.tsx";
+import { useBy, useWho } from "../session.tsx";
 import { useAlive } from "../ui/alive.ts";
 import { announce } from "../ui/announce.tsx";
 import { Confirm } from "../ui/confirm.tsx";
@@ -55,6 +55,7 @@ export function LimitPage({ name }: { name: string }) {
 
 function Edit({ resource, onSaved }: { resource: Resource; onSaved: (r: Resource) => void }) {
   const by = useBy();
+  const { ofAll } = useWho();
   const [found, setFound] = useState(() => draftOf(resource.value.name ?? "", by));
   const [base, setBase] = useState(found?.base ?? resource);
   const isNew = !base.etag;
@@ -239,18 +240,22 @@ function Edit({ resource, onSaved }: { resource: Resource; onSaved: (r: Resource
           {saveError !== undefined && <Wrong error={saveError} />}
           {dirty && !theirs && (
             <div class="row save-row">
-              <Select label="Recorded traffic of" value={since} onValue={setSince} options={spans} />
-              <button type="button" class={`button${tried ? "" : " primary"}`} disabled={!good || trial.running} aria-busy={trial.running} onClick={tryIt}>
-                {trial.running ? "Trying…" : "Try it"}
-              </button>
+              {ofAll && (
+                <>
+                  <Select label="Recorded traffic of" value={since} onValue={setSince} options={spans} />
+                  <button type="button" class={`button${tried ? "" : " primary"}`} disabled={!good || trial.running} aria-busy={trial.running} onClick={tryIt}>
+                    {trial.running ? "Trying…" : "Try it"}
+                  </button>
+                </>
+              )}
               <span class="spring" />
               {!isNew && (
                 <button type="button" class="button" onClick={() => start(base)}>
                   Undo my changes
                 </button>
               )}
-              <button type="submit" class={`button${tried ? " primary" : ""}`} disabled={!good || saving} aria-busy={saving}>
-                {tried ? "Save" : "Save without trying"}
+              <button type="submit" class={`button${tried || !ofAll ? " primary" : ""}`} disabled={!good || saving} aria-busy={saving}>
+                {tried || !ofAll ? "Save" : "Save without trying"}
               </button>
             </div>
           )}

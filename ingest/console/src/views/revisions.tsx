@@ -5,6 +5,7 @@ import { type Schemas, get } from "../api/client.ts";
 import { usePages } from "../api/pages.ts";
 import { useAgain } from "../api/query.ts";
 import { sumUp } from "../say/revision.ts";
+import { useWho } from "../session.tsx";
 import { Panel } from "../ui/page.tsx";
 import { Empty, Listed } from "../ui/states.tsx";
 import { Time } from "../ui/time.tsx";
@@ -13,7 +14,17 @@ type Revision = Schemas["Revision"];
 type Change = Schemas["Change"];
 
 /** Revisions shows the policy's history, or with a name what was done to that limit. upTo is the revision that is known to be in force: until it is there, it is asked for again. */
-export function Revisions({ limit, upTo = 0 }: { limit?: string; upTo?: number | undefined }) {
+export function Revisions(of: Of) {
+  // The history is every tenant's: a key of one tenant is not asked for it.
+  return useWho().ofAll ? <History {...of} /> : null;
+}
+
+interface Of {
+  limit?: string;
+  upTo?: number | undefined;
+}
+
+function History({ limit, upTo = 0 }: Of) {
   const list = usePages<Revision>(
     async (cursor, signal) => {
       const page = await get("/v1/revisions", { query: { limit: 50, cursor }, signal });
