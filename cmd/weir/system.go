@@ -304,7 +304,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			return sink.Run(ctx, sink.Config{
 				Brokers: s.settings.Brokers, Names: names, URL: s.settings.ClickHouse, Cluster: s.settings.Cluster, HashKey: hashKey, InstanceID: names.Status() + ".sink." + s.settings.Slot,
 				Grace:  stopWithinOf("sink", grace) * 4 / 5, // to end, and to say so
-				Report: s.sinkReports(c.cl, names), Logger: s.logger, Metrics: registry,
+				Report: s.sinkReports(c.cl, names), Watch: progress, Logger: s.logger, Metrics: registry,
 			})
 		})
 	}
@@ -333,7 +333,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		rs.start(ctx, "alerts", func(ctx context.Context) error {
 			return alert.Run(ctx, alert.Config{
 				Brokers: s.settings.Brokers, Names: names, Slot: s.settings.Slot,
-				Policy: watch.Latest, Health: advice.Now, Reports: said.Now, Stages: stagesOf(names),
+				Policy: watch.Latest, Health: advice.Now, Reports: said.Now, Stages: stagesOf(names), Watch: progress,
 				Sender: &alert.Sender{Client: client, Getenv: os.Getenv, Secrets: s.settings.Secrets, Policy: watch.Latest, Open: mailers(deps)}, Logger: s.logger, Metrics: registry,
 			})
 		})

@@ -34,6 +34,16 @@ type laggards struct {
 	empty  map[stream.Partition][2]int64 // of partitions: nothing but markers between these offsets
 }
 
+// guarded is look. A panic in it is its error.
+func (l *laggards) guarded(ctx context.Context, now schemas.Millis) (out []Condition, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return l.look(ctx, now)
+}
+
 // look returns all stages that are behind. Where a stage cannot be asked about the
 // error says so, and it is as it was: the others are told of nevertheless.
 func (l *laggards) look(ctx context.Context, now schemas.Millis) ([]Condition, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -27,7 +28,8 @@ type Config struct {
 	Policy  func() *schemas.Revision
 	Health  func() route.Health
 	Reports func() map[string]schemas.Report
-	Stages  []Stage // that must not be behind
+	Stages  []Stage       // that must not be behind
+	Watch   *stream.Watch // is given the alerter's progress
 	Sender  *Sender
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
@@ -58,7 +60,7 @@ func Run(ctx context.Context, cfg Config) error {
 		kgo.ConsumerGroup(Group(cfg.Names)), kgo.ConsumeTopics(cfg.Names.Alerts()),
 		kgo.Balancers(kgo.RangeBalancer()), kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(session), kgo.HeartbeatInterval(session/5),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()), stream.Bounded(),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, got map[string][]int32) { e.change(ctx, got, true) }),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { e.change(ctx, lost, false) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { e.change(ctx, lost, false) }),
@@ -71,7 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 	for ctx.Err() == nil {
 		// Its records are read elsewhere: this keeps the group's errors from piling up.
 		cl.PollFetches(ctx).EachError(func(topic string, p int32, err error) {
-			if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			if ctx.Err() == nil && !errors.Is(err, context.Canceled) && !stream.PassOversized(cl, err) {
 				failed.Warn(cfg.Logger, "electing the alerter failed; it is tried again", topic, p, err)
 			}
 		})
@@ -89,6 +91,8 @@ type election struct {
 	cfg     Config
 	metrics *metrics
 	group   *kgo.Client
+
+	failing time.Time // since when terms fail; zero when the last one did not
 
 	mu     sync.Mutex
 	cancel context.CancelFunc
@@ -117,9 +121,11 @@ func (e *election) begin(ctx context.Context) {
 	go func() {
 		defer close(done)
 		defer e.metrics.standby(e.cfg.Stages)
+		defer e.cfg.Watch.Gone(stage)
+		e.well()
 		for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
 			began := time.Now()
-			err := e.term(ctx)
+			err := e.guarded(ctx)
 			if err == nil || ctx.Err() != nil {
 				if err != nil && !errors.Is(err, context.Canceled) { // while it opened
 					e.cfg.Logger.Warn("the alerter ended before it had written what it told: one notice may be repeated", "error", err)
@@ -134,6 +140,8 @@ func (e *election) begin(ctx context.Context) {
 				// Another has been elected. The group will have said so by then, and
 				// this one must not fence it.
 				wait = 2 * e.cfg.session()
+			} else {
+				e.failed(err)
 			}
 			e.cfg.Logger.Error("the alerter begins anew", "error", err, "in", wait)
 			select {
@@ -142,6 +150,34 @@ func (e *election) begin(ctx context.Context) {
 			}
 		}
 	}()
+}
+
+// stage is what Watch calls the alerter.
+const stage = "alerts"
+
+// guarded is a term. A panic in it is its error.
+func (e *election) guarded(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+			e.cfg.Logger.Error("the alerter panicked", "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	return e.term(ctx)
+}
+
+// failed notes that a term failed. It, and well, belong to the goroutine of the terms.
+func (e *election) failed(why error) {
+	if e.failing.IsZero() {
+		e.failing = time.Now()
+	}
+	e.cfg.Watch.Failing(stage, e.failing, why.Error())
+}
+
+// well notes that a term has read something, stepped and written it down.
+func (e *election) well() {
+	e.failing = time.Time{}
+	e.cfg.Watch.Failing(stage, time.Time{}, "")
 }
 
 // end ends a term and waits for it.

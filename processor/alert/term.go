@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
@@ -79,6 +81,9 @@ func (e *election) term(ctx context.Context) (err error) {
 	for ctx.Err() == nil {
 		if err = t.turn(ctx, flightCtx); err != nil {
 			break
+		}
+		if !t.failing.IsZero() {
+			t.well()
 		}
 	}
 	if ctx.Err() != nil {
@@ -280,21 +285,20 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 	if err != nil {
 		return f, err
 	}
-	status := t.cfg.Names.Status()
 	age := time.Duration(0)
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if len(p.Records) == 0 {
 			return
 		}
 		for _, r := range p.Records {
-			switch {
-			case r.Attrs.IsControl():
+			if r.Attrs.IsControl() {
 				continue
-			case p.Topic == status:
-				f.Happened = ofStatus(f.Happened, r.Value)
-			default:
-				f.Happened = ofDLQ(f.Happened, r)
 			}
+			read := ofDLQ
+			if p.Topic == t.cfg.Names.Status() {
+				read = func(dst []Happening, r *kgo.Record) []Happening { return ofStatus(dst, r.Value) }
+			}
+			f.Happened = t.hear(f.Happened, r, read)
 			t.metrics.read.Inc()
 		}
 		last := p.Records[len(p.Records)-1]
@@ -331,6 +335,19 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 		}
 	}
 	return f, nil
+}
+
+// hear appends what a record says. One that makes the program panic says nothing, as one
+// that cannot be read does.
+func (t *term) hear(happened []Happening, r *kgo.Record, read func([]Happening, *kgo.Record) []Happening) (out []Happening) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.cfg.Watch.Poisoned(stage, schemas.ReasonInternalError)
+			t.cfg.Logger.Error("a record made the alerter panic; it is left out", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "panic", v, "stack", string(debug.Stack()))
+			out = happened
+		}
+	}()
+	return read(happened, r)
 }
 
 // follow takes the policy in force.
@@ -415,7 +432,7 @@ func (t *term) fly(ctx context.Context, n *Notice) {
 	t.flying[n.ID] = true
 	as := *n // its tries are counted meanwhile
 	t.flights.Go(func() {
-		answer, verdict, err := t.cfg.Sender.Send(ctx, a, &as)
+		answer, verdict, err := t.send(ctx, a, &as)
 		o := Outcome{Alert: as.Alert, Notice: as.ID, At: schemas.MillisOf(time.Now()), Verdict: verdict}
 		switch {
 		case ctx.Err() != nil:
@@ -431,6 +448,17 @@ func (t *term) fly(ctx context.Context, n *Notice) {
 		case <-ctx.Done():
 		}
 	})
+}
+
+// send is Sender.Send. A panic of it may have come after the notice was taken.
+func (t *term) send(ctx context.Context, a *schemas.Alert, n *Notice) (answer *outbound.Answer, verdict Verdict, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.cfg.Logger.Error("sending an alert panicked", "alert", n.Alert, "notice", n.ID, "panic", v, "stack", string(debug.Stack()))
+			verdict, err = Unsure, fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return t.cfg.Sender.Send(ctx, a, n)
 }
 
 // land waits a moment for tries under way, and writes down what they came to. lost
@@ -459,7 +487,7 @@ func (t *term) land(ground context.CancelFunc, lost bool) error {
 
 // watchLag looks now and then how far stages are behind; before are those that were.
 func (t *term) watchLag(ctx context.Context, before map[string]Condition) {
-	read, err := stream.OpenReader(stream.ReadConfig{Brokers: t.cfg.Brokers, ClientID: "weir-alerts-lag"})
+	read, err := stream.OpenReader(stream.ReadConfig{Brokers: t.cfg.Brokers, ClientID: "weir-alerts-lag", Oversized: stream.SkipOversized})
 	if err != nil {
 		t.cfg.Logger.Error("alerts cannot tell of lag", "error", err)
 		return
@@ -475,7 +503,7 @@ func (t *term) watchLag(ctx context.Context, before map[string]Condition) {
 		case <-tick.C:
 		}
 		within, cancel := context.WithTimeout(ctx, 2*lagEvery)
-		found, err := l.look(within, schemas.MillisOf(time.Now()))
+		found, err := l.guarded(within, schemas.MillisOf(time.Now()))
 		cancel()
 		if ctx.Err() != nil {
 			return

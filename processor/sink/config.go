@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/sink/warehouse"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/schemas/clickhouse"
 	"github.com/weirhq/weir/topics"
@@ -73,9 +74,15 @@ type Config struct {
 	Grace   time.Duration
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
+	// Watch is given the sink's progress: whether its commits to Kafka succeed. That
+	// ClickHouse is away is none of its business: /readyz answers ready then.
+	Watch *stream.Watch
 	// Options are added to the Kafka client's, last: TLS, SASL, a dialer.
 	Options []kgo.Opt
 }
+
+// stage is what Watch calls the sink.
+const stage = "sink"
 
 // Group is the name of the sink's consumer group.
 func Group(names topics.Names) string { return names.Status() + ".sink" }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"math"
+	"runtime/debug"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -51,7 +52,8 @@ type Block struct {
 	hash      hash.Hash
 	sum       [sha256.Size]byte
 
-	rows int
+	rows   int
+	panics []panicked
 
 	kind, messageID, tenant, channel, class, template, to, country, status []string
 	recipientHash                                                          []uint64
@@ -96,30 +98,68 @@ func newBlock(key []byte, version int) *Block {
 	return &Block{log: clickhouse.Logs[version-1], hash: hmac.New(sha256.New, key)}
 }
 
-// Reserve makes room for n rows: growing 60 columns by doubling takes as long as
-// decoding.
-func (b *Block) Reserve(n int) {
-	for _, c := range []*[]string{
+// strings, longs and ints are the columns of these types, but for those in places.
+func (b *Block) strings() []*[]string {
+	return []*[]string{
 		&b.kind, &b.messageID, &b.tenant, &b.channel, &b.class, &b.template, &b.to, &b.country, &b.status,
 		&b.reason, &b.provider, &b.providerMessageID, &b.errorCode, &b.errorText, &b.limit, &b.window,
 		&b.price, &b.currency, &b.duplicateOf, &b.redriveOf, &b.sourceTopic, &b.verdict, &b.inputTopic,
 		&b.returned, &b.missing, &b.passed, &b.restored, &b.released, &b.reinstated, &b.evidence, &b.marker,
-	} {
-		*c = slices.Grow(*c, n)
 	}
-	for _, c := range []*[]int64{
+}
+
+func (b *Block) longs() []*[]int64 {
+	return []*[]int64{
 		&b.at, &b.retryAt, &b.acceptedAt, &b.sourceOffset, &b.decisionSeq, &b.decisionT, &b.revision, &b.inputOffset, &b.statusOffset,
-	} {
+	}
+}
+
+func (b *Block) ints() []*[]int32 {
+	return []*[]int32{&b.sourcePartition, &b.decisionPartition, &b.inputPartition, &b.onward, &b.statusPartition}
+}
+
+func grow[T any](n int, columns ...*[]T) {
+	for _, c := range columns {
 		*c = slices.Grow(*c, n)
 	}
-	for _, c := range []*[]int32{&b.sourcePartition, &b.decisionPartition, &b.inputPartition, &b.onward, &b.statusPartition} {
-		*c = slices.Grow(*c, n)
+}
+
+func cut[T any](n int, columns ...*[]T) {
+	for _, c := range columns {
+		*c = (*c)[:min(n, len(*c))]
 	}
-	b.recipientHash = slices.Grow(b.recipientHash, n)
-	b.attempt, b.segments = slices.Grow(b.attempt, n), slices.Grow(b.segments, n)
-	b.observed, b.bytes = slices.Grow(b.observed, n), slices.Grow(b.bytes, n)
+}
+
+// Reserve makes room for n rows: growing 60 columns by doubling takes as long as
+// decoding.
+func (b *Block) Reserve(n int) {
+	grow(n, b.strings()...)
+	grow(n, b.longs()...)
+	grow(n, b.ints()...)
+	grow(n, &b.recipientHash)
+	grow(n, &b.attempt, &b.segments)
+	grow(n, &b.observed)
+	grow(n, &b.bytes)
 	for _, p := range []*places{&b.charges, &b.carried} {
-		p.limit, p.scope, p.t, p.cost = slices.Grow(p.limit, n), slices.Grow(p.scope, n), slices.Grow(p.t, n), slices.Grow(p.cost, n)
+		grow(n, &p.limit, &p.scope)
+		grow(n, &p.t)
+		grow(n, &p.cost)
+	}
+}
+
+// undo takes away what was written of a row that is not whole.
+func (b *Block) undo() {
+	cut(b.rows, b.strings()...)
+	cut(b.rows, b.longs()...)
+	cut(b.rows, b.ints()...)
+	cut(b.rows, &b.recipientHash)
+	cut(b.rows, &b.attempt, &b.segments)
+	cut(b.rows, &b.observed)
+	cut(b.rows, &b.bytes)
+	for _, p := range []*places{&b.charges, &b.carried} {
+		cut(b.rows, &p.limit, &p.scope)
+		cut(b.rows, &p.t)
+		cut(b.rows, &p.cost)
 	}
 }
 
@@ -150,9 +190,36 @@ func (b *Block) Columns() []any {
 }
 
 // Append adds a record's row. A record that cannot be decoded gives a row of
-// kind poison, with the reason and its size, and none of its bytes.
+// kind poison, with the reason and its size, and none of its bytes. So does one on which
+// the program panics.
 func (b *Block) Append(r Record) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		b.panics = append(b.panics, panicked{r.Partition, r.Offset, v, debug.Stack()})
+		b.undo()
+		b.reader = schemas.EventReader{} // it may be half done
+		b.append(r, nil, errPanic)
+	}()
 	e, err := b.decode(r.Value)
+	b.append(r, e, err)
+}
+
+// errPanic names neither the panic nor the place: the row depends on the record alone.
+var errPanic = errors.New("the program panicked on it")
+
+// panicked is a record on which the program panicked.
+type panicked struct {
+	partition int32
+	offset    int64
+	value     any
+	stack     []byte
+}
+
+// append adds the row of an event, or why there is none.
+func (b *Block) append(r Record, e *schemas.Event, err error) {
 	var kind string
 	if err != nil {
 		e, kind = &schemas.Event{Error: err.Error()}, kindPoison
@@ -163,7 +230,6 @@ func (b *Block) Append(r Record) {
 	if at == 0 || at < r.Appended.Add(-maxBehind) || at > r.Appended.Add(maxAhead) {
 		at = r.Appended
 	}
-	b.rows++
 	b.kind = append(b.kind, kind)
 	b.messageID = append(b.messageID, e.MessageID)
 	b.tenant = append(b.tenant, e.Tenant)
@@ -199,6 +265,7 @@ func (b *Block) Append(r Record) {
 	b.bytes = append(b.bytes, uint32(min(len(r.Value), math.MaxUint32)))
 	b.statusPartition = append(b.statusPartition, r.Partition)
 	b.statusOffset = append(b.statusOffset, r.Offset)
+	b.rows++
 }
 
 func (b *Block) decision(d schemas.Decision) {

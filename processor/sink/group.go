@@ -166,6 +166,7 @@ func (s *sink) commit(ctx context.Context, within time.Duration) error {
 		}
 	}
 	if len(offsets) == 0 {
+		s.well()
 		return nil
 	}
 	// A stop of the process must not make a commit's outcome unknown. But while the
@@ -184,6 +185,10 @@ func (s *sink) commit(ctx context.Context, within time.Duration) error {
 		return nil
 	})
 	failed := func(err error) {
+		if s.unsettled.IsZero() {
+			s.unsettled = time.Now()
+		}
+		s.cfg.Watch.Failing(stage, s.unsettled, "offsets are not committed: "+err.Error())
 		s.cfg.Logger.Warn("offsets were not committed; they will be committed again", "error", err)
 	}
 	type answer struct {
@@ -214,10 +219,12 @@ func (s *sink) commit(ctx context.Context, within time.Duration) error {
 		failed(a.err)
 		return nil
 	}
+	whole := true
 	for _, t := range a.resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 				failed(fmt.Errorf("partition %d: %w", p.Partition, err))
+				whole = false
 				continue
 			}
 			if own := s.parts[p.Partition]; own != nil {
@@ -225,7 +232,19 @@ func (s *sink) commit(ctx context.Context, within time.Duration) error {
 			}
 		}
 	}
+	if whole {
+		s.well()
+	}
 	return nil
+}
+
+// well notes that commits succeed, or that there is nothing of this sink's to commit.
+func (s *sink) well() {
+	if s.unsettled.IsZero() {
+		return
+	}
+	s.unsettled = time.Time{}
+	s.cfg.Watch.Failing(stage, time.Time{}, "")
 }
 
 func (s *sink) setRevoked() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
 )
 
 // sink is one member of the group. Its fields belong to the goroutine of run,
@@ -47,6 +49,8 @@ type sink struct {
 
 	nextCompare time.Time
 
+	unsettled time.Time // since when commits fail; zero when the last did not
+
 	health   health
 	reporter *reporter
 
@@ -72,6 +76,7 @@ type result struct {
 	phase phase // in which it was begun
 
 	minutes    []int64            // inserting: of its rows
+	panics     []panicked         // inserting: likewise
 	remembered bool               // renewing
 	present    map[int64]struct{} // looking
 	doubt      int64              // looking
@@ -294,6 +299,7 @@ func (s *sink) collect(now time.Time) {
 				confirmed = confirmed[:p.looked(r.present, r.doubt, now)]
 			} else {
 				p.inserted()
+				s.poisoned(r.panics)
 			}
 			s.ledger.loaded(p.id, p.from, confirmed, r.minutes, now)
 			s.minutes.loaded(r.minutes, now)
@@ -302,6 +308,14 @@ func (s *sink) collect(now time.Time) {
 		default:
 			return
 		}
+	}
+}
+
+// poisoned reports records on which the program panicked, once their rows are there.
+func (s *sink) poisoned(panics []panicked) {
+	for _, v := range panics {
+		s.cfg.Watch.Poisoned(stage, schemas.ReasonInternalError)
+		s.cfg.Logger.Error("a record made the sink panic; its row has the kind poison", "topic", s.name, "partition", v.partition, "offset", v.offset, "panic", v.value, "stack", string(v.stack))
 	}
 }
 
@@ -335,6 +349,14 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 		s.cancels[p] = cancel
 		plan, rows, doubt, r := p.plan, p.rows, p.doubt, result{p: p, phase: p.phase}
 		s.inserts.Go(func() {
+			defer func() { // what runs must be collected, and others load on
+				if v := recover(); v != nil {
+					r.err = fmt.Errorf("panic: %v", v)
+					s.cfg.Logger.Error("an insert panicked; it is tried again", "partition", r.p.id, "panic", v, "stack", string(debug.Stack()))
+				}
+				s.results <- r // has room for all that run
+				s.wakeUp()
+			}()
 			switch r.phase {
 			case renewing:
 				r.remembered, r.err = remembered(insertCtx, s.conn, s.cfg.Cluster, plan)
@@ -345,10 +367,8 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 				r.minutes = b.minutesOf()
 			default:
 				b := blockOf(s.cfg, plan.Encoder, rows)
-				r.minutes, r.err = b.minutesOf(), load(insertCtx, s.insert, s.cfg, plan, b)
+				r.minutes, r.panics, r.err = b.minutesOf(), b.panics, load(insertCtx, s.insert, s.cfg, plan, b)
 			}
-			s.results <- r // has room for all that run
-			s.wakeUp()
 		})
 	}
 }

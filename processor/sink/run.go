@@ -33,6 +33,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("sink: %w", err)
 	}
 	cfg = cfg.withDefaults()
+	cfg.Watch.Failing(stage, time.Time{}, "")
+	defer cfg.Watch.Gone(stage)
 	reporter := newReporter(cfg.Report)
 	defer reporter.close()
 	metrics := newMetrics(cfg.Metrics) // before ClickHouse answers: that nothing is loaded is to be seen

@@ -101,7 +101,8 @@ func (w *Watch) Gone(stage string) {
 	delete(w.stages, stage)
 }
 
-func (w *Watch) poisoned(stage, reason string) {
+// Poisoned counts a record that a stage could not process and ended.
+func (w *Watch) Poisoned(stage, reason string) {
 	if w != nil {
 		w.poison.WithLabelValues(stage, reason).Inc()
 	}

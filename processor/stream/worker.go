@@ -219,7 +219,7 @@ func (w *worker) passUnread(tx *Tx) {
 	for _, r := range tx.unread {
 		w.passed[Partition{r.Topic, r.Partition}] = r.Offset + 1
 		w.cfg.Watch.Skipped(r.Topic)
-		w.cfg.Watch.poisoned(w.progress.stage, schemas.ReasonBatchTooLarge)
+		w.cfg.Watch.Poisoned(w.progress.stage, schemas.ReasonBatchTooLarge)
 		w.pass(r)
 	}
 }
@@ -245,7 +245,7 @@ func (w *worker) step(ctx context.Context, tx *Tx, given []*kgo.Record) (err err
 			return
 		}
 		why := fmt.Errorf("panic: %v", v)
-		w.cfg.Watch.poisoned(w.progress.stage, schemas.ReasonInternalError)
+		w.cfg.Watch.Poisoned(w.progress.stage, schemas.ReasonInternalError)
 		w.cfg.Logger.Error("a record made the stage panic; it is ended without being processed", "group", w.cfg.Group, "record", tx.on.String(), "panic", v, "stack", stack)
 		if err = w.quarantine.panicked(tx.on, why); err == nil {
 			err = fmt.Errorf("%w: %s: %w", errPoisoned, tx.on, why)
@@ -258,7 +258,7 @@ func (w *worker) step(ctx context.Context, tx *Tx, given []*kgo.Record) (err err
 func (w *worker) learn(tx *Tx) error {
 	found, err := w.quarantine.aborted(tx.attempt())
 	for _, at := range found {
-		w.cfg.Watch.poisoned(w.progress.stage, w.quarantine.poison[at].Reason)
+		w.cfg.Watch.Poisoned(w.progress.stage, w.quarantine.poison[at].Reason)
 		w.cfg.Logger.Error("a record cannot be processed; it is ended without being processed", "group", w.cfg.Group, "record", at.String(), "error", w.quarantine.poison[at])
 	}
 	return err
