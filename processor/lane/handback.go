@@ -33,9 +33,9 @@ const longBefore = 5 * time.Second
 
 // handBack returns what waits in a lane to admission, without a call and
 // without regard to the pace: with an open breaker what no request pinned to this
-// provider; while the provider throttles everyone, of that what would wait longer
-// than its slack and another provider may send; and when the provider left the
-// policy everything. What has expired or cannot be rendered ends as it would at
+// provider and another provider may send; while the provider throttles everyone, of
+// that what would wait longer than its slack; and when the provider left the policy
+// everything. What has expired or cannot be rendered ends as it would at
 // its turn.
 //
 // With an open breaker or a silence, a message that was decided after admission must have
@@ -96,19 +96,17 @@ func (s *stage) handBack(tx *stream.Tx, l *lanePart, t schemas.Millis, why shut)
 	}
 }
 
-// leaves reports whether a message that names no provider goes back: always from an
-// open breaker, and from a silence only what would wait longer than its slack while
-// the policy has another provider for it.
+// leaves reports whether a message that names no provider goes back: where the policy has
+// another provider for it, and from a silence only what would wait longer than its slack.
 func (s *stage) leaves(it *item, why shut) bool {
-	if why.silent == 0 {
-		return true
-	}
-	left := time.Duration(0)
-	if it.env.ExpiresAt != 0 {
-		left = it.env.ExpiresAt.Sub(it.env.DecidedAt)
-	}
-	if why.silent <= route.Slack(s.rev.Policy.Class(it.event.Class), left) {
-		return false
+	if why.silent != 0 {
+		left := time.Duration(0)
+		if it.env.ExpiresAt != 0 {
+			left = it.env.ExpiresAt.Sub(it.env.DecidedAt)
+		}
+		if why.silent <= route.Slack(s.rev.Policy.Class(it.event.Class), left) {
+			return false
+		}
 	}
 	m, err := s.routed(it)
 	return err != nil || route.Elsewhere(&s.rev.Policy, m, s.cfg.Provider)

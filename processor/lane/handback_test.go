@@ -23,7 +23,7 @@ import (
 // again, three probes close the breaker.
 func TestBreakerHandsBack(t *testing.T) {
 	t.Parallel()
-	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
+	timed(t, twoProviders(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
 		t := r.t
 		down := provider.Outcome{Kind: provider.Transient, Code: "connect_refused"}
 		r.fake.respond = always(down)
@@ -109,12 +109,42 @@ func TestBreakerHandsBack(t *testing.T) {
 	})
 }
 
+// TestBreakerKeeps: what no other provider of the policy may send stays in the lane while
+// its breaker is open, and is not decided again for nothing.
+func TestBreakerKeeps(t *testing.T) {
+	t.Parallel()
+	policy := twoProviders(func(p *schemas.Provider) { p.Concurrency = 1 })
+	policy.Routes = []schemas.Route{{Name: "alone", Match: schemas.Match{Class: []string{"notice"}}, To: []schemas.Target{{Provider: "p", Weight: 1}}}}
+	timed(t, policy, func(r *rig, _ bool) {
+		r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
+		r.run(r.config("a"))
+		for i := range 5 {
+			r.dispatch(message{id: fmt.Sprint("call", i), queue: topics.QueueUrgent})
+		}
+		r.eventually("it is open", func() bool { h := r.health(); return len(h) > 0 && h[len(h)-1].Breaker == schemas.BreakerOpen })
+		before := func(e *schemas.Envelope) { e.DecidedAt -= 1000 }
+		push := `{"to":"+8613800000000","channel":"push","class":"other","body":"x"}` // q has not its channel
+		other := `{"to":"+8613800000000","channel":"sms","class":"other","body":"x"}`
+		r.dispatch(message{id: "alone", change: before}, message{id: "push", body: push, change: before}, message{id: "other", body: other, change: before})
+		r.eventually("what q may send goes back", func() bool { return len(r.read(r.names.Readmit())) > 0 })
+		r.fake.mu.Lock()
+		r.fake.respond = nil
+		r.fake.mu.Unlock()
+		for _, id := range []string{"alone", "push"} {
+			r.statuses(id, schemas.StatusSending, schemas.StatusSent)
+		}
+		if back := r.read(r.names.Readmit()); len(back) != 1 || r.envelope(back[0]).ID != "other" {
+			r.t.Errorf("%d went back", len(back))
+		}
+	})
+}
+
 // TestWhatCameAfterTheOpeningDoesNotGoRound: as long as admission may not know
 // of the breaker it sends the same message here again; the lane waits for that
 // time to pass rather than hand it back as fast as both can write.
 func TestWhatCameAfterTheOpeningDoesNotGoRound(t *testing.T) {
 	t.Parallel()
-	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
+	timed(t, twoProviders(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
 		r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
 		r.run(r.config("a"))
 		for i := range 5 {
@@ -152,7 +182,7 @@ func figure(t *testing.T, reg *prometheus.Registry, name string) float64 {
 // none of them back again.
 func TestRestartAmidHandBack(t *testing.T) {
 	t.Parallel()
-	timed(t, oneProvider(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
+	timed(t, twoProviders(func(p *schemas.Provider) { p.Concurrency = 1 }), func(r *rig, bound bool) {
 		t := r.t
 		r.fake.respond = always(provider.Outcome{Kind: provider.Transient, Code: "connect_refused"})
 		const n = 3000

@@ -444,6 +444,13 @@ func (s *scripted) ids() (out []string) {
 	return out
 }
 
+// twoProviders are that of oneProvider, and q, which sends SMS.
+func twoProviders(change func(*schemas.Provider), classes ...schemas.Class) schemas.Policy {
+	p := oneProvider(change, classes...)
+	p.Providers = append(p.Providers, schemas.Provider{Name: "q", Type: "simulated", Channels: []schemas.Channel{schemas.ChannelSMS}})
+	return p
+}
+
 func oneProvider(change func(*schemas.Provider), classes ...schemas.Class) schemas.Policy {
 	p := schemas.Provider{Name: "p", Type: "simulated", Channels: schemas.Channels}
 	if change != nil {
