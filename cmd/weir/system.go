@@ -291,7 +291,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		rs.start(ctx, "receipts", func(ctx context.Context) error {
 			return receipt.Run(ctx, receipt.Config{
 				Stream: streaming("receipts"), Names: names, Partitions: n, DelayPartitions: delays, DLQPartitions: dlq,
-				Store: store, References: references, Now: machineClock(), Logger: s.logger, Metrics: registry,
+				Store: store, References: references, Policy: watch.Latest, Now: machineClock(), Logger: s.logger, Metrics: registry,
 			})
 		})
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	// References verifies what providers give back; nil verifies nothing, and then each
 	// receipt is looked up. It must sign as the lanes' does.
 	References *provider.Signer
+	Policy     func() *schemas.Revision // whose providers metrics name; nil: none
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Metrics    prometheus.Registerer // nil: not counted
@@ -321,7 +322,21 @@ func (s *stage) dead(tx *stream.Tx, r *kgo.Record, rc *provider.Receipt, came sc
 }
 
 func (s *stage) count(rc *provider.Receipt, outcome string) {
-	s.open[counted{rc.Provider, outcome}]++
+	s.open[counted{s.label(rc.Provider), outcome}]++
+}
+
+// label is a provider of the policy, or unknown: who writes weir.receipts chooses names.
+// "" is a record that names none.
+func (s *stage) label(name string) string {
+	if name == "" {
+		return ""
+	}
+	if s.cfg.Policy != nil {
+		if _, known := s.cfg.Policy().Policy.Provider(name); known {
+			return name
+		}
+	}
+	return "unknown"
 }
 
 // Ended keeps where the stage stands; after an abort it is handed all since then

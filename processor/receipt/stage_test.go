@@ -140,6 +140,9 @@ func (w *world) start() {
 	cfg := receipt.Config{
 		Stream: stream.Config{Brokers: w.seeds, TransactionalID: "receipts-0", SessionTimeout: 6 * time.Second},
 		Names:  w.names, Partitions: n, DelayPartitions: delays, DLQPartitions: deadBoxes, Metrics: w.reg, References: references,
+		Policy: func() *schemas.Revision {
+			return &schemas.Revision{Policy: schemas.Policy{Providers: []schemas.Provider{{Name: "p"}}}}
+		},
 	}
 	if w.store != nil {
 		cfg.Store = w.store
@@ -192,6 +195,18 @@ func (w *world) counted(prov, outcome string) int {
 		}
 	}
 	return 0
+}
+
+// TestProviderLabel: a name that the policy has not is no label of a metric.
+func TestProviderLabel(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range 5 {
+		w.tell(provider.Receipt{Provider: fmt.Sprint("made up ", i), ProviderMessageID: "x", Status: schemas.StatusDelivered})
+	}
+	w.outcomes("unknown", "unmatched", 5)
+	if n := w.counted("made up 0", "unmatched"); n != 0 {
+		t.Errorf("%d under a made up name", n)
+	}
 }
 
 func (w *world) statuses() (out []*schemas.Event) {
