@@ -48,6 +48,7 @@ type Envelope struct {
 	Place      []Charge
 	Taint      Taint
 	Return     string // on delay topics: the topic it goes back to
+	Turn       Millis // of a deferred message that comes back before its turn: when that is
 	Error      string
 	LastError  string
 	Tried      []Tried
@@ -118,6 +119,7 @@ func (e *Envelope) Each(fn func(key string, value []byte)) {
 	}
 	text(HeaderTaint, string(e.Taint))
 	text(HeaderReturn, e.Return)
+	moment(HeaderTurn, e.Turn)
 	text(HeaderError, e.Error)
 	text(HeaderLastError, e.LastError)
 	if len(e.Tried) > 0 {
@@ -177,6 +179,8 @@ func (e *Envelope) Set(key, value string) error {
 		e.Taint = Taint(value)
 	case HeaderReturn:
 		e.Return = value
+	case HeaderTurn:
+		e.Turn, err = ParseMillis(value)
 	case HeaderError:
 		e.Error = value
 	case HeaderLastError:

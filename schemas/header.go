@@ -19,6 +19,7 @@ const (
 	HeaderPlace       = "weir-place"        // JSON array of Charge: what the message holds
 	HeaderAcceptedAt  = "weir-accepted-at"  // broker's append time of the request, RFC 3339 with milliseconds
 	HeaderReturn      = "weir-return"       // on delay topics: the topic the record goes back to
+	HeaderTurn        = "weir-turn"         // of a deferred message that comes back before its turn: when that is, RFC 3339 with milliseconds
 	HeaderTaint       = "weir-taint"        // "received" (may have been received) or "unknown" (an attempt's outcome is unknown)
 	HeaderExpiresAt   = "weir-expires-at"   // RFC 3339 with milliseconds
 	HeaderPriority    = "weir-priority"     // urgent | normal | bulk, as decided

@@ -19,6 +19,7 @@ const (
 	reasonRepeated      = "repeated"   // it changed nothing that was not so before
 	reasonKeyReused     = "key_reused" // another content under a known id or key
 	reasonLimited       = "limited"
+	reasonTurn          = "turn" // of one that came back before its turn, and waits for it
 )
 
 // act carries out an action in the partition that owns its recipient.

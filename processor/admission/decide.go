@@ -82,8 +82,9 @@ type message struct {
 
 	content string // the rendered content's hash, for limits that count by it
 
-	reason string // why it came: of one that comes from a round, why that began
-	around bool   // it comes from a round, or is on one
+	reason string         // why it came: of one that comes from a round, why that began
+	turn   schemas.Millis // of one that a limit deferred, and that came back early: its own; 0 is none
+	around bool           // it comes from a round, or is on one
 	round  round
 	asked  asked // for the reply, where somebody waits for one
 }
@@ -262,7 +263,10 @@ func (p *partition) read(in *input) *message {
 	if in.readmit && in.env.Reason == schemas.ReadmitCharged && in.env.Round != nil {
 		m.around, m.reason, m.round = true, in.env.Round.For, round{*in.env.Round}
 	}
-	m.env.Round, m.env.Reply = nil, ""
+	if m.reason == schemas.ReadmitDue {
+		m.turn = in.env.Turn
+	}
+	m.env.Round, m.env.Reply, m.env.Turn = nil, "", 0
 	m.env.Restore = nil
 	if !in.readmit {
 		m.env = schemas.Envelope{

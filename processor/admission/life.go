@@ -45,12 +45,16 @@ func (p *partition) first(m *message) outcome {
 		return p.reject(m, err)
 	}
 	switch until, err := m.quietUntil(p.cur.meta.T); {
+	case (err != nil || until > 0) && p.isEarly(m):
+		return p.awaitTurn(m, until)
 	case err != nil:
 		return p.reject(m, err)
 	case until > 0:
 		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, until, "quiet_hours")
 	}
 	switch back, err := p.routeOnce(m); {
+	case err != nil && p.isEarly(m):
+		return p.awaitTurn(m, back)
 	case isTemporary(err):
 		return p.park(m, schemas.StatusDeferred, schemas.ReadmitDue, back, request.Reason(err))
 	case err != nil:

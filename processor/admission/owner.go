@@ -47,7 +47,8 @@ func (p *partition) charge(in *input) (outcome, error) {
 		round.Evidence = r.Refused
 		for _, v := range r.Refused {
 			if r.RetryAt > 0 && p.defers(v.Limit) {
-				round.Due = max(round.Due, p.handOut(v, r.RetryAt))
+				at, _ := p.handOut(v, r.RetryAt)
+				round.Due = max(round.Due, at)
 			}
 		}
 		e.Reason, e.RetryAt = reasonLimited, r.RetryAt

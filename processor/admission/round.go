@@ -117,6 +117,7 @@ func (p *partition) sendRound(m *message, r *limit.Result, asks []schemas.Ask, l
 	round.For, round.Revision, round.Ask, round.Last, round.Segments = m.reason, d.Revision, asks, last, m.event.Segments
 	round.Channel, round.Class, round.Template = m.req.Channel, m.req.Class, m.req.Template
 	env.Reason, env.DecidedAt, env.DueAt, env.Round = schemas.ReadmitCharge, d.T, 0, &round // it keeps Return, for returnsOn
+	env.Turn = m.turn
 	env.Reply = m.input.env.Reply
 	return outcome{event: m.event, send: []send{{topic: p.env.names.Readmit(), partition: owner, env: env}}}
 }
@@ -181,8 +182,16 @@ func (p *partition) turnedAway(m *message, r *limit.Result) outcome {
 		}
 		return p.parkRefused(m, r, m.reason, due)
 	}
-	if due, ok := p.deferral(m, r); ok {
-		return p.parkRefused(m, r, schemas.ReadmitDue, due)
+	if p.isEarly(m) {
+		return p.awaitTurn(m, r.RetryAt)
+	}
+	if turn, early, ok := p.deferral(m, r); ok {
+		o := p.parkRefused(m, r, schemas.ReadmitDue, early)
+		o.event.RetryAt = min(turn, m.env.ExpiresAt)
+		if o.send[0].env.Turn = m.turn; early < turn {
+			o.send[0].env.Turn = turn
+		}
+		return o
 	}
 	o := p.end(m, schemas.StatusLimited, schemas.VerdictRefuse, reasonLimited)
 	refuse(&o.event, r)

@@ -117,6 +117,7 @@ func (p *partition) decision() error {
 			p.nothingReturned()
 			p.learn(in, env)
 		}
+		p.awaitsTurn(env)
 	case schemas.VerdictGiveBack:
 		if p.e.Reason == reasonReleased {
 			p.release(in, env)

@@ -17,6 +17,7 @@ const (
 	reasonCountry = "country_not_allowed"
 	reasonQuiet   = "quiet_hours"
 	reasonSendAt  = "send_at"
+	reasonTurn    = "turn"
 )
 
 // gate is what a class asks before any limit: where it goes, and when it does
@@ -79,13 +80,13 @@ func minuteOf(clock string) (int, error) {
 // gates judges a decision by its class's countries and quiet hours, which come
 // before the limits and in this order: what went past both, what they ended and
 // what they let wait. What ended before them, and what waits for its time to be
-// sent, says nothing of them.
+// sent, or for its turn, says nothing of them.
 func (p *partition) gates(in *kgo.Record, env *schemas.Envelope) {
 	e, d := p.e, p.e.Decision
 	switch d.Verdict {
 	case schemas.VerdictAdmit, schemas.VerdictMove, schemas.VerdictRefuse, schemas.VerdictCharge:
 	case schemas.VerdictDefer:
-		if e.Reason == reasonSendAt {
+		if e.Reason == reasonSendAt || e.Reason == reasonTurn {
 			return
 		}
 	case schemas.VerdictReject:

@@ -152,6 +152,23 @@ func (p *partition) endsOrWaits(defers bool, at schemas.Millis, again bool) {
 	}
 }
 
+// awaitsTurn judges that a message waits without a status only if it came back
+// before its turn: its last status says until when it waits, and is true as it is.
+// Nothing refused it here, so there is nothing to prove.
+func (p *partition) awaitsTurn(env *schemas.Envelope) {
+	e := p.e
+	m, there := p.messages[p.key]
+	switch {
+	case e.Kind == schemas.KindStatus && e.Reason != reasonTurn:
+	case env == nil, !there && p.cut:
+		p.cannotTell("waits for a turn, of messages whose records are gone")
+	case e.Kind == schemas.KindStatus, e.Reason != reasonTurn, m.state() != schemas.StatusDeferred, env.Turn <= e.Decision.T:
+		p.fault(KindOrder, "it waits for %q as %s after %s, and its turn is at %s", e.Reason, e.Kind, m.state(), or(env.Turn, "no time"))
+	case e.RetryAt < env.Turn && e.RetryAt != max(m.expires, p.expires):
+		p.fault(KindRetryAt, "it waits until %s, and its turn is at %s", e.RetryAt, env.Turn)
+	}
+}
+
 func or(t schemas.Millis, none string) string {
 	if t == 0 {
 		return none

@@ -26,7 +26,7 @@ func (o *Oracle) note(s *story, r Record, home bool) {
 		switch {
 		case !home && (d.Verdict != schemas.VerdictRefuse || d.Onward == nil):
 			return // a request that could not be read stands where it came
-		case home && (len(s.steps) == 0 || e.Kind == schemas.KindDecision):
+		case home && (len(s.steps) == 0 || e.Kind == schemas.KindDecision && d.Verdict != schemas.VerdictDefer):
 			return // of a message that went nowhere, or no decision on the message
 		}
 	}
