@@ -109,11 +109,8 @@ func TestActionsOutliveTheirOwner(t *testing.T) {
 	dense(t, log)
 }
 
-// TestCancelledComesBack: the record of a cancelled message returns from its
-// delay and is nothing but a decision.
-func TestCancelledComesBack(t *testing.T) {
-	w := newWorld(t)
-	w.admit("0")
+// delay runs a delay worker until the test ends.
+func (w *world) delay() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -122,12 +119,20 @@ func TestCancelledComesBack(t *testing.T) {
 			Names:  w.names, Partitions: partitions, DelayPartitions: partitions,
 		})
 	}()
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("delay: %v", err)
+			w.t.Errorf("delay: %v", err)
 		}
 	})
+}
+
+// TestCancelledComesBack: the record of a cancelled message returns from its
+// delay and is nothing but a decision.
+func TestCancelledComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.admit("0")
+	w.delay()
 	w.request(0, `{"channel":"sms","to":"+8613800000001","class":"verify","body":"x"}`)
 	log := w.statuses(1) // by now it decides: what is to wait is scheduled before its time
 	w.request(0, `{"id":%q,"channel":"sms","to":"+8613800000000","class":"verify","body":"x","send_at":%q}`, actionID, schemas.MillisOf(time.Now().Add(5*time.Second)))
@@ -141,6 +146,42 @@ func TestCancelledComesBack(t *testing.T) {
 		t.Errorf("came back as %s", text(more))
 	}
 	dense(t, slices.Concat(log, events, more))
+}
+
+// TestCancelFreesATurnOnABroker: through the delay topics, a message is admitted in
+// the turn of the cancelled one before it, and the next in its own old turn.
+func TestCancelFreesATurnOnABroker(t *testing.T) {
+	w := newWorld(t)
+	pol := w.pol.Latest().Policy
+	pol.Limits = append(slices.Clone(pol.Limits), schemas.Limit{Name: "slow", Match: schemas.Match{Class: []string{"slow"}}, Per: []string{"recipient"},
+		Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: 20 * time.Second}}, OnRefusal: schemas.RefusalDefer})
+	if _, err := w.pol.Publish(t.Context(), w.cl, w.pol.Latest().Revision, "test", pol); err != nil {
+		t.Fatal(err)
+	}
+	w.admit("0")
+	w.delay()
+	id := func(i int) string { return actionID[:len(actionID)-1] + fmt.Sprint(i) }
+	const to = "+8613800000000"
+	for i := range 4 {
+		w.request(schemas.PartitionOf(to, partitions), `{"id":%q,"channel":"sms","to":%q,"class":"slow","body":"x"}`, id(i), to)
+	}
+	log := w.statuses(4)
+	told := make(map[string]schemas.Millis)
+	for _, e := range log {
+		if e.Kind == schemas.KindStatus {
+			told[e.MessageID] = e.RetryAt
+		}
+	}
+	w.request(schemas.PartitionOf(to, partitions), `{"action":"cancel","id":%q,"to":%q}`, id(1), to)
+	later := w.statuses(3)
+	log = append(log, later...)
+	for i, want := range []schemas.Status{schemas.StatusCancelled, schemas.StatusQueued, schemas.StatusQueued} {
+		e := only(later, want)[max(i-1, 0)]
+		if e.MessageID != id(i+1) || i > 0 && (e.At < told[id(i)] || e.At >= told[id(i+1)]) {
+			t.Errorf("%s %s at %s: its turn was at %s, that of the one before it at %s", e.MessageID, e.Status, e.At, told[id(i+1)], told[id(i)])
+		}
+	}
+	dense(t, log)
 }
 
 // TestAbortedActionsLeaveNothing: an action in a transaction that the broker

@@ -17,7 +17,7 @@ type queue struct {
 	start    schemas.Millis
 	waiting  map[string]send
 	admitted map[string]schemas.Millis   // by name, after start
-	told     map[string][]schemas.Millis // retry_at of its deferred statuses
+	said     map[string][]schemas.Millis // retry_at of its deferred statuses
 	decided  map[string]int
 	late     schemas.Millis // how late each comes back
 }
@@ -35,7 +35,7 @@ func newQueue(t *testing.T, window string) *queue {
 	b := newBench(t)
 	b.apply(2, fmt.Sprintf(turnPolicy, window))
 	return &queue{bench: b, to: "+8613800000000", start: b.now, waiting: make(map[string]send), admitted: make(map[string]schemas.Millis),
-		told: make(map[string][]schemas.Millis), decided: make(map[string]int)}
+		said: make(map[string][]schemas.Millis), decided: make(map[string]int)}
 }
 
 func turnID(name string) string { return fmt.Sprintf("0b6f0e7e-0000-4000-8000-%012x", name) }
@@ -53,7 +53,7 @@ func (q *queue) take(name string, o outcome) {
 	case o.event.Decision.Verdict == schemas.VerdictDefer:
 		q.waiting[name] = o.send[0]
 		if o.event.Kind == schemas.KindStatus {
-			q.told[name] = append(q.told[name], o.event.RetryAt-q.start)
+			q.said[name] = append(q.said[name], o.event.RetryAt-q.start)
 		}
 		if o.event.RetryAt < o.send[0].env.DueAt {
 			q.t.Errorf("%s comes back at %v, after %v, which is said", name, o.send[0].env.DueAt, o.event.RetryAt)
@@ -101,8 +101,8 @@ func TestCancelFreesATurn(t *testing.T) {
 	q := newQueue(t, "1/60s")
 	q.sends("a b c d e")
 	for i, name := range []string{"b", "c", "d", "e"} {
-		if want := []schemas.Millis{schemas.Millis(i+1) * 60_000}; !slices.Equal(q.told[name], want) {
-			t.Fatalf("%s is deferred until %v, want %v", name, q.told[name], want)
+		if want := []schemas.Millis{schemas.Millis(i+1) * 60_000}; !slices.Equal(q.said[name], want) {
+			t.Fatalf("%s is deferred until %v, want %v", name, q.said[name], want)
 		}
 	}
 	q.run(30_000)
@@ -119,7 +119,7 @@ func TestCancelFreesATurn(t *testing.T) {
 	}
 }
 
-// TestEachKeepsItsTurn: where nobody is cancelled, each goes in its turn, is decided
+// TestEachKeepsItsTurn: where none is cancelled, each goes in its turn, is decided
 // once more at most, and has one status that says that it waits.
 func TestEachKeepsItsTurn(t *testing.T) {
 	for _, window := range []string{"1/60s", "2/60s", "1/calendar-minute", "bucket 1 refill 1/20s"} {
@@ -135,8 +135,8 @@ func TestEachKeepsItsTurn(t *testing.T) {
 					t.Errorf("%s was admitted after %d ms (%v), the one before it after %d ms", name, int64(at), ok, int64(last))
 				}
 				last = at
-				if q.decided[name] > 3 || len(q.told[name]) > 1 {
-					t.Errorf("%s was decided %d times, and %d statuses say that it waits", name, q.decided[name], len(q.told[name]))
+				if q.decided[name] > 3 || len(q.said[name]) > 1 {
+					t.Errorf("%s was decided %d times, and %d statuses say that it waits", name, q.decided[name], len(q.said[name]))
 				}
 			}
 		})
@@ -190,8 +190,8 @@ func TestATurnBeyondTheExpiry(t *testing.T) {
 	q := newQueue(t, "1/45m")
 	q.sends("a b c")
 	expires := q.start + 3_600_000
-	if early := q.waiting["c"].env; early.DueAt != q.start+2_702_000 || !slices.Equal(q.told["c"], []schemas.Millis{3_600_000}) {
-		t.Errorf("c comes back at %s, and says after %v", early.DueAt, q.told["c"])
+	if early := q.waiting["c"].env; early.DueAt != q.start+2_702_000 || !slices.Equal(q.said["c"], []schemas.Millis{3_600_000}) {
+		t.Errorf("c comes back at %s, and says after %v", early.DueAt, q.said["c"])
 	}
 	q.run(3_000_000) // b is admitted
 	if on := q.waiting["c"].env; on.DueAt != expires {
@@ -217,4 +217,56 @@ func TestNoTurnMovesInWideLimits(t *testing.T) {
 			t.Errorf("number %d waits until %v, and says %v", i, o.send[0].env.DueAt, o.event.RetryAt)
 		}
 	}
+}
+
+// TestRoundOfOneThatIsEarly: the owner of a wide limit that rejects is full when a
+// message comes back early. What the round took is given back, and the message
+// waits for its turn.
+func TestRoundOfOneThatIsEarly(t *testing.T) {
+	const limits = `
+limits:
+  - {name: slow, per: [recipient], allow: [1/60s], on_refusal: defer}
+  - {name: shop, per: [tenant], allow: [2/90s]}
+`
+	r := newRing(t, 4, limits+roundRest)
+	home, shop := ownerOf(anewTo), ownerOf("tenant=shop")
+	send := func(to string) string {
+		r.from(ownerOf(to))
+		r.put(`{"tenant":"shop","channel":"sms","to":%q,"class":"code","body":"x"}`, to)
+		r.settle()
+		return r.events[len(r.events)-1].MessageID
+	}
+	start := r.now
+	send(anewTo)
+	send(anewTo) // and is cancelled, say
+	id := send(anewTo)
+	r.now = start + 50_000
+	send("+8613800000001")
+	if env := r.sent[id].env; env.DueAt != start+62_000 || env.Turn != start+120_000 {
+		t.Fatalf("comes back at %s, and its turn is at %s", env.DueAt, env.Turn)
+	}
+	stand := len(r.stand)
+	r.said()
+	r.now = start + 62_000
+	r.back(schemas.ReadmitDue, r.sent[id], nil)
+	r.settle()
+	r.want(`
+		%d decision charge +1 to %d
+		%d decision refuse limited to %d
+		%d decision defer turn -1
+	`, home, shop, shop, home, home)
+	if env := r.sent[id].env; env.DueAt != start+91_000 || env.Turn != start+120_000 || len(env.Place) > 0 {
+		t.Errorf("waits on until %s, and its turn is at %s, with %v", env.DueAt, env.Turn, env.Place)
+	}
+	if len(r.stand) != stand {
+		t.Errorf("there stands %v", r.stand)
+	}
+	r.now = start + 91_000
+	r.back(schemas.ReadmitDue, r.sent[id], nil)
+	r.settle()
+	r.want(`
+		%d decision charge +1 to %d
+		%d decision charge +1 to %d
+		%d queued admit carried 2
+	`, home, shop, shop, home, home)
 }

@@ -21,6 +21,7 @@ var (
 	limitTests     = check{pkg: "processor/limit"}
 	admissionTests = check{pkg: "processor/admission"}
 	roundTests     = check{pkg: "processor/admission", run: "TestRound"}
+	turnTests      = check{pkg: "processor/admission", run: "TestCancelFreesATurn$|TestEachKeepsItsTurn|TestEarlyIsNoHarm|TestATurn|TestRoundOfOneThatIsEarly"}
 	replyTests     = check{pkg: "processor/admission", run: "TestReply|TestQuota"}
 	streamTests    = check{pkg: "processor/stream"}
 	laneTests      = check{pkg: "processor/lane"}
@@ -112,6 +113,24 @@ var exactness = []mutation{
 		old:    "if index < 0 && (l == nil || c.T > rolledOut(l, now)) {",
 		new:    "if index < 0 && l == nil {",
 		checks: []check{limitTests},
+	},
+	{
+		name:   "early-judged",
+		what:   "a message that comes back before its turn and is refused is judged as if it were its turn",
+		harm:   "a deferred message ends as `limited`, or loses its turn, because it looked whether it can move up",
+		file:   "processor/admission/round.go",
+		old:    "\tif p.isEarly(m) {\n",
+		new:    "\tif false {\n",
+		checks: []check{turnTests},
+	},
+	{
+		name:   "turn-not-freed",
+		what:   "a deferred message comes back in its turn only",
+		harm:   "a cancel frees no turn: those behind the cancelled message wait for nothing",
+		file:   "processor/admission/defer.go",
+		old:    "early = before.Add(follow)",
+		new:    "early = before.Add(400 * 24 * time.Hour)",
+		checks: []check{turnTests},
 	},
 	{
 		name:   "received-given-back",
