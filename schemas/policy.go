@@ -21,7 +21,25 @@ type Policy struct {
 	// RoutesOnly rejects what no route matches; nil and false send it through any
 	// provider of its channel.
 	RoutesOnly *bool `json:"routes_only,omitempty"`
+	// Mailboxes says which mail addresses reach one mailbox, for limits per mailbox. A
+	// file without it keeps what is in force; an empty list has no rules.
+	Mailboxes []Mailbox `json:"mailboxes,omitzero"`
 }
+
+// Mailbox makes addresses one mailbox: those of all its domains which differ only in
+// the domain and in what these ignore. The first domain names it in scopes.
+type Mailbox struct {
+	Domains []string      `json:"domains"` // as they are in recipients' keys: lower case, ASCII
+	Ignore  []MailboxPart `json:"ignore,omitempty"`
+}
+
+// MailboxPart is a part of the text before @ that a domain ignores.
+type MailboxPart string
+
+const (
+	IgnoreDots MailboxPart = "dots"
+	IgnoreTag  MailboxPart = "tag" // + and what follows
+)
 
 // Duration is a time.Duration that reads and writes as text: "60s", "1h30m",
 // "31d". Policies hold whole milliseconds, never negative.
@@ -71,7 +89,7 @@ const (
 type Limit struct {
 	Name      string     `json:"name"`
 	Match     Match      `json:"match,omitzero"`
-	Per       []string   `json:"per"` // recipient, tenant, channel, class, template, content, provider, country, prefix:N, metadata.X; empty is one limit for all
+	Per       []string   `json:"per"` // recipient, mailbox, tenant, channel, class, template, content, provider, country, prefix:N, metadata.X; empty is one limit for all
 	Allow     []Window   `json:"allow"`
 	Timezone  string     `json:"timezone,omitempty"` // IANA; UTC when empty
 	Mode      Mode       `json:"mode,omitempty"`
@@ -339,6 +357,7 @@ const (
 	MaxConcurrency = 10_000
 	MaxLanes       = 128
 	MaxPolicyBytes = 4 << 20 // of a policy's YAML
+	MaxMailboxes   = 100     // entries of mailboxes, and domains of one
 )
 
 // PolicyName is the form of every name that a policy declares.

@@ -12,11 +12,12 @@ import (
 
 // What a policy may name. The JSON Schema lists the same, and a test compares.
 var (
-	Priorities  = []Priority{PriorityUrgent, PriorityNormal, PriorityBulk}
-	KeyScopes   = []string{"send", "read", "policy", "keys", "operate", "admin"}
-	KeyRates    = []string{"write", "query", "batch", "import"}
-	AlertTypes  = []string{"slack", "webhook", "email"}
-	AlertEvents = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertStageStuck, AlertLag}
+	Priorities   = []Priority{PriorityUrgent, PriorityNormal, PriorityBulk}
+	KeyScopes    = []string{"send", "read", "policy", "keys", "operate", "admin"}
+	KeyRates     = []string{"write", "query", "batch", "import"}
+	MailboxParts = []MailboxPart{IgnoreDots, IgnoreTag}
+	AlertTypes   = []string{"slack", "webhook", "email"}
+	AlertEvents  = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertStageStuck, AlertLag}
 )
 
 // ProviderTypes are the adapters and the channels each can carry.
@@ -59,6 +60,7 @@ var (
 	currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 	hashForm     = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	preferForm   = regexp.MustCompile(`^(respond-async|wait=([1-9]|[1-5][0-9]|60))$`)
+	domainForm   = regexp.MustCompile(`^([a-z0-9_][a-z0-9_-]{0,62}\.)+[a-z0-9_][a-z0-9_-]{0,62}$`)
 	topicForm    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 )
 
@@ -122,6 +124,42 @@ func (c *checker) check() {
 		c.alert(&p.Alerts[i], itemPath("alerts", i))
 	}
 	c.inputs(p.Inputs)
+	c.mailboxes(p.Mailboxes)
+}
+
+// mailboxes checks which addresses are one mailbox.
+func (c *checker) mailboxes(all []Mailbox) {
+	if len(all) > MaxMailboxes {
+		c.failf("mailboxes", "has %d entries: at most %d, such as [{domains: [gmail.com, googlemail.com], ignore: [dots, tag]}]", len(all), MaxMailboxes)
+	}
+	first := map[string]string{}
+	for i := range all {
+		m, path := &all[i], itemPath("mailboxes", i)
+		switch {
+		case len(m.Domains) == 0:
+			c.failf(path+".domains", "is missing or empty: write the domains whose addresses this is of, such as domains: [gmail.com, googlemail.com]")
+		case len(m.Domains) > MaxMailboxes:
+			c.failf(path+".domains", "has %d domains: at most %d, such as [gmail.com, googlemail.com]", len(m.Domains), MaxMailboxes)
+		case len(m.Domains) == 1 && len(m.Ignore) == 0:
+			c.failf(path, "one domain that ignores nothing makes no two addresses one mailbox: say what it ignores, such as ignore: [dots, tag], or name a second domain")
+		}
+		for j, d := range m.Domains {
+			at := itemPath(path+".domains", j)
+			if !domainForm.MatchString(d) || len(d) > 253 {
+				c.failf(at, "%s is not a domain: write it in lower case and ASCII, such as gmail.com or xn--bcher-kva.example", quote(d))
+			} else if was, again := first[d]; again {
+				c.failf(at, "%s is also in %s: a domain has one entry, such as {domains: [%s], ignore: [dots, tag]}", d, was, d)
+			} else {
+				first[d] = at
+			}
+		}
+		for j, part := range m.Ignore {
+			at := itemPath(path+".ignore", j)
+			if mustBe(c, at, part, MailboxParts); slices.Contains(m.Ignore[:j], part) {
+				c.failf(at, "%s is there twice: keep one, such as ignore: [dots, tag]", quote(string(part)))
+			}
+		}
+	}
 }
 
 // names checks the names of a section and returns where each stands.
@@ -272,7 +310,7 @@ func (c *checker) match(m *Match, path string) {
 	}
 }
 
-var perNames = []string{"recipient", "tenant", "channel", "class", "template", "content", "provider", "country"}
+var perNames = []string{"recipient", "mailbox", "tenant", "channel", "class", "template", "content", "provider", "country"}
 
 func (c *checker) class(v *Class, path string) {
 	oneOf(c, path+".priority", v.Priority, Priorities)

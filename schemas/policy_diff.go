@@ -90,6 +90,15 @@ func DiffPolicy(prev, next *Policy) []Change {
 	if before, after := prev.routesOnly(), next.routesOnly(); before != after {
 		out = append(out, Change{Op: ChangeEdit, Kind: SettingsKind, Name: "routes_only", Fields: []FieldChange{{Field: "routes_only", Old: before, New: after}}})
 	}
+	if len(prev.Mailboxes)+len(next.Mailboxes) > 0 {
+		type setting struct {
+			Mailboxes []Mailbox `json:"mailboxes,omitempty"`
+		}
+		before, after := setting{prev.Mailboxes}, setting{next.Mailboxes}
+		if fields := diffFields(reflect.ValueOf(before), reflect.ValueOf(after)); len(fields) > 0 {
+			out = append(out, Change{Op: ChangeEdit, Kind: SettingsKind, Name: "mailboxes", Fields: fields})
+		}
+	}
 	return out
 }
 

@@ -48,6 +48,9 @@ func TestDiffPolicy(t *testing.T) {
 			[]string{"~ route z  position: 3 → 1", "~ route y  to: [{provider: a, weight: 1}] → [{provider: b, weight: 1}]"}},
 		{"a route before others moves none", providers + "routes: [{name: x, to: [{provider: a}]}]", providers + "routes: [{name: w, to: [{provider: a}]}, {name: x, to: [{provider: a}]}]",
 			[]string{"+ route w"}},
+		{"mailboxes", "", "mailboxes: [{domains: [gmail.com], ignore: [dots]}]", []string{"~ setting mailboxes  mailboxes: unset → [{domains: gmail.com, ignore: dots}]"}},
+		{"the same mailboxes", "mailboxes: [{domains: [gmail.com], ignore: [dots]}]", "mailboxes: [{domains: [gmail.com], ignore: [dots]}]", nil},
+		{"no mailboxes any more", "mailboxes: [{domains: [gmail.com], ignore: [dots]}]", "mailboxes: []", []string{"~ setting mailboxes  mailboxes: [{domains: gmail.com, ignore: dots}] → unset"}},
 		{"rates", "tenants: [{name: a, rates: {write: 5/1s, query: 9/1s}}]", "tenants: [{name: a, rates: {write: 5/1000ms, query: 9/2s, batch: 'bucket 1 refill 1/m'}, smooth: true}]",
 			[]string{"~ tenant a  rates.batch: unset → bucket 1 refill 1/m, rates.query: 9/1s → 9/2s, smooth: unset → true"}},
 	} {
@@ -258,5 +261,28 @@ templates:
 	}
 	if got, err := PolicyYAML(&Policy{}); err != nil || len(got) != 0 {
 		t.Errorf("the empty policy: %q, %v", got, err)
+	}
+}
+
+// A file without mailboxes keeps those in force, and one with an empty list has none,
+// through the JSON of weir.config too.
+func TestMergeMailboxes(t *testing.T) {
+	base := parsed(t, "mailboxes: [{domains: [gmail.com], ignore: [dots]}]")
+	for text, want := range map[string]int{"": 1, "mailboxes: []": 0, "mailboxes: [{domains: [a.example, b.example]}, {domains: [c.example], ignore: [tag]}]": 2} {
+		doc, err := ParsePolicyOver("p.yaml", []byte(text), base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(&doc.Policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Policy
+		if err := json.Unmarshal(b, &back); err != nil {
+			t.Fatal(err)
+		}
+		if len(doc.Policy.Mailboxes) != want || !reflect.DeepEqual(back.Mailboxes, doc.Policy.Mailboxes) {
+			t.Errorf("%q over one entry: %v, through JSON %v, want %d entries", text, doc.Policy.Mailboxes, back.Mailboxes, want)
+		}
 	}
 }

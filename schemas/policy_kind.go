@@ -83,6 +83,9 @@ func (p *Policy) Merge(over *Policy) *Policy {
 	if out.RoutesOnly = over.RoutesOnly; out.RoutesOnly == nil {
 		out.RoutesOnly = p.RoutesOnly
 	}
+	if out.Mailboxes = over.Mailboxes; out.Mailboxes == nil {
+		out.Mailboxes = p.Mailboxes
+	}
 	return out
 }
 

@@ -219,7 +219,7 @@ func (c *call) showDead(ctx context.Context, box *dlq.Box, what string, body, as
 	// Without --body the recipient is masked wherever it stands.
 	plain := func(v string) string {
 		if key := r.Envelope.Key; !body && key != "" {
-			v = strings.ReplaceAll(v, key, recipient.Mask(key))
+			v = recipient.MaskScopes(strings.ReplaceAll(v, key, recipient.Mask(key)))
 		}
 		if !utf8.ValidString(v) {
 			return strconv.Quote(v)

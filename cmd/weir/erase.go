@@ -101,7 +101,13 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 					r.Recipients = append(r.Recipients, recipient.Mask(key))
 				}
 			}
-			store, err := erase.Open(ctx, conn, s.Cluster, erase.Person{Keys: keys, Tenant: *tenant, Channel: schemas.Channel(*channel), Regions: in}, hashKey)
+			var boxes []string
+			for _, key := range keys {
+				if box := recipient.MailboxesOf(&pol).Of(schemas.ChannelEmail, key); !slices.Contains(keys, box) && !slices.Contains(boxes, box) {
+					boxes = append(boxes, box)
+				}
+			}
+			store, err := erase.Open(ctx, conn, s.Cluster, erase.Person{Keys: keys, Mailboxes: boxes, Tenant: *tenant, Channel: schemas.Channel(*channel), Regions: in}, hashKey)
 			if err != nil {
 				return err
 			}

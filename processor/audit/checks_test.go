@@ -265,7 +265,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"wide: one id twice on its way", "repeats.go", "p.e.Kind != schemas.KindStatus && p.e.Decision.Verdict != schemas.VerdictCharge ||", "p.e.Kind != schemas.KindStatus ||", ""},
 	{"wide: a cancel of what is on its way", "causes.go", "m.flags&flagRound == 0 && ", "", ""},
 	{"wide: limits of the recipient before their turn", "wide.go", "		case st.here && len(asks) == 0:\n", "		case st.here:\n", ""},
-	{"wide: who lacks what is counted by", "wide.go", " || l.wide && slices.ContainsFunc(l.dims, func(d string) bool { return s.value(d) == \"\" }) {", " {", ""},
+	{"wide: who lacks what is counted by", "wide.go", " || l.wide && slices.ContainsFunc(l.dims, func(d string) bool { return l.value(s, d) == \"\" }) {", " {", ""},
 	{"wide: home's own limits anew", "wide.go", "		return r.Home && !p.anew()\n", "		return r.Home\n", ""},
 	{"a revision that does not count", "history.go", "		h.void++\n		return nil\n", "		h.void++\n		h.policies = append(h.policies, new(schemas.Policy))\n		return nil\n", ""},
 	{"nothing to judge", "report.go", "if r.Checked.Decisions == 0 {", "if false {", "NothingToJudge"},

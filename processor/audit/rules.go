@@ -29,6 +29,7 @@ type limit struct {
 	*schemas.Limit
 	zone      *time.Location
 	dims      []string
+	boxes     map[string]box
 	overrides map[string][]schemas.Window
 	exempt    map[string]bool
 	since     map[string]schemas.Millis
@@ -45,7 +46,7 @@ type limit struct {
 }
 
 // order is that in which the contract names what a limit can count by.
-var order = []string{"recipient", "tenant", "channel", "class", "template", "content", "provider", "country"}
+var order = []string{"recipient", "mailbox", "tenant", "channel", "class", "template", "content", "provider", "country"}
 
 // newRules is what p judges by at t.
 func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis, t schemas.Millis) (*rules, error) {
@@ -62,7 +63,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis, t s
 		c := limit{
 			Limit: l, zone: time.UTC, since: since[l.Name], spans: make(map[string]span),
 			observe: l.Mode == schemas.ModeObserve, attempts: l.Count == schemas.CountAttempt,
-			dims: ordered(l.Per), overrides: make(map[string][]schemas.Window), exempt: make(map[string]bool),
+			dims: ordered(l.Per), boxes: boxesOf(p), overrides: make(map[string][]schemas.Window), exempt: make(map[string]bool),
 		}
 		for _, to := range l.Exempt {
 			c.exempt[to], c.exempt[recipient.Fold(to)] = true, true
@@ -231,15 +232,18 @@ func (l *limit) scope(s *subject) string {
 		}
 		b.WriteString(escaped(d))
 		b.WriteByte('=')
-		b.WriteString(escaped(s.value(d)))
+		b.WriteString(escaped(l.value(s, d)))
 	}
 	return b.String()
 }
 
-func (s *subject) value(dim string) string {
+// value is what a message has of one thing that the limit counts by.
+func (l *limit) value(s *subject, dim string) string {
 	switch dim {
 	case "recipient":
 		return s.to
+	case "mailbox":
+		return mailboxOf(l.boxes, s)
 	case "tenant":
 		return s.tenant
 	case "channel":
@@ -346,7 +350,7 @@ func listed(l *schemas.Limit, w schemas.Window) bool {
 
 // sinceOf says what a marker must give each window when next comes into force
 // at t: a window's history goes on where the limit keeps its match, what it
-// counts by, its exemptions and what it counts, a calendar window also its
+// counts by (per mailbox: the rules of all domains), its exemptions and what it counts, a calendar window also its
 // zone. What goes on is the moment from which the history is complete, the
 // earliest there is: of the window itself, also when it was dropped within a
 // day; of a rolling window that is as long; as far back as a shorter one goes;
@@ -363,7 +367,9 @@ func sinceOf(prev *schemas.Policy, since map[string]map[string]schemas.Millis, n
 		}
 		said := make(map[string]schemas.Millis)
 		all[l.Name] = said
-		k := slices.IndexFunc(prev.Limits, func(o schemas.Limit) bool { return o.Name == l.Name && !o.Off() && identity(&o) == identity(l) })
+		k := slices.IndexFunc(prev.Limits, func(o schemas.Limit) bool {
+			return o.Name == l.Name && !o.Off() && identity(prev, &o) == identity(next, l)
+		})
 		var past []memory
 		sameZone := k >= 0 && zoneOf(&prev.Limits[k]) == zoneOf(l)
 		if k >= 0 {
@@ -452,8 +458,8 @@ func zoneOf(l *schemas.Limit) string {
 	return l.Timezone
 }
 
-// identity is which messages take which places in a limit, as text.
-func identity(l *schemas.Limit) string {
+// identity is which messages take which places in a limit of p, as text.
+func identity(p *schemas.Policy, l *schemas.Limit) string {
 	var b strings.Builder
 	set := func(name string, values []string) {
 		v := slices.Clone(values)
@@ -477,6 +483,9 @@ func identity(l *schemas.Limit) string {
 		set(fmt.Sprintf("%q", k), m.Metadata[k])
 	}
 	set("per", l.Per)
+	if slices.Contains(l.Per, "mailbox") {
+		fmt.Fprintf(&b, "%v;", boxesOf(p)) // a map is printed in its keys' order
+	}
 	set("exempt", l.Exempt)
 	count := l.Count
 	if count == "" {

@@ -65,7 +65,7 @@ func (p *partition) plan(s *subject) []stop {
 	own := -1 // behind the recipient's limits
 	for i := range p.rules.limits {
 		l := &p.rules.limits[i]
-		if !l.matches(s) || l.wide && slices.ContainsFunc(l.dims, func(d string) bool { return s.value(d) == "" }) {
+		if !l.matches(s) || l.wide && slices.ContainsFunc(l.dims, func(d string) bool { return l.value(s, d) == "" }) {
 			continue
 		}
 		st := stop{l: l, scope: l.scope(s), cost: l.cost(s), here: true}

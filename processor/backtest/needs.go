@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -92,7 +93,7 @@ func knownLimits(tried, inForce *schemas.Policy) map[string]bool {
 	for i := range tried.Limits {
 		for j := range inForce.Limits {
 			a, b := &tried.Limits[i], &inForce.Limits[j]
-			if a.Name == b.Name && !a.Off() && !b.Off() && sameSet(a.Per, b.Per) {
+			if a.Name == b.Name && !a.Off() && !b.Off() && sameSet(a.Per, b.Per) && limit.SameMailboxes(a, inForce, tried) {
 				out[a.Name] = true
 			}
 		}

@@ -228,7 +228,7 @@ func (s *Store) fill(ctx context.Context, hashKey []byte) error {
 		return err
 	}
 	defer func() { _ = batch.Close() }()
-	strict, loose := patterns(s.person.Keys)
+	strict, loose := patterns(s.person.Keys, s.person.Mailboxes)
 	mac := hmac.New(sha256.New, hashKey)
 	rows := [][]any{{"strict", strict, uint64(0)}, {"loose", loose, uint64(0)}}
 	for _, k := range s.person.Keys {

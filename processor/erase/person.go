@@ -19,6 +19,10 @@ type Person struct {
 	Keys   []string // canonical recipients, and the text as it was given
 	Tenant string   // of this tenant only; "" is of all
 
+	// Mailboxes that the keys reach by the policy's rules. They are erased from scopes
+	// alone: the messages to another address of a mailbox are that address's.
+	Mailboxes []string
+
 	// How other spellings are read: a message that was refused for its form has its
 	// recipient as it came.
 	Channel schemas.Channel // "" is on each
@@ -135,10 +139,19 @@ func escaped(v string) string {
 }
 
 // patterns are RE2 for the texts where they stand whole: one that begins another
-// person's is not that person's. strict is for scopes, alone or in JSON; loose for
+// person's is not that person's. A mailbox is the person's only where a limit per
+// mailbox names it. strict is for scopes, alone or in JSON; loose for
 // sentences and columns of any kind.
-func patterns(keys []string) (strict, loose string) {
+func patterns(keys, mailboxes []string) (strict, loose string) {
 	var all []string
+	for _, box := range mailboxes {
+		scope := "mailbox=" + escaped(box)
+		raw, err := json.Marshal(scope)
+		if err != nil {
+			panic(err) // it is a text
+		}
+		all = append(all, regexp.QuoteMeta(scope), regexp.QuoteMeta(string(raw[1:len(raw)-1])))
+	}
 	for _, t := range texts(keys) {
 		all = append(all, regexp.QuoteMeta(t))
 	}

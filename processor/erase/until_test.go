@@ -53,6 +53,7 @@ func TestUntil(t *testing.T) {
 // within JSON, within a sentence.
 func TestPatterns(t *testing.T) {
 	const her = "+8613800000001"
+	boxes := []string{"ann@gmail.com", "o&n@gmail.com"}
 	for _, tt := range []struct {
 		keys                []string
 		text, strict, loose string // as they are afterwards
@@ -62,12 +63,16 @@ func TestPatterns(t *testing.T) {
 		{[]string{her}, "recipient=" + her + ",class=verify", "recipient=erased,class=verify", "recipient=erased,class=verify"},
 		{[]string{her}, `[{"scope":"` + her + `"}]`, `[{"scope":"erased"}]`, `[{"scope":"erased"}]`},
 		{[]string{her}, "no such number: " + her + ".", "no such number: " + her + ".", "no such number: erased."},
+		{[]string{her}, "mailbox=ann@gmail.com,tenant=t", "erased,tenant=t", "erased,tenant=t"},
+		{[]string{her}, `[{"scope":"mailbox=o\u0026n@gmail.com"}]`, `[{"scope":"erased"}]`, `[{"scope":"erased"}]`},
+		{[]string{her}, "recipient=ann@gmail.com,class=verify", "recipient=ann@gmail.com,class=verify", "recipient=ann@gmail.com,class=verify"}, // another address
+		{[]string{her}, "mailbox=joann@gmail.com", "mailbox=joann@gmail.com", "mailbox=joann@gmail.com"},
 		{[]string{"a=b"}, "recipient=a%3Db", "recipient=erased", "recipient=erased"},
 		{[]string{`to"ken`}, `[{"scope":"to\"ken"}]`, `[{"scope":"erased"}]`, `[{"scope":"erased"}]`},
 		{[]string{"a", "a,b"}, `"a,b"`, `"erased"`, `"erased"`}, // the longest
 		{[]string{"a.b"}, `"axb"`, `"axb"`, `"axb"`},            // no pattern of theirs
 	} {
-		strict, loose := patterns(tt.keys)
+		strict, loose := patterns(tt.keys, boxes)
 		for pattern, want := range map[string]string{strict: tt.strict, loose: tt.loose} {
 			if got := regexp.MustCompile(pattern).ReplaceAllString(tt.text, "${1}erased${3}"); got != want {
 				t.Errorf("%q in %q: %q, want %q", tt.keys, tt.text, got, want)

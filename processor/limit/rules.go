@@ -92,12 +92,13 @@ type window struct {
 // places.
 func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Rules, error) {
 	r := &Rules{byHash: map[uint32]*rule{}, byName: map[string]*rule{}}
+	boxes := recipient.MailboxesOf(p)
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		if l.Off() {
 			continue
 		}
-		c, err := compile(l, since[l.Name])
+		c, err := compile(l, since[l.Name], boxes)
 		if err != nil {
 			return nil, fmt.Errorf("limit %s: %w", l.Name, err)
 		}
@@ -122,7 +123,7 @@ func Compile(p *schemas.Policy, since map[string]map[string]schemas.Millis) (*Ru
 	return r, nil
 }
 
-func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
+func compile(l *schemas.Limit, since map[string]schemas.Millis, boxes *recipient.Mailboxes) (rule, error) {
 	c := rule{name: l.Name, prefix: append([]byte(l.Name), 0), hash: nameHash(l.Name), match: l.Match, zone: time.UTC, begun: true, changed: since[sinceBuckets]}
 	copy(c.start[:], c.prefix)
 	switch l.Mode {
@@ -149,7 +150,7 @@ func compile(l *schemas.Limit, since map[string]schemas.Millis) (rule, error) {
 		c.zone = zone
 	}
 	var err error
-	if c.dims, err = parsePer(l.Per); err != nil {
+	if c.dims, err = parsePer(l.Per, boxes); err != nil {
 		return c, err
 	}
 	c.alone = len(c.dims) == 1

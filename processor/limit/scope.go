@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weirhq/weir/processor/recipient"
+	"github.com/weirhq/weir/schemas"
 )
 
 // Subject is what limits can match and count by: one message on its way to one
@@ -26,14 +29,16 @@ type Subject struct {
 
 // dimension is one entry of a limit's per.
 type dimension struct {
-	order  int    // recipient first, then as the contract lists them
-	label  string // escaped, with "="
-	digits int    // prefix:N
-	field  string // metadata.X
+	order  int                  // recipient first, then as the contract lists them
+	label  string               // escaped, with "="
+	digits int                  // prefix:N
+	field  string               // metadata.X
+	boxes  *recipient.Mailboxes // mailbox
 }
 
 const (
 	dimRecipient = iota
+	dimMailbox
 	dimTenant
 	dimChannel
 	dimClass
@@ -45,16 +50,16 @@ const (
 	dimMetadata
 )
 
-var dimensionNames = []string{"recipient", "tenant", "channel", "class", "template", "content", "provider", "country"}
+var dimensionNames = []string{"recipient", "mailbox", "tenant", "channel", "class", "template", "content", "provider", "country"}
 
 // parsePer reads a limit's per. The order and repetition in which a policy
 // names its dimensions mean nothing.
-func parsePer(per []string) ([]dimension, error) {
+func parsePer(per []string, boxes *recipient.Mailboxes) ([]dimension, error) {
 	var dims []dimension
 	for _, p := range per {
 		d := dimension{label: string(appendEscaped(nil, p)) + "="}
 		if i := slices.Index(dimensionNames, p); i >= 0 {
-			d.order = i
+			d.order, d.boxes = i, boxes
 		} else if n, ok := strings.CutPrefix(p, "prefix:"); ok {
 			digits, err := strconv.Atoi(n)
 			if err != nil || digits < 1 || digits > 15 || n[0] == '+' || n[0] == '0' {
@@ -78,6 +83,8 @@ func (d *dimension) value(s *Subject) string {
 	switch d.order {
 	case dimRecipient:
 		return s.Recipient
+	case dimMailbox:
+		return d.boxes.Of(schemas.Channel(s.Channel), s.Recipient)
 	case dimTenant:
 		return s.Tenant
 	case dimChannel:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -30,7 +31,8 @@ const (
 
 // NextSince returns the since of next's windows when it comes into force at t,
 // from the rules before it. A window keeps its moment where the limit keeps its
-// match, per, exempt and count and, for a calendar window, its zone: then the
+// match, per, exempt and count, per mailbox the policy its mailboxes, and, for a
+// calendar window, its zone: then the
 // same messages took the same places. So does a window that an earlier revision
 // dropped less than a day ago: its history is retained. A new rolling window
 // takes over the moment of one at least as long, whose places were all kept; of
@@ -52,7 +54,7 @@ func NextSince(prev *schemas.Policy, prevSince map[string]map[string]schemas.Mil
 			continue
 		}
 		before, since := activeLimit(prev, l.Name), prevSince[l.Name]
-		same := before != nil && sameHistory(before, l)
+		same := before != nil && sameHistory(before, l) && SameMailboxes(l, prev, next)
 		var past []kept
 		if same {
 			past = pastOf(before, since, t)
@@ -270,6 +272,13 @@ func allWindows(l *schemas.Limit) []schemas.Window {
 // messages.
 func sameHistory(a, b *schemas.Limit) bool {
 	return sameMatch(&a.Match, &b.Match) && sameSet(a.Per, b.Per) && sameSet(a.Exempt, b.Exempt) && countOf(a) == countOf(b)
+}
+
+// SameMailboxes reports whether a limit counts addresses together in b as in a, which
+// differs only per mailbox. Another rule for one domain makes it another history for
+// all: which places would have to move is not known.
+func SameMailboxes(l *schemas.Limit, a, b *schemas.Policy) bool {
+	return !slices.Contains(l.Per, "mailbox") || recipient.MailboxesOf(a).Equal(recipient.MailboxesOf(b))
 }
 
 func sameMatch(a, b *schemas.Match) bool {

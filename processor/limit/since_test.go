@@ -58,6 +58,28 @@ func TestNextSince(t *testing.T) {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
+	// Other mailboxes are another history for limits per mailbox, and for no other.
+	for name, per := range map[string]string{"per recipient": "recipient", "per mailbox": "mailbox"} {
+		l := perRecipient(t, "a", "1/60s")
+		l.Per = []string{per}
+		bare, ruled := &schemas.Policy{Limits: []schemas.Limit{l}}, &schemas.Policy{Limits: []schemas.Limit{l}, Mailboxes: gmail}
+		since := map[string]moments{"a": {"60s": before}}
+		want := now
+		if per == "recipient" {
+			want = before
+		}
+		if got := NextSince(bare, since, ruled, now)["a"]["60s"]; got != want {
+			t.Errorf("%s, other mailboxes: %d, want %d", name, got, want)
+		}
+		if got := NextSince(ruled, since, ruled, now)["a"]["60s"]; got != before {
+			t.Errorf("%s, the same mailboxes: %d, want %d", name, got, before)
+		}
+		var c Course
+		c.Take(bare, before)
+		if lost := c.Lost(ruled, now); (len(lost) == 1) != (per == "mailbox") {
+			t.Errorf("%s, other mailboxes: it loses %v", name, lost)
+		}
+	}
 	// From off, and from nothing, all begins now.
 	off := perRecipient(t, "a", "1/60s")
 	off.Mode = schemas.ModeOff

@@ -178,5 +178,5 @@ func (c *rule) lacksCounted(s *Subject) bool {
 
 // derived reports whether a dimension's value follows from the recipient.
 func (d *dimension) derived() bool {
-	return d.order == dimRecipient || d.order == dimCountry || d.order == dimPrefix
+	return d.order == dimRecipient || d.order == dimMailbox || d.order == dimCountry || d.order == dimPrefix
 }

@@ -89,8 +89,10 @@ func statesPolicy(t *testing.T, text string) *Rules {
 }
 
 const inquired = `
+mailboxes: [{domains: [gmail.com], ignore: [dots, tag]}]
 providers: [{name: one, type: simulated, channels: [sms, email]}]
 classes: [{name: code}, {name: news}]
+tenants: [{name: mailer}]
 limits:
   - {name: recipient, per: [recipient], allow: [2/60s], exempt: ["+15005550006"], overrides: [{to: "+15005550001", allow: [7/60s]}]}
   - {name: same-text, per: [recipient, content], allow: [1/60s]}
@@ -102,6 +104,7 @@ limits:
   - {name: by-one, match: {provider: one}, per: [tenant], allow: [40/60s]}
   - {name: vip, match: {metadata.plan: vip}, per: [tenant], allow: [30/60s]}
   - {name: all, per: [], allow: [1000/60s]}
+  - {name: box, match: {tenant: mailer}, per: [mailbox], allow: [2/60s]}
   - {name: former, per: [], allow: [1/60s], mode: "off"}
 `
 
@@ -120,6 +123,8 @@ func TestInquire(t *testing.T) {
 			"recipient=+8613800000000 tenant=tenant=acme address=metadata.ip=1 country=country=CN all=", "same-text"},
 		{"exempt, and of no country", Subject{Recipient: "+15005550006", Tenant: "acme", Class: "news", Provider: "two", Metadata: map[string]string{"plan": "none"}},
 			"tenant=tenant=acme all=", "same-text address"},
+		{"a mailbox", Subject{Recipient: "a.nn+x@gmail.com", Channel: "email", Tenant: "mailer", Class: "news", Provider: "two", Content: "c", Metadata: map[string]string{"ip": "1", "plan": "none"}},
+			"recipient=a.nn+x@gmail.com same-text=recipient=a.nn+x@gmail.com,content=c tenant=tenant=mailer address=metadata.ip=1 all= box=mailbox=ann@gmail.com", ""},
 		{"no class", Subject{Recipient: "a@example.com", Tenant: "acme", Provider: "two", Metadata: map[string]string{"ip": "1", "plan": "none"}},
 			"recipient=a@example.com tenant=tenant=acme address=metadata.ip=1 all=", "same-text codes"},
 	} {

@@ -2,6 +2,7 @@ package recipient
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,4 +36,12 @@ func Mask(key string) string {
 		return key[:4] + "***"
 	}
 	return "***"
+}
+
+var mailboxScope = regexp.MustCompile(`\bmailbox=[^,"]+`)
+
+// MaskScopes masks the mailboxes in the scopes that a text has: a mailbox is its
+// recipient's, and need not have the same text.
+func MaskScopes(text string) string {
+	return mailboxScope.ReplaceAllStringFunc(text, func(s string) string { return "mailbox=" + Mask(s[len("mailbox="):]) })
 }

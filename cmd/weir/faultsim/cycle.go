@@ -23,6 +23,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/processor/audit"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -473,6 +474,7 @@ func line(r *kgo.Record, e *schemas.Event) string {
 			if i := strings.Index(c.Scope, e.To); i >= 0 && e.To != "" {
 				c.Scope = c.Scope[:i] + "(to)" + c.Scope[i+len(e.To):]
 			}
+			c.Scope = recipient.MaskScopes(c.Scope)
 			fmt.Fprintf(&b, " %s %s[%s]@%d*%d", what, c.Limit, c.Scope, c.T, c.Cost)
 		}
 	}

@@ -2881,13 +2881,13 @@ export interface components {
             /** @description Which messages this limit counts; all when absent. */
             match?: components["schemas"]["match"];
             /**
-             * @description Whose messages are counted together. [] is one limit for all.
+             * @description Whose messages are counted together. [] is one limit for all. mailbox is the recipient, and of a mail address the address by the rules of mailboxes (docs/recipients.md).
              * @example [
              *       "recipient",
              *       "class"
              *     ]
              */
-            per: (string | ("recipient" | "tenant" | "channel" | "class" | "template" | "content" | "provider" | "country") | unknown | unknown)[];
+            per: (string | ("recipient" | "mailbox" | "tenant" | "channel" | "class" | "template" | "content" | "provider" | "country") | unknown | unknown)[];
             /**
              * @description Windows, all of which must have room. Each length at most once, and one bucket.
              * @example [
@@ -3488,6 +3488,28 @@ export interface components {
              * @default []
              */
             alerts: components["schemas"]["Alert"][];
+            /**
+             * @description Which mail addresses reach one mailbox, for limits per: [mailbox]. Nothing else looks at it: a recipient and its opt-outs stay those of the address. A file without it keeps what is in force; [] has no rules.
+             * @default []
+             */
+            mailboxes: {
+                /**
+                 * @description Domains whose addresses with the same name are one mailbox. The first is its domain in scopes. Lower case and ASCII; each domain once in the policy.
+                 * @example [
+                 *       "gmail.com",
+                 *       "googlemail.com"
+                 *     ]
+                 */
+                domains: string[];
+                /**
+                 * @description What makes no other mailbox: dots before @, and tag, which is + and what follows it. Needed where there is one domain.
+                 * @example [
+                 *       "dots",
+                 *       "tag"
+                 *     ]
+                 */
+                ignore?: ("dots" | "tag")[];
+            }[];
             /**
              * @description More topics of requests, each bound to one tenant, so that Kafka's ACLs say who may send as whom. What is written there comes to weir.requests exactly once, as that tenant's; a record that names another ends rejected. A new one is read from its start (docs/inputs.md).
              * @default []

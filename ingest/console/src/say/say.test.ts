@@ -38,6 +38,7 @@ describe("evidence", () => {
   test.each([
     ["", "everybody"],
     ["recipient=+86138", "this recipient"],
+    ["mailbox=ann@gmail.com,class=x", "this mailbox and class x"],
     ["tenant=acme,country=CN", "tenant acme and country CN"],
     ["recipient=a,b@example.com,class=x", "this recipient and class x"],
     ["metadata.ip=10.0.0.1", "ip 10.0.0.1"],

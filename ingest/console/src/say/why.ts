@@ -23,6 +23,7 @@ export function scopeWords(scope: string): string {
     const name = p.slice(0, at);
     const value = p.slice(at + 1);
     if (name === "recipient") return "this recipient";
+    if (name === "mailbox") return "this mailbox";
     if (name === "content") return "this content";
     return `${name.replace(/^metadata\./, "").replace(/:.*/, "")} ${value}`;
   });
