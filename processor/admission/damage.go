@@ -80,8 +80,7 @@ func newStray(r *kgo.Record, why error) stray { return stray{r.Topic, r.Partitio
 func (s *stage) tell(p *partition) {
 	for _, r := range p.strays {
 		s.metrics.foreign.Inc()
-		s.metrics.aside.Inc()
-		s.cfg.Logger.Error("a foreign record is left out; it replaced nothing: let nobody else write to this topic",
+		s.metrics.aside.Met(s.cfg.Logger, "a foreign record is left out; it replaced nothing: let nobody else write to this topic",
 			"topic", r.topic, "partition", r.partition, "offset", r.offset, "error", r.why)
 	}
 	p.strays = nil

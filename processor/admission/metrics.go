@@ -24,7 +24,7 @@ type metrics struct {
 	restore   prometheus.Histogram
 	ahead     prometheus.Gauge
 	foreign   prometheus.Counter // of ledger and seen
-	aside     prometheus.Counter // of all topics
+	aside     *stream.Foreign    // of all topics
 	unknown   *stream.UnknownOpen
 
 	open map[counted]int // by the open transaction
@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer, log *slog.Logger, now func() time.Tim
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_decisions_total", Help: "Decisions taken, by verdict and class."}, []string{"verdict", "class"}),
 		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_limit_refusals_total", Help: "Windows that were full for a message that was refused or deferred, or with mode observe passed, by limit, window and mode."}, []string{"limit", "window", "mode"}),
-		dead:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"}),
+		dead:      stream.DeadLetters(reg),
 		commit:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_commit_seconds", Help: "From the first record of a transaction to its commit.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 		restore:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_admission_restore_seconds", Help: "Restoring assigned partitions.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
 		open:      make(map[counted]int),
@@ -49,27 +49,11 @@ func newMetrics(reg prometheus.Registerer, log *slog.Logger, now func() time.Tim
 	m.foreign = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_admission_foreign_records_total", Help: "Records of ledger and seen, met at a restore, that are not Weir's and replaced nothing."})
 	if reg != nil {
 		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead, m.foreign)
-		m.dead = shared(reg, m.dead)
 	}
 	m.aside = stream.ForeignRecords(reg, "admission")
 	m.unknown = stream.NewUnknownFields(reg, "admission", log, now).Open()
 	m.lag = lag.Gauge(reg, "admission")
 	return m
-}
-
-// shared returns c, or the collector of its name that another stage of this
-// process has registered.
-func shared[C prometheus.Collector](reg prometheus.Registerer, c C) C {
-	err := reg.Register(c)
-	if had, ok := err.(prometheus.AlreadyRegisteredError); ok {
-		if old, ok := had.ExistingCollector.(C); ok {
-			return old
-		}
-	}
-	if err != nil {
-		panic(err) // two metrics of one name
-	}
-	return c
 }
 
 // decided counts a decision in the open transaction. Each window that refused
@@ -115,7 +99,7 @@ func (m *metrics) ended(committed bool) {
 				labels = 2
 			case m.dead:
 				if labels = 1; isAside(c.by[0]) {
-					m.aside.Add(float64(n))
+					m.aside.Add(n)
 				}
 			}
 			c.of.WithLabelValues(c.by[:labels]...).Add(float64(n))

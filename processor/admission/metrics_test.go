@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -84,8 +85,7 @@ func TestWhatIsCounted(t *testing.T) {
 		t.Error("idle, it lags")
 	}
 	// Lanes write to the DLQ too, under the same name.
-	dead := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"})
-	if shared(reg, dead) != m.dead {
+	if stream.DeadLetters(reg) != m.dead {
 		t.Error("two counters of one name")
 	}
 }

@@ -257,7 +257,7 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 		return stream.Fatal(fmt.Errorf("%s: %w", in.source, err))
 	}
 	if in.readmit && isAside(o.event.Reason) {
-		s.cfg.Logger.Error("a record is put aside; its bytes are in the DLQ. Let no one else write to this topic, and give every process the same kafka.partitions",
+		s.metrics.aside.Log(s.cfg.Logger, "a record is put aside; its bytes are in the DLQ. Let no one else write to this topic, and give every process the same kafka.partitions",
 			"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "why", o.event.Reason)
 	}
 	*next = r.Offset + 1

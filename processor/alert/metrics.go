@@ -14,7 +14,7 @@ type metrics struct {
 	read    prometheus.Counter
 	lag     prometheus.Gauge
 	behind  *prometheus.GaugeVec
-	foreign prometheus.Counter
+	foreign *stream.Foreign
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {

@@ -172,8 +172,7 @@ func (t *term) load(ctx context.Context) (was *Saved, err error) {
 				return cmp.Or(failed, skip.Unreadable(t.cfg.Names, r, err))
 			}
 		default: // no alerter wrote it: the record before it says what was told
-			t.metrics.foreign.Inc()
-			t.cfg.Logger.Error("a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
+			t.metrics.foreign.Met(t.cfg.Logger, "a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
 		}
 		return nil
 	})

@@ -26,7 +26,7 @@ type metrics struct {
 	endpoints *prometheus.GaugeVec
 	lag       prometheus.Gauge
 	dead      *prometheus.CounterVec
-	foreign   prometheus.Counter
+	foreign   *stream.Foreign
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {

@@ -50,8 +50,7 @@ func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
 		if err != nil {
 			s.out = append(s.out, request.Foreign(r, s.cfg.Names.DLQ(), max(s.cfg.DLQPartitions, 1), err))
 			s.metrics.dead.WithLabelValues(schemas.ReasonForeignRecord).Inc()
-			s.metrics.foreign.Inc()
-			s.cfg.Logger.Error("a record that Weir did not write is put aside; its bytes go to the DLQ. Let no one else write to this topic",
+			s.metrics.foreign.Met(s.cfg.Logger, "a record that Weir did not write is put aside; its bytes go to the DLQ. Let no one else write to this topic",
 				"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
 			continue
 		}

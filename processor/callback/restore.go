@@ -57,8 +57,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 			return nil
 		}
 		if len(r.Key) != 1+len(messageKey{}) { // compaction goes by key: it replaced nothing
-			s.metrics.foreign.Inc()
-			s.cfg.Logger.Error("a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+			s.metrics.foreign.Met(s.cfg.Logger, "a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
 			return nil
 		}
 		if err := s.parts[r.Partition].recall(r); err != nil {

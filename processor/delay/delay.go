@@ -368,8 +368,7 @@ func (s *stage) Ended(committed bool) {
 			break
 		}
 		s.metrics.dead.WithLabelValues(schemas.ReasonForeignRecord).Inc()
-		s.metrics.foreign.Inc()
-		s.cfg.Logger.Error("a record that Weir did not write is put aside; its bytes are in the DLQ. Let no one else write to this topic",
+		s.metrics.foreign.Met(s.cfg.Logger, "a record that Weir did not write is put aside; its bytes are in the DLQ. Let no one else write to this topic",
 			"topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
 	}
 	s.aside = nil

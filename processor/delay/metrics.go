@@ -22,7 +22,7 @@ type metrics struct {
 	lag     prometheus.Gauge
 	moved   prometheus.Gauge
 	dead    *prometheus.CounterVec
-	foreign prometheus.Counter
+	foreign *stream.Foreign
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {

@@ -26,7 +26,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, log *slog.Logger, now func() time.Time) *metrics {
 	m := &metrics{
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_input_records_total", Help: "Records of the topics that are bound to tenants, by topic and outcome: passed on to weir.requests, or rejected."}, []string{"topic", "outcome"}),
-		dead:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"}),
+		dead:    stream.DeadLetters(reg),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_stopped", Help: "1 for a bound topic that cannot be read now; the log says why."}, []string{"topic"}),
 		lags:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_input_lag_seconds", Help: "How old the last record of a bound topic was when it was passed on; 0 when nothing waits."}, []string{"topic"}),
 	}
@@ -34,15 +34,6 @@ func newMetrics(reg prometheus.Registerer, log *slog.Logger, now func() time.Tim
 	m.worst = lag.NewWorst(lag.Gauge(reg, "inputs"))
 	if reg != nil {
 		reg.MustRegister(m.records, m.stopped, m.lags)
-		err := reg.Register(m.dead)
-		if had, ok := err.(prometheus.AlreadyRegisteredError); ok { // by another stage of this process
-			if old, ok := had.ExistingCollector.(*prometheus.CounterVec); ok {
-				m.dead, err = old, nil
-			}
-		}
-		if err != nil {
-			panic(err) // two metrics of one name
-		}
 	}
 	return m
 }

@@ -115,8 +115,7 @@ func (s *stage) Ended(committed bool) {
 		}
 		if e.item.foreign != nil {
 			s.metrics.dead.WithLabelValues(schemas.ReasonForeignRecord).Inc()
-			s.metrics.foreign.Inc()
-			s.cfg.Logger.Error("a record that Weir did not write is put aside; its bytes are in the DLQ. Let no one else write to this topic",
+			s.metrics.foreign.Met(s.cfg.Logger, "a record that Weir did not write is put aside; its bytes are in the DLQ. Let no one else write to this topic",
 				"topic", e.item.key.topic, "partition", e.item.key.partition, "offset", e.item.key.offset)
 		}
 		if e.event.Status == schemas.StatusFailed { // its bytes are in the DLQ

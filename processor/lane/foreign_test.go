@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -128,7 +129,8 @@ func TestForeignJournalRecords(t *testing.T) {
 		}
 		var log streamtest.Log
 		cfg := r.config("b")
-		cfg.Logger = log.Logger()
+		reg := prometheus.NewRegistry()
+		cfg.Logger, cfg.Metrics = log.Logger(), reg
 		r.dispatch(message{id: "b"})
 		stop = r.run(cfg)
 		r.statuses("b", schemas.StatusSending, schemas.StatusSent)
@@ -136,8 +138,11 @@ func TestForeignJournalRecords(t *testing.T) {
 		if got := r.fake.ids(); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("called %v, want a and b once each", got)
 		}
-		if n, want := log.Count("a record that Weir did not write is left out"), len(notJournal("")); n != want {
-			t.Errorf("%d records are left out, want %d", n, want)
+		if n, want := figure(t, reg, "weir_foreign_records_total"), len(notJournal("")); n != float64(want) {
+			t.Errorf("%v records are left out, want %d", n, want)
+		}
+		if n := log.Count("a record that Weir did not write is left out"); n != 1 { // at most one in ten seconds
+			t.Errorf("%d lines", n)
 		}
 	})
 }

@@ -95,8 +95,7 @@ func (s *stage) recall(ctx context.Context, look *skip.Lookup, r *kgo.Record, fn
 		return nil
 	}
 	if errors.Is(err, errForeign) {
-		s.metrics.foreign.Inc()
-		s.cfg.Logger.Error("a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+		s.metrics.foreign.Met(s.cfg.Logger, "a record that Weir did not write is left out: let no one else write to this topic", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
 		return nil
 	}
 	skipped, failed := look.Covers(ctx, r)

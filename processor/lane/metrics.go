@@ -18,7 +18,7 @@ type metrics struct {
 	sent     *prometheus.HistogramVec
 	breaker  *prometheus.GaugeVec
 	dead     *prometheus.CounterVec
-	foreign  prometheus.Counter
+	foreign  *stream.Foreign
 	lag      *lags
 }
 
@@ -31,8 +31,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		breaker:  register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_breaker_state", Help: "A provider's circuit breaker: 0 closed, 1 half-open, 2 open; the worst of its lanes in this process."}, []string{"provider"})),
 		lag:      register(reg, newLags(reg)),
 		foreign:  stream.ForeignRecords(reg, "lanes"),
-		// Admission writes there too, and registers it alike.
-		dead: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"})),
+		dead:     stream.DeadLetters(reg),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirhq/weir/processor/lag"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -37,7 +38,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, f *finder) *metrics {
 	m := &metrics{
 		receipts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_receipts_total", Help: "Receipts by provider and what became of them; one that waits is counted each time it is put to wait."}, []string{"provider", "outcome"}),
-		dead:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_dlq_records_total", Help: "Records written to weir.dlq, by reason."}, []string{"reason"}),
+		dead:     stream.DeadLetters(reg),
 		lag:      lag.Gauge(reg, "receipts"),
 	}
 	if reg != nil {
@@ -49,15 +50,6 @@ func newMetrics(reg prometheus.Registerer, f *finder) *metrics {
 			}
 			return 0
 		}))
-		err := reg.Register(m.dead)
-		if had, ok := err.(prometheus.AlreadyRegisteredError); ok { // by another stage of this process
-			if old, ok := had.ExistingCollector.(*prometheus.CounterVec); ok {
-				m.dead, err = old, nil
-			}
-		}
-		if err != nil {
-			panic(err) // two metrics of one name
-		}
 	}
 	return m
 }
