@@ -169,6 +169,7 @@ type Disabled struct {
 func List(ctx context.Context, read stream.ReadConfig, names topics.Names, now schemas.Millis) (*Endpoints, error) {
 	off := make(map[string]Note)
 	workers := make(map[string]Report)
+	read.Oversized = stream.SkipOversized // no process of Weir writes one
 	err := stream.Read(ctx, read, []stream.Range{{Partition: stream.Partition{Topic: names.Endpoints()}}}, func(r *kgo.Record) error {
 		if print, ok := strings.CutPrefix(string(r.Key), offPrefix); ok {
 			delete(off, print)

@@ -39,7 +39,7 @@ type Waits struct {
 
 // OpenLook connects to nothing yet: errors of the network show at the first call.
 func OpenLook(brokers []string, names topics.Names, opts ...kgo.Opt) (*Look, error) {
-	reader, err := stream.OpenReader(stream.ReadConfig{Brokers: brokers, ClientID: "weir-delays", Stall: lookWithin, FetchBytes: 64 << 10, Options: opts})
+	reader, err := stream.OpenReader(stream.ReadConfig{Brokers: brokers, ClientID: "weir-delays", Stall: lookWithin, FetchBytes: 64 << 10, Oversized: stream.SkipOversized, Options: opts})
 	if err != nil {
 		return nil, fmt.Errorf("look at the delays: %w", err)
 	}

@@ -79,6 +79,7 @@ func (l List) Covers(r *kgo.Record) bool {
 func Load(ctx context.Context, read stream.ReadConfig, names topics.Names) (List, error) {
 	byKey := make(map[string]int)
 	var out List
+	read.Oversized = stream.SkipOversized // the command writes none
 	err := stream.Read(ctx, read, []stream.Range{{Partition: stream.Partition{Topic: names.Skips()}}}, func(r *kgo.Record) error {
 		var s saved
 		if json.Unmarshal(r.Value, &s) != nil || s.Record != string(r.Key) {
