@@ -14,7 +14,7 @@ import (
 var policies = []string{`
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [2/5s, 4/20s, 50/calendar-day], timezone: Asia/Shanghai}
   - {name: everyone, per: [recipient], allow: [5/5s, 12/calendar-minute]}
-  - {name: later, match: {class: notice}, per: [recipient, class], allow: [1/3s], on_refusal: defer}
+  - {name: later, match: {class: notice}, per: [recipient, class], allow: [1/5s], on_refusal: defer}
 `, `
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [1/5s, 3/20s, 9/calendar-hour], timezone: America/New_York}
   - {name: everyone, per: [recipient], allow: [3/5s, 8/calendar-minute]}
@@ -52,7 +52,7 @@ var wide = []string{`
   - {name: prefix, per: ["prefix:4"], allow: [4/5s], mode: observe}
   - {name: parts, match: {class: notice}, per: [tenant], allow: [9/15s], count: segments, on_refusal: defer}
   - {name: tenant, per: [tenant], allow: [6/4s]}
-  - {name: later, match: {class: notice}, per: [recipient, class], allow: [2/4s], on_refusal: defer}
+  - {name: later, match: {class: notice}, per: [recipient, class], allow: [1/6s], on_refusal: defer}
 `, `
   - {name: tries, match: {class: verify}, per: [tenant], allow: [9/10s], count: attempt}
   - {name: everyone, per: [recipient], allow: [5/5s, 12/calendar-minute]}
