@@ -45,6 +45,17 @@ func TestUnknownClasses(t *testing.T) {
 	if got := p.UndeclaredClasses(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
+	for text, open := range map[string]int{"": 1, ", unknown: default": 0, ", unknown: reject": 0} {
+		p := parsed(t, strings.Replace(classesPolicy, ", unknown: reject", text, 1))
+		if got := p.Warnings(); len(got) != len(want)+open || open > 0 && !strings.Contains(got[len(want)], "write - {name: default, unknown: reject}") {
+			t.Errorf("default%s: %q", text, got)
+		}
+	}
+	for _, text := range []string{"", "classes: [{name: default, priority: bulk}]"} { // nothing to misspell
+		if got := parsed(t, text).Warnings(); len(got) > 0 {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
 	for _, text := range []string{"", ", unknown: default"} {
 		doc, err := ParsePolicy("p.yaml", []byte(strings.Replace(classesPolicy, ", unknown: reject", text, 1)))
 		if err != nil || doc.Policy.RejectsClass("verfy") != "" {

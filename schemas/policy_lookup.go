@@ -1,6 +1,9 @@
 package schemas
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // defaultRetries is DefaultRetries as a policy holds it.
 var defaultRetries = func() []Duration {
@@ -57,6 +60,16 @@ func (p *Policy) nearestClass(name string) string {
 		return ": did you mean " + n + "?"
 	}
 	return ""
+}
+
+// Warnings says what the policy says that is hardly meant.
+func (p *Policy) Warnings() []string {
+	out := p.UndeclaredClasses()
+	open, _ := p.class(DefaultClass)
+	if open.Unknown == "" && slices.ContainsFunc(p.Classes, func(c Class) bool { return c.Name != DefaultClass }) {
+		out = append(out, "a message of a class that the policy does not declare, such as a misspelt one, is sent by the rules of the class default, and no limit of another class counts it: under classes write - {name: default, unknown: reject}, or unknown: default if that is meant")
+	}
+	return out
 }
 
 // UndeclaredClasses says which limits and routes match a class that the policy does

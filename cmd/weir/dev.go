@@ -91,6 +91,9 @@ func (d *dev) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	for _, w := range doc.Policy.Warnings() {
+		fmt.Fprintf(d.stderr, "Warning: %s: %s\n", name, w)
+	}
 	if err := d.prepare(); err != nil {
 		return err
 	}

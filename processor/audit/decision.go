@@ -92,6 +92,7 @@ func (p *partition) decision() error {
 	p.comesWith(env)
 	p.redriven(in, env)
 	p.comesOnce(in, env)
+	p.declared(in, env)
 	p.gates(in, env)
 	p.comesHome(env)
 	switch d.Verdict {

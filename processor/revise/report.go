@@ -53,7 +53,7 @@ func (r *Result) Report(dryRun bool, now time.Time) *Report {
 	if !dryRun {
 		at = r.Now.At
 	}
-	out.At, out.Warnings = at, r.Next.UndeclaredClasses()
+	out.At, out.Warnings = at, r.Next.Warnings()
 	if len(out.Changes) > 0 {
 		out.Warming, out.Lost = r.course.Warming(r.Next, at), r.course.Lost(r.Next, at)
 		out.Unroutable = route.Unroutable(&r.From.Policy, r.Next)
