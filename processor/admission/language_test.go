@@ -132,7 +132,7 @@ func TestPolicyChangesAtOnce(t *testing.T) {
 	b.want(b.request(code), passes)
 	b.want(b.request(code), ends)
 	change(5, "3/60s, 4/1h") // a longer window counts what the shorter one has kept
-	since := first - 1 // of the limit, less than a minute ago
+	since := first - 1       // of the limit, less than a minute ago
 	b.now += 60_000
 	b.want(b.request(code), passes)
 	b.now += 60_000
