@@ -812,8 +812,8 @@ var exactness = []mutation{
 		what:   "who waited is told every later decision on the message, too",
 		harm:   "a caller is told of a retry",
 		file:   "processor/admission/decide.go",
-		old:    "m.env.Round, m.env.Reply = nil, \"\"",
-		new:    "m.env.Round = nil",
+		old:    "m.env.Round, m.env.Reply, m.env.Turn = nil, \"\", 0",
+		new:    "m.env.Round, m.env.Turn = nil, 0",
 		checks: []check{replyTests, faults},
 	},
 	{
