@@ -167,7 +167,7 @@ func (o *Oracle) follow(r Record) {
 		}
 	case schemas.VerdictAdmit, schemas.VerdictMove:
 		s.around, s.gaveBack, s.home = false, false, r.Partition
-		s.held = slices.Concat(d.Charges, d.Carried)
+		s.held, s.under = slices.Concat(d.Charges, d.Carried), d.Revision
 		for _, c := range s.held {
 			if o.perAttempt(c.Limit) {
 				s.kept = append(s.kept, c)

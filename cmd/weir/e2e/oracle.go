@@ -70,6 +70,7 @@ type story struct {
 	permits   map[int]int // sendings by attempt
 	gaveBack  bool
 	released  int
+	under     int64 // the revision of its last admission
 	journey
 }
 
@@ -293,16 +294,18 @@ func (o *Oracle) giveBack(p *logged, r Record) {
 
 // visible reports whether some window of the charge's limit still counts it.
 func (o *Oracle) visible(p *logged, c schemas.Charge, r Record) bool {
-	l := o.limit(r.Event.Decision.Revision, c.Limit)
+	return o.visibleUnder(r.Event.Decision.Revision, p.since, c, r)
+}
+
+// visibleUnder is visible with the windows of a revision, which count from since on.
+func (o *Oracle) visibleUnder(revision int64, since map[string]map[string]schemas.Millis, c schemas.Charge, r Record) bool {
+	l := o.limit(revision, c.Limit)
 	if l == nil {
 		return false
 	}
-	for _, w := range windowsFor(l, r.Event.To) {
-		if w.Kind != schemas.WindowBucket && count(w, l, p.since, one(c.T), r.Event.Decision.T, "") > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(windowsFor(l, r.Event.To), func(w schemas.Window) bool {
+		return w.Kind != schemas.WindowBucket && count(w, l, since, one(c.T), r.Event.Decision.T, "") > 0
+	})
 }
 
 func (p *logged) takeDown(c schemas.Charge, e *schemas.Event) bool {
