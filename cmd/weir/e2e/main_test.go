@@ -285,8 +285,7 @@ func (s *site) settle(trail *Trail, requests []Offset, within time.Duration) {
 // it when all workers have stopped.
 func (s *site) judge(requests []Offset, calls map[string]map[string]int) (*Oracle, *Report) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*patience)
-	defer cancel()
+	ctx := s.t.Context() // how long a whole log takes is the machine's
 	o := s.oracle()
 	if err := ReadLog(ctx, s.brokers, s.names, o); err != nil {
 		s.t.Fatal(err)
