@@ -205,7 +205,9 @@ type Provider struct {
 }
 
 // Decimal is a number kept as the text it was written in, because money is not
-// a float: "0.045". At most 12 digits before the point and 9 after it.
+// a float: "0.045". At most 10 digits before the point and 6 after it, so that the
+// price of a message fits its column (PriceFits); 12 and 9 in a policy that an earlier
+// version recorded, which stays in force.
 type Decimal string
 
 // Price is what a provider bills.

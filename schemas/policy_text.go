@@ -297,16 +297,26 @@ func (w *Window) UnmarshalText(b []byte) error {
 	return nil
 }
 
-var decimalForm = regexp.MustCompile(`^(0|[1-9][0-9]{0,11})(\.[0-9]{1,9})?$`)
+var (
+	decimalForm         = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})(\.[0-9]{1,6})?$`)
+	recordedDecimalForm = regexp.MustCompile(`^(0|[1-9][0-9]{0,11})(\.[0-9]{1,9})?$`)
+)
 
-func (d Decimal) check() error {
-	if !decimalForm.MatchString(string(d)) {
-		return fmt.Errorf("%s is not an amount: write digits with at most nine decimals, such as 0.045", quote(string(d)))
+// check judges an amount of a file or a request.
+func (d Decimal) check() error { return d.match(decimalForm) }
+
+// checkRecorded judges one of a policy that is in force, perhaps since an earlier
+// version: to refuse it would stop every change of that policy.
+func (d Decimal) checkRecorded() error { return d.match(recordedDecimalForm) }
+
+func (d Decimal) match(form *regexp.Regexp) error {
+	if !form.MatchString(string(d)) {
+		return fmt.Errorf("%s is not an amount: write at most ten digits before the point and six after it, such as 0.045", quote(string(d)))
 	}
 	return nil
 }
 
-// UnmarshalJSON reads a number or a string, and keeps its text.
+// UnmarshalJSON reads a number or a string of a recorded policy, and keeps its text.
 func (d *Decimal) UnmarshalJSON(b []byte) error {
 	s := string(b)
 	if len(b) > 0 && b[0] == '"' {
@@ -314,7 +324,7 @@ func (d *Decimal) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("read amount: %w", err)
 		}
 	}
-	if err := Decimal(s).check(); err != nil {
+	if err := Decimal(s).checkRecorded(); err != nil {
 		return err
 	}
 	*d = Decimal(s)

@@ -160,6 +160,12 @@ func (s *system) run(ctx context.Context) (err error) {
 	if err := topics.Check(ctx, c.adm, topics.Own(tcfg, &watch.Latest().Policy)); err != nil {
 		return err
 	}
+	for _, v := range watch.Latest().Policy.Providers {
+		if v.Price.Rounds() {
+			s.logger.Warn("a provider's price has more decimals than a message's price keeps; what its messages cost is rounded. Give it at most six with weir apply",
+				"provider", v.Name, "decimals", schemas.PriceDecimals, "per_segment", v.Price.PerSegment, "per_message", v.Price.PerMessage)
+		}
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "weir_policy_void_records_total", Help: "Records of the policy's topic that do not count: edits that lost to another, and what is no revision.",
