@@ -107,7 +107,7 @@ func pipeline() Dashboard {
 				},
 				{
 					Title: "What could not be read", Kind: Table, Unit: "short",
-					About: "Records of weir.status that are no events (poison), and holes in the decision log of each partition in the chosen time: there must be none of either.",
+					About: "Records of weir.status that are no events, or have a price that does not fit (poison), and holes in the decision log of each partition in the chosen time: there must be none of either.", Runbook: []string{"WeirSinkPoison"},
 					Queries: []Ask{sql(cols("what", "partition", "records"), `SELECT what, partition, records
 FROM (
     SELECT 'poison' AS what, status_partition AS partition, toInt64(count()) AS records

@@ -47,6 +47,7 @@ const kindPoison = "poison"
 // on the records, the key and the encoder's version alone. Not for concurrent use.
 type Block struct {
 	log       clickhouse.Log
+	anyPrice  bool // what does not fit becomes 0 in ClickHouse, or loses digits
 	countries countries
 	reader    schemas.EventReader
 	hash      hash.Hash
@@ -54,6 +55,7 @@ type Block struct {
 
 	rows   int
 	panics []panicked
+	poison int // of them
 
 	kind, messageID, tenant, channel, class, template, to, country, status []string
 	recipientHash                                                          []uint64
@@ -95,7 +97,7 @@ func NewBlock(key []byte) *Block { return newBlock(key, EncoderVersion) }
 
 // newBlock returns an empty block of an encoder's version.
 func newBlock(key []byte, version int) *Block {
-	return &Block{log: clickhouse.Logs[version-1], hash: hmac.New(sha256.New, key)}
+	return &Block{log: clickhouse.Logs[min(version, len(clickhouse.Logs))-1], anyPrice: version < 3, hash: hmac.New(sha256.New, key)}
 }
 
 // strings, longs and ints are the columns of these types, but for those in places.
@@ -189,9 +191,9 @@ func (b *Block) Columns() []any {
 	return out
 }
 
-// Append adds a record's row. A record that cannot be decoded gives a row of
-// kind poison, with the reason and its size, and none of its bytes. So does one on which
-// the program panics.
+// Append adds a record's row. A record that cannot be decoded, or whose price its
+// column cannot hold, gives a row of kind poison, with the reason and its size, and
+// none of its bytes. So does one on which the program panics.
 func (b *Block) Append(r Record) {
 	defer func() {
 		v := recover()
@@ -222,7 +224,9 @@ type panicked struct {
 func (b *Block) append(r Record, e *schemas.Event, err error) {
 	var kind string
 	if err != nil {
-		e, kind = &schemas.Event{Error: err.Error()}, kindPoison
+		at := value(e).At // a row of another version is known by it
+		e, kind = &schemas.Event{Error: err.Error(), At: at}, kindPoison
+		b.poison++
 	} else {
 		kind = string(e.Kind)
 	}
@@ -329,8 +333,8 @@ func (b *Block) hashOf(to string) uint64 {
 	return binary.BigEndian.Uint64(b.hash.Sum(b.sum[:0]))
 }
 
-// decode reads an event, good until the next. Its errors contain nothing of the
-// value.
+// decode reads an event, good until the next; with an error too, if its time is
+// known. Its errors contain nothing of the value.
 func (b *Block) decode(v []byte) (*schemas.Event, error) {
 	if len(v) == 0 {
 		return nil, errors.New("the record has no value")
@@ -349,6 +353,8 @@ func (b *Block) decode(v []byte) (*schemas.Event, error) {
 	case !known[e.Status]:
 		// Not an enum's value: ClickHouse would refuse the whole block for ever.
 		return nil, errors.New("unknown status")
+	case e.Kind == schemas.KindStatus && e.Price != "" && !b.anyPrice && !schemas.PriceFits(e.Price):
+		return e, errors.New("a price that the table cannot hold: at most 12 digits before the point and six after it")
 	}
 	return e, nil
 }

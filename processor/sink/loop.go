@@ -77,6 +77,7 @@ type result struct {
 
 	minutes    []int64            // inserting: of its rows
 	panics     []panicked         // inserting: likewise
+	poison     int                // inserting: of its rows
 	remembered bool               // renewing
 	present    map[int64]struct{} // looking
 	doubt      int64              // looking
@@ -300,6 +301,7 @@ func (s *sink) collect(now time.Time) {
 			} else {
 				p.inserted()
 				s.poisoned(r.panics)
+				s.metrics.poison.Add(float64(r.poison))
 			}
 			s.ledger.loaded(p.id, p.from, confirmed, r.minutes, now)
 			s.minutes.loaded(r.minutes, now)
@@ -367,7 +369,7 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 				r.minutes = b.minutesOf()
 			default:
 				b := blockOf(s.cfg, plan.Encoder, rows)
-				r.minutes, r.panics, r.err = b.minutesOf(), b.panics, load(insertCtx, s.insert, s.cfg, plan, b)
+				r.minutes, r.panics, r.poison, r.err = b.minutesOf(), b.panics, b.poison, load(insertCtx, s.insert, s.cfg, plan, b)
 			}
 		})
 	}

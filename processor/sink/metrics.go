@@ -14,6 +14,7 @@ type metrics struct {
 	difference prometheus.Gauge
 	failures   prometheus.Counter
 	skipped    prometheus.Counter
+	poison     prometheus.Counter
 	held       prometheus.Gauge
 	ready      prometheus.Gauge
 	behind     prometheus.Gauge
@@ -31,6 +32,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Inserts that failed or whose outcome is unknown; each is tried again."}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_skipped_offsets_total",
 			Help: "Offsets of weir.status that Kafka deleted before they were loaded."}),
+		poison: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_poison_rows_total",
+			Help: "Records of weir.status that were loaded as rows of kind poison: no event, or a price that its column cannot hold."}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_held_bytes",
 			Help: "Memory of the records that were read and are not yet confirmed."}),
 	}
@@ -40,7 +43,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Help: "By how much, at least, the sink's clock is behind the broker's, as the append times of what it read last show; 0 when they show nothing."})
 	m.stage = lag.Gauge(reg, "sink")
 	if reg != nil {
-		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped, m.held, m.ready, m.behind)
+		reg.MustRegister(m.rows, m.lag, m.difference, m.failures, m.skipped, m.poison, m.held, m.ready, m.behind)
 	}
 	return m
 }

@@ -16,7 +16,8 @@ import (
 //
 //	1  clickhouse.FormerStatusLog
 //	2  clickhouse.StatusLog, with carried, passed, restored, released, reinstated and onward
-const EncoderVersion = 2
+//	3  the same; a price that does not fit is poison, and no longer 0 or less digits
+const EncoderVersion = 3
 
 // encodes reports whether this Weir makes the rows of an encoder's version.
 func encodes(version int) bool { return version >= 1 && version <= EncoderVersion }

@@ -315,7 +315,7 @@ func TestAnyTextComesBack(t *testing.T) {
 	var events []schemas.Event
 	for i, x := range texts {
 		events = append(events, schemas.Event{Kind: schemas.KindStatus, MessageID: fmt.Sprint(i, x), Tenant: x, Channel: x, Class: x, Template: x, To: x, Status: schemas.StatusSent,
-			At: now.Add(1000 * 24 * time.Hour), RetryAt: 250_000_000_000_000, AcceptedAt: now, Reason: x, Provider: x, ProviderMessageID: x, ErrorCode: x, Error: x, Limit: x, Window: x, Currency: x, Price: x, DuplicateOf: x, RedriveOf: x,
+			At: now.Add(1000 * 24 * time.Hour), RetryAt: 250_000_000_000_000, AcceptedAt: now, Reason: x, Provider: x, ProviderMessageID: x, ErrorCode: x, Error: x, Limit: x, Window: x, Currency: x, DuplicateOf: x, RedriveOf: x,
 			Source:   &schemas.Source{Topic: x},
 			Decision: &schemas.Decision{Verdict: schemas.VerdictAdmit, T: now, Input: &schemas.Source{Topic: x}, Charges: []schemas.Charge{{Limit: x, Scope: x, T: now, Cost: 1}}, Seq: int64(i)}})
 	}

@@ -70,3 +70,19 @@ func TestTextIsThatOfEncodingJSON(t *testing.T) {
 		}
 	}
 }
+
+// A plan of version 2 is carried out with its rows. A row of version 3 has the time of
+// the event whose price does not fit: by it a row of version 2 is known to be there.
+func TestPriceOfFormerVersions(t *testing.T) {
+	const at = schemas.Millis(1_763_719_200_000)
+	for version, want := range map[int]string{1: "status", 2: "status", 3: kindPoison} {
+		b := newBlock(nil, version)
+		for i, price := range []string{"", "0.045", "0.0000005"} {
+			e := schemas.AppendEvent(nil, &schemas.Event{Kind: schemas.KindStatus, Status: schemas.StatusSent, At: at, Price: price})
+			b.Append(Record{Offset: int64(i), Appended: at + 9, Value: e})
+		}
+		if !cmp.Equal(b.kind, []string{"status", "status", want}) || !cmp.Equal(b.at, []int64{int64(at), int64(at), int64(at)}) || b.poison > 0 != (want == kindPoison) {
+			t.Errorf("version %d: %q at %v, %d of them poison", version, b.kind, b.at, b.poison)
+		}
+	}
+}

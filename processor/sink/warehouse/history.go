@@ -20,7 +20,7 @@ type History struct {
 const messageQuery = `
 SELECT message_id, tenant, channel, class, template, to, toString(status), at, reason, attempt, provider,
        provider_message_id, error_code, error, limit, window, retry_at, accepted_at, segments, currency,
-       if(price = 0, '', toString(price)), duplicate_of, redrive_of, observed, source_topic, source_partition, source_offset,
+       if(price = 0 AND currency = '', '', toString(price)), duplicate_of, redrive_of, observed, source_topic, source_partition, source_offset,
        decision_verdict, decision_partition, decision_seq, decision_t, revision,
        charges.limit, charges.scope, charges.t, charges.cost, evidence
 FROM status_events
