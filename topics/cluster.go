@@ -5,17 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// visibleWithin bounds how long Apply waits until every broker's metadata shows
-// what was created.
-const visibleWithin = 30 * time.Second
+const (
+	// visibleWithin bounds how long Apply waits until every broker shows and serves
+	// what was created.
+	visibleWithin = 30 * time.Second
+	// answerWithin bounds one look. A broker that hangs leaves the cluster's list when
+	// its session ends (9 s by default), and is no longer asked then.
+	answerWithin = 5 * time.Second
+)
 
 // ClusterReplication asks the cluster how many replicas a topic can have: three,
 // or the number of brokers if fewer.
@@ -94,11 +102,13 @@ func describe(ctx context.Context, adm *kadm.Client, want []Spec) (map[string]Ac
 }
 
 // Apply carries a Diff out: it creates what is missing, adds partitions, alters
-// settings, and returns when the cluster's metadata shows all of it. progress
+// settings, and returns when every broker shows all of it, so that whoever comes
+// next may ask any of them. progress
 // (may be nil) is called with a line for each step done. It may be repeated,
 // and run by several processes at once: what another has created in between
 // counts as done. It never deletes.
-func Apply(ctx context.Context, adm *kadm.Client, d Diff, progress func(string)) error {
+func Apply(ctx context.Context, cl *kgo.Client, d Diff, progress func(string)) error {
+	adm := kadm.NewClient(cl)
 	if progress == nil {
 		progress = func(string) {}
 	}
@@ -117,7 +127,7 @@ func Apply(ctx context.Context, adm *kadm.Client, d Diff, progress func(string))
 		}
 		progress(fmt.Sprintf("grew %s from %d to %d partitions", g.Topic, g.Have, g.Want))
 	}
-	if err := visible(ctx, adm, d); err != nil {
+	if err := visible(ctx, cl, d); err != nil {
 		return err
 	}
 	for _, changes := range byTopic(d.Alter) {
@@ -172,9 +182,12 @@ func create(ctx context.Context, adm *kadm.Client, group []Spec, progress func(s
 	return nil
 }
 
-// visible waits until metadata shows every topic and partition of d with a
-// leader: a broker acknowledges a creation before the others know of it.
-func visible(ctx context.Context, adm *kadm.Client, d Diff) error {
+// visible waits until every broker's metadata shows every topic and partition of d
+// with a leader, and each leader serves it: a broker acknowledges a creation before the
+// others know of it. Until then whoever asks another one, or the leader, would be
+// answered UNKNOWN_TOPIC_OR_PARTITION. A broker that does not answer is waited for as
+// long as the cluster counts it among its brokers.
+func visible(ctx context.Context, cl *kgo.Client, d Diff) error {
 	want := make(map[string]int32, len(d.Create)+len(d.Grow))
 	for _, s := range d.Create {
 		want[s.Name] = s.Partitions
@@ -185,44 +198,91 @@ func visible(ctx context.Context, adm *kadm.Client, d Diff) error {
 	if len(want) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(want))
-	for n := range want {
-		names = append(names, n)
-	}
-	slices.Sort(names)
 	ctx, cancel := context.WithTimeout(ctx, visibleWithin)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	var absent string
+	shown := make(map[int32]bool) // by broker: what one has shown it does not forget
 	for {
-		details, err := adm.ListTopics(kadm.WithAuthorizedOps(ctx), names...)
+		err := shows(ctx, cl, want, shown)
 		if err == nil {
-			if absent = firstAbsent(want, details); absent == "" {
-				return nil
-			}
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until the brokers show topic %s: %w", absent, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("wait until all brokers serve what was created: %w", errors.Join(ctx.Err(), err))
 		case <-tick.C:
 		}
 	}
 }
 
-func firstAbsent(want map[string]int32, details kadm.TopicDetails) string {
-	for name, n := range want {
-		td, ok := details[name]
-		if !ok || td.Err != nil || int32(len(td.Partitions)) < n {
-			return name
+// shows says what is not yet as visible wants it.
+func shows(ctx context.Context, cl *kgo.Client, want map[string]int32, shown map[int32]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	// Past the client's cache of metadata, as describe asks.
+	ctx = kadm.WithAuthorizedOps(ctx)
+	adm := kadm.NewClient(cl)
+	brokers, err := adm.ListBrokers(ctx)
+	if err != nil {
+		return fmt.Errorf("list brokers: %w", err)
+	}
+	for _, b := range brokers {
+		if shown[b.NodeID] {
+			continue
 		}
-		for _, p := range td.Partitions {
-			if p.Err != nil || p.Leader < 0 {
-				return name
+		if err := shownBy(ctx, cl.Broker(int(b.NodeID)), want); err != nil {
+			return fmt.Errorf("broker %d: %w", b.NodeID, err)
+		}
+		shown[b.NodeID] = true
+	}
+	ends, err := adm.ListEndOffsets(ctx, slices.Sorted(maps.Keys(want))...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("ask the leaders: %w", err)
+	}
+	return nil
+}
+
+// shownBy asks one broker for its metadata.
+func shownBy(ctx context.Context, b *kgo.Broker, want map[string]int32) error {
+	req := kmsg.NewPtrMetadataRequest() // creates no topic
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = &name
+		req.Topics = append(req.Topics, t)
+	}
+	answer, err := b.Request(ctx, req)
+	if err != nil {
+		return err
+	}
+	have := make(map[string]int32, len(want))
+	for _, t := range answer.(*kmsg.MetadataResponse).Topics {
+		if t.Topic == nil {
+			continue
+		}
+		name := *t.Topic
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return fmt.Errorf("topic %s: %w", name, err)
+		}
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return fmt.Errorf("%s/%d: %w", name, p.Partition, err)
+			}
+			if p.Leader < 0 {
+				return fmt.Errorf("%s/%d: %w", name, p.Partition, kerr.LeaderNotAvailable)
 			}
 		}
+		have[name] = int32(len(t.Partitions))
 	}
-	return ""
+	for name, n := range want {
+		if have[name] < n {
+			return fmt.Errorf("topic %s has %d partitions of %d", name, have[name], n)
+		}
+	}
+	return nil
 }
 
 // NotReadyError says that the cluster's topics are not fit to run on.

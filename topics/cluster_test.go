@@ -1,8 +1,10 @@
 package topics
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -10,13 +12,15 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // cluster returns an embedded cluster, or the one that KAFKA_BROKERS names, and a
 // prefix of the test's own on it.
-func cluster(t *testing.T, brokers int) (*kadm.Client, string) {
+func cluster(t *testing.T, brokers int) (*kgo.Client, string) {
 	t.Helper()
 	if seeds := os.Getenv("KAFKA_BROKERS"); seeds != "" {
 		cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...))
@@ -24,7 +28,7 @@ func cluster(t *testing.T, brokers int) (*kadm.Client, string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(cl.Close)
-		return kadm.NewClient(cl), "t" + strconv.FormatInt(time.Now().UnixNano(), 36) + "."
+		return cl, "t" + strconv.FormatInt(time.Now().UnixNano(), 36) + "."
 	}
 	c, err := kfake.NewCluster(kfake.NumBrokers(brokers), kfake.AllowAutoTopicCreation())
 	if err != nil {
@@ -36,24 +40,25 @@ func cluster(t *testing.T, brokers int) (*kadm.Client, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
-	return kadm.NewClient(cl), DefaultPrefix
+	return cl, DefaultPrefix
 }
 
-func apply(t *testing.T, adm *kadm.Client, want []Spec) []string {
+func apply(t *testing.T, cl *kgo.Client, want []Spec) []string {
 	t.Helper()
-	d, err := Plan(t.Context(), adm, want)
+	d, err := Plan(t.Context(), kadm.NewClient(cl), want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	if err := Apply(t.Context(), adm, d, func(s string) { lines = append(lines, s) }); err != nil {
+	if err := Apply(t.Context(), cl, d, func(s string) { lines = append(lines, s) }); err != nil {
 		t.Fatal(err)
 	}
 	return lines
 }
 
 func TestApplyIsIdempotent(t *testing.T) {
-	adm, prefix := cluster(t, 3)
+	cl, prefix := cluster(t, 3)
+	adm := kadm.NewClient(cl)
 	rf, err := ClusterReplication(t.Context(), adm)
 	if err != nil || rf < 1 || rf > 3 {
 		t.Fatalf("replication %d, %v", rf, err)
@@ -82,7 +87,7 @@ func TestApplyIsIdempotent(t *testing.T) {
 		}
 	}
 
-	if lines := apply(t, adm, want); len(lines) != len(want) {
+	if lines := apply(t, cl, want); len(lines) != len(want) {
 		t.Errorf("%d lines of progress for %d topics: %q", len(lines), len(want), lines)
 	}
 	again, err := Plan(t.Context(), adm, want)
@@ -93,17 +98,93 @@ func TestApplyIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first plan, carried out twice, as two processes at once would.
-	if err := Apply(t.Context(), adm, d, nil); err != nil {
+	if err := Apply(t.Context(), cl, d, nil); err != nil {
 		t.Fatalf("applying an old plan: %v", err)
 	}
-	if lines := apply(t, adm, want); len(lines) != 0 {
+	if lines := apply(t, cl, want); len(lines) != 0 {
 		t.Errorf("a second apply did %q", lines)
 	}
 }
 
+// A broker acknowledges a creation before the others know of it, and shows a topic
+// before it leads it. Apply returns when every broker can be asked.
+func TestApplyWaitsForEveryBroker(t *testing.T) {
+	const late = 5
+	for _, lagging := range []kfake.Fault{
+		{Keys: []kmsg.Key{kmsg.Metadata}, Nodes: []int32{2}, Err: kerr.UnknownTopicOrPartition},
+		{Keys: []kmsg.Key{kmsg.Metadata}, Nodes: []int32{0}, Err: kerr.LeaderNotAvailable},
+		{Keys: []kmsg.Key{kmsg.ListOffsets}, Nodes: []int32{1}, Err: kerr.UnknownTopicOrPartition},
+	} {
+		t.Run(fmt.Sprintf("%s of broker %d", lagging.Keys[0].Name(), lagging.Nodes[0]), func(t *testing.T) {
+			c, err := kfake.NewCluster(kfake.NumBrokers(3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			want := Catalogue(Config{Partitions: 8, Replication: 3}, nil)
+			d, err := Plan(t.Context(), kadm.NewClient(cl), want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lagging.Topic, lagging.Count = Names{}.Config(), late
+			if lagging.Keys[0] == kmsg.ListOffsets {
+				lagging.Topic = Names{}.Requests() // of whose partitions each broker leads some
+			}
+			fault := c.Fault(lagging)
+			if err := Apply(t.Context(), cl, d, nil); err != nil {
+				t.Fatal(err)
+			}
+			if n := fault.Hits(); n != late {
+				t.Errorf("it asked that broker %d times, and %d answers were late", n, late)
+			}
+		})
+	}
+}
+
+// One that hangs is asked until the cluster does not name it any more.
+func TestApplyGivesUpABrokerThatLeft(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	want := Catalogue(Config{Partitions: 2, Replication: 1}, nil)
+	d, err := Plan(t.Context(), kadm.NewClient(cl), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Nodes: []int32{2}, Topic: Names{}.Config(), Err: kerr.UnknownTopicOrPartition, Count: -1})
+	done := make(chan error, 1)
+	applying, returned := context.WithCancel(t.Context())
+	go func() {
+		defer returned()
+		done <- Apply(t.Context(), cl, d, nil)
+	}()
+	if err := fault.Wait(applying, 3); err != nil {
+		t.Fatal("it did not wait:", err, <-done)
+	}
+	if err := c.RemoveNode(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestChangedNIsRefused(t *testing.T) {
-	adm, prefix := cluster(t, 1)
-	apply(t, adm, Catalogue(Config{Prefix: prefix, Partitions: 4, Replication: 1}, nil))
+	cl, prefix := cluster(t, 1)
+	adm := kadm.NewClient(cl)
+	apply(t, cl, Catalogue(Config{Prefix: prefix, Partitions: 4, Replication: 1}, nil))
 	want := Catalogue(Config{Prefix: prefix, Partitions: 6, Replication: 1}, nil)
 	d, err := Plan(t.Context(), adm, want)
 	var changed *PartitionsChangedError
@@ -129,10 +210,11 @@ func TestChangedNIsRefused(t *testing.T) {
 }
 
 func TestLanesGrowAndNeverShrink(t *testing.T) {
-	adm, prefix := cluster(t, 1)
+	cl, prefix := cluster(t, 1)
+	adm := kadm.NewClient(cl)
 	cfg := Config{Prefix: prefix, Partitions: 2, Replication: 1}
 	p := policy()
-	apply(t, adm, Catalogue(cfg, p))
+	apply(t, cl, Catalogue(cfg, p))
 
 	p.Providers[0].Lanes = 3
 	want := Catalogue(cfg, p)
@@ -140,7 +222,7 @@ func TestLanesGrowAndNeverShrink(t *testing.T) {
 	if err := Check(t.Context(), adm, want); !errors.As(err, &notReady) || len(notReady.Few) != 5 {
 		t.Fatalf("Check with too few lanes: %v", err)
 	}
-	apply(t, adm, want)
+	apply(t, cl, want)
 	if err := Check(t.Context(), adm, want); err != nil {
 		t.Fatal(err)
 	}
@@ -167,9 +249,10 @@ func TestLanesGrowAndNeverShrink(t *testing.T) {
 }
 
 func TestSettingsAreMended(t *testing.T) {
-	adm, prefix := cluster(t, 1)
+	cl, prefix := cluster(t, 1)
+	adm := kadm.NewClient(cl)
 	want := Catalogue(Config{Prefix: prefix, Partitions: 2, Replication: 1}, nil)
-	apply(t, adm, want)
+	apply(t, cl, want)
 	set := func(topic, k, v string) {
 		t.Helper()
 		rs, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: k, Value: &v}}, prefix+topic)
@@ -199,7 +282,7 @@ func TestSettingsAreMended(t *testing.T) {
 	if err := Check(t.Context(), adm, want); !errors.As(err, &notReady) || len(notReady.Wrong) != 2 {
 		t.Errorf("Check: %v", err)
 	}
-	if lines := apply(t, adm, want); len(lines) != 4 {
+	if lines := apply(t, cl, want); len(lines) != 4 {
 		t.Errorf("progress: %q", lines)
 	}
 	if d, err := Plan(t.Context(), adm, want); err != nil || !d.Empty() {

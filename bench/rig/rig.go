@@ -44,6 +44,7 @@ type Cluster struct {
 	Brokers []string
 	What    string // which it is: begins a sentence
 	Admin   *kadm.Client
+	client  *kgo.Client // Admin's
 	end     func()
 }
 
@@ -65,10 +66,11 @@ func Kafka(ctx context.Context, getenv func(string) string, log io.Writer) (*Clu
 		c.Brokers, c.What, c.end = k.Addrs(), "Apache Kafka "+local.Version+", one broker on the same machine", func() { k.Stop() }
 	}
 	var err error
-	if c.Admin, err = kadm.NewOptClient(kgo.SeedBrokers(c.Brokers...)); err != nil {
+	if c.client, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...)); err != nil {
 		c.end()
 		return nil, err
 	}
+	c.Admin = kadm.NewClient(c.client)
 	return c, nil
 }
 

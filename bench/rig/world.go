@@ -41,7 +41,7 @@ func (c *Cluster) NewWorld(ctx context.Context, bench string, partitions int, po
 	if err != nil {
 		return nil, err
 	}
-	if err := topics.Apply(ctx, c.Admin, diff, nil); err != nil {
+	if err := topics.Apply(ctx, c.client, diff, nil); err != nil {
 		return nil, err
 	}
 	cl, err := w.Producer()

@@ -42,7 +42,7 @@ var topicsCommand = command{
 			if err != nil || verb == "plan" {
 				return err
 			}
-			return topics.Apply(ctx, k.adm, diff, func(line string) { fmt.Fprintln(c.stderr, line) })
+			return topics.Apply(ctx, k.cl, diff, func(line string) { fmt.Fprintln(c.stderr, line) })
 		})
 	},
 }

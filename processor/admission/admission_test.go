@@ -62,7 +62,7 @@ func newWorld(t *testing.T) *world {
 	adm := kadm.NewClient(w.cl)
 	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: partitions, Replication: 1, Replies: replyPartitions}, &doc.Policy))
 	if err == nil {
-		err = topics.Apply(t.Context(), adm, diff, nil)
+		err = topics.Apply(t.Context(), w.cl, diff, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ var codecs = []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), 
 func (f *fuzzed) topics(ctx context.Context, p *schemas.Policy) error {
 	diff, err := topics.Plan(ctx, f.adm, topics.Catalogue(topics.Config{Partitions: fuzzPartitions, Replication: 1, Replies: 1}, p))
 	if err == nil {
-		err = topics.Apply(ctx, f.adm, diff, nil)
+		err = topics.Apply(ctx, f.cl, diff, nil)
 	}
 	return err
 }

@@ -104,7 +104,7 @@ func newLive(t *testing.T) *live {
 	adm := kadm.NewClient(l.cl)
 	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: parts, Replication: 1}, &first))
 	if err == nil {
-		err = topics.Apply(t.Context(), adm, diff, nil)
+		err = topics.Apply(t.Context(), l.cl, diff, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

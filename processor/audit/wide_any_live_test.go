@@ -96,7 +96,7 @@ func TestWideAnyPolicyIsProven(t *testing.T) {
 			adm := kadm.NewClient(l.cl)
 			diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: parts, Replication: 1}, &pol))
 			if err == nil {
-				err = topics.Apply(t.Context(), adm, diff, nil)
+				err = topics.Apply(t.Context(), l.cl, diff, nil)
 			}
 			if err != nil {
 				t.Fatal(err)

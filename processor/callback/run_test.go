@@ -69,7 +69,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := topics.Apply(t.Context(), adm, diff, nil); err != nil {
+	if err := topics.Apply(t.Context(), w.cl, diff, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -40,7 +40,7 @@ func TestReturnsExactlyOnceAndNeverEarly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := topics.Apply(t.Context(), adm, diff, nil); err != nil {
+	if err := topics.Apply(t.Context(), cl, diff, nil); err != nil {
 		t.Fatal(err)
 	}
 

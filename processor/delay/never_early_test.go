@@ -85,7 +85,7 @@ func newWorldOn(t *testing.T, c *kfake.Cluster, addrs []string, reach ...kgo.Opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := topics.Apply(t.Context(), w.adm, diff, nil); err != nil {
+	if err := topics.Apply(t.Context(), w.cl, diff, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w

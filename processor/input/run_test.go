@@ -101,7 +101,7 @@ func (w *world) create(p *schemas.Policy) {
 	w.Helper()
 	diff, err := topics.Plan(w.Context(), w.adm, topics.Catalogue(w.cfg, p))
 	if err == nil {
-		err = topics.Apply(w.Context(), w.adm, diff, nil)
+		err = topics.Apply(w.Context(), w.cl, diff, nil)
 	}
 	if err != nil {
 		w.Fatal(err)

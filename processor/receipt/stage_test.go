@@ -102,7 +102,7 @@ func newWorld(t *testing.T, st *store) *world {
 	adm := kadm.NewClient(w.cl)
 	diff, err := topics.Plan(t.Context(), adm, topics.Catalogue(topics.Config{Partitions: n, Replication: 1}, nil))
 	if err == nil {
-		err = topics.Apply(t.Context(), adm, diff, nil)
+		err = topics.Apply(t.Context(), w.cl, diff, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

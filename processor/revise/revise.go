@@ -123,7 +123,7 @@ func (e *Editor) Revise(ctx context.Context, by string, tries int, edit Edit, pr
 		if lost := r.course.Lost(r.Next, schemas.MillisOf(time.Now())); len(lost) > 0 && !e.acceptLoss {
 			return nil, &LossError{lost}
 		}
-		if err := topics.Apply(ctx, e.admin(), r.Topics, progress); err != nil {
+		if err := topics.Apply(ctx, e.Client, r.Topics, progress); err != nil {
 			return nil, fmt.Errorf("create the topics that the policy needs: %w", err)
 		}
 		if len(schemas.DiffPolicy(&r.From.Policy, r.Next)) == 0 {

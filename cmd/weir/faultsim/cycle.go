@@ -322,7 +322,7 @@ func (c *cycle) setUp(ctx context.Context, p *schemas.Policy) error {
 	if err != nil {
 		return err
 	}
-	if err := topics.Apply(ctx, adm, diff, nil); err != nil {
+	if err := topics.Apply(ctx, c.cl, diff, nil); err != nil {
 		return err
 	}
 	c.pol, err = policy.Watch(ctx, c.names.Config(), slog.New(slog.DiscardHandler), c.own()...)
