@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -33,6 +34,8 @@ const (
 	// stopWithin bounds the orderly end of each child, which writes what it holds. Less
 	// than a child gives itself, and more than a disk that stalls.
 	stopWithin = 25 * time.Second
+	// tablesWithin bounds how long the start waits for a ClickHouse of someone else's.
+	tablesWithin = 5 * time.Second
 	// devGrace is short: whoever pressed Ctrl-C waits for it.
 	devGrace = 10 * time.Second
 )
@@ -116,24 +119,23 @@ func (d *dev) run(ctx context.Context) (err error) {
 		return fmt.Errorf("start the embedded broker: %w", err)
 	}
 	logger := newLogger(d.stderr, d.logLevel)
-	stop := func(what string, p *child.Process) {
-		err = errors.Join(err, bounded(logger, what+" stopped", func() error { return stopChild(what, p) }))
+	stop := func(what string, end func() error) {
+		err = errors.Join(err, bounded(logger, what+" stopped", end))
 	}
-	defer func() { stop("broker", kafka) }()
+	defer func() { stop("broker", func() error { return stopChild("broker", kafka) }) }()
 
-	clickhouse, click, err := d.startEngine(ctx, logFile)
+	clickhouse, click, again, err := d.startEngine(ctx, logFile)
 	if err != nil {
 		return err
 	}
 	if click != nil {
-		defer func() { stop("engine", click) }()
+		end := keepRunning(ctx, logger, "engine", click, again)
+		defer func() { stop("engine", end) }()
 	}
 
 	if clickhouse != "" {
-		// The sink would do it, but whoever is told that Weir is ready may ask
-		// at once.
-		if err := warehouse.Migrate(ctx, clickhouse); err != nil {
-			return fmt.Errorf("make the tables in ClickHouse at %s: %w", clickhouse, err)
+		if err := d.makeTables(ctx, logger, clickhouse); err != nil {
+			return err
 		}
 	}
 	s := defaultSettings()
@@ -168,13 +170,10 @@ func (d *dev) run(ctx context.Context) (err error) {
 		return err
 	}
 
-	// Broker or engine dying ends everything: weir dev has nothing to run on.
+	// The broker dying ends everything: weir dev has nothing to run on.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchChild(ctx, cancel, "broker", kafka)
-	if click != nil {
-		watchChild(ctx, cancel, "engine", click)
-	}
 	sys := &system{settings: &s, logger: logger, listener: listener, keyless: true}
 	defer os.Remove(filepath.Join(d.dir, endpointsFile)) // nobody listens any more
 	var telling sync.WaitGroup
@@ -288,27 +287,52 @@ func closed(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// startEngine starts ClickHouse, or says why there is none and goes on:
-// status then stays in Kafka.
-func (d *dev) startEngine(ctx context.Context, log io.Writer) (url string, p *child.Process, err error) {
+// makeTables makes the tables in ClickHouse. The sink would do it, but whoever is told
+// that Weir is ready may ask at once. A ClickHouse of someone else's may be away, or
+// hang: then the sink does it.
+func (d *dev) makeTables(ctx context.Context, logger *slog.Logger, url string) error {
+	if _, err := warehouse.Parse(url); err != nil {
+		return usagef("--clickhouse-url: %v", err)
+	}
 	if d.clickhouseURL != "" {
-		return d.clickhouseURL, nil, nil
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, tablesWithin)
+		defer cancel()
+	}
+	err := warehouse.Migrate(ctx, url)
+	switch {
+	case err == nil:
+		return nil
+	case d.clickhouseURL == "" || errors.Is(err, context.Canceled):
+		return fmt.Errorf("make the tables in ClickHouse at %s: %w", url, err)
+	}
+	logger.Warn("ClickHouse is not ready; Weir starts without it, and nothing is lost: status stays in Kafka until ClickHouse answers. Until then there is no SQL", "error", err)
+	return nil
+}
+
+// startEngine starts ClickHouse, or says why there is none and goes on:
+// status then stays in Kafka. again starts it once more on the same address.
+func (d *dev) startEngine(ctx context.Context, log io.Writer) (url string, p *child.Process, again func(context.Context) (*child.Process, error), err error) {
+	if d.clickhouseURL != "" {
+		return d.clickhouseURL, nil, nil, nil
 	}
 	lib, err := engine.Ensure(ctx, "", d.stderr)
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", nil, ctx.Err()
+			return "", nil, nil, ctx.Err()
 		}
 		fmt.Fprintf(d.stderr, "No ClickHouse engine: %v\nStatus stays in Kafka and there is no SQL. To use a ClickHouse of yours: weir dev --clickhouse-url http://HOST:8123\n", err)
-		return "", nil, nil
+		return "", nil, nil, nil
 	}
-	p, err = startChild(d.clickhouse, devClickHouse, func(addr string) (*child.Process, error) {
+	start := func(ctx context.Context, addr string) (*child.Process, error) {
 		return engine.Start(ctx, engine.Options{Dir: filepath.Join(d.dir, "engine"), Addr: addr, LibPath: lib, Log: log})
-	})
-	if err != nil {
-		return "", nil, fmt.Errorf("start the embedded engine: %w", err)
 	}
-	return "http://" + p.Addr(), p, nil
+	p, err = startChild(d.clickhouse, devClickHouse, func(addr string) (*child.Process, error) { return start(ctx, addr) })
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("start the embedded engine: %w", err)
+	}
+	addr := p.Addr()
+	return "http://" + addr, p, func(ctx context.Context) (*child.Process, error) { return start(ctx, addr) }, nil
 }
 
 // bringIntoForce creates the topics and publishes the policy, the first time,

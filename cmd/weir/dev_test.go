@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/child/childtest"
@@ -44,5 +45,23 @@ func TestStartChildOnAPortThatIsTakenMeanwhile(t *testing.T) {
 				t.Errorf("tried %v, want %v: %v", tried, want, err)
 			}
 		})
+	}
+}
+
+// A child that dies at once is started at growing distances, one that ran for long at
+// once.
+func TestNextRestart(t *testing.T) {
+	var waits []time.Duration
+	var wait time.Duration
+	for range 7 {
+		wait = nextRestart(time.Second, wait)
+		waits = append(waits, wait)
+	}
+	const s = time.Second
+	if want := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, restartMost, restartMost}; !slices.Equal(waits, want) {
+		t.Errorf("%v, want %v", waits, want)
+	}
+	if got := nextRestart(restartMost, wait); got != 0 {
+		t.Errorf("after a long run %v", got)
 	}
 }
