@@ -246,7 +246,7 @@ func shows(ctx context.Context, cl *kgo.Client, want map[string]int32, shown map
 	return nil
 }
 
-// shownBy asks one broker for its metadata.
+// shownBy asks one broker for its metadata, and for a group's coordinator.
 func shownBy(ctx context.Context, b *kgo.Broker, want map[string]int32) error {
 	req := kmsg.NewPtrMetadataRequest() // creates no topic
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -282,8 +282,26 @@ func shownBy(ctx context.Context, b *kgo.Broker, want map[string]int32) error {
 			return fmt.Errorf("topic %s has %d partitions of %d", name, have[name], n)
 		}
 	}
+	// The first question after a group's coordinator makes the brokers' own topic of
+	// offsets. Other errors, such as a missing right, are for those who have groups.
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.CoordinatorKey, find.CoordinatorKeys = anyGroup, []string{anyGroup}
+	if answer, err = b.Request(ctx, find); err != nil {
+		return err
+	}
+	found := answer.(*kmsg.FindCoordinatorResponse)
+	codes := []int16{found.ErrorCode} // before version 4
+	for _, c := range found.Coordinators {
+		codes = append(codes, c.ErrorCode)
+	}
+	if slices.Contains(codes, kerr.CoordinatorNotAvailable.Code) {
+		return fmt.Errorf("groups: %w", kerr.CoordinatorNotAvailable)
+	}
 	return nil
 }
+
+// anyGroup need not exist.
+const anyGroup = "weir"
 
 // NotReadyError says that the cluster's topics are not fit to run on.
 type NotReadyError struct {

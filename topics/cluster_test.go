@@ -114,6 +114,7 @@ func TestApplyWaitsForEveryBroker(t *testing.T) {
 		{Keys: []kmsg.Key{kmsg.Metadata}, Nodes: []int32{2}, Err: kerr.UnknownTopicOrPartition},
 		{Keys: []kmsg.Key{kmsg.Metadata}, Nodes: []int32{0}, Err: kerr.LeaderNotAvailable},
 		{Keys: []kmsg.Key{kmsg.ListOffsets}, Nodes: []int32{1}, Err: kerr.UnknownTopicOrPartition},
+		{Keys: []kmsg.Key{kmsg.FindCoordinator}, Nodes: []int32{1}, Group: anyGroup, Err: kerr.CoordinatorNotAvailable},
 	} {
 		t.Run(fmt.Sprintf("%s of broker %d", lagging.Keys[0].Name(), lagging.Nodes[0]), func(t *testing.T) {
 			c, err := kfake.NewCluster(kfake.NumBrokers(3))
@@ -131,8 +132,11 @@ func TestApplyWaitsForEveryBroker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lagging.Topic, lagging.Count = Names{}.Config(), late
-			if lagging.Keys[0] == kmsg.ListOffsets {
+			lagging.Count = late
+			switch lagging.Keys[0] {
+			case kmsg.Metadata:
+				lagging.Topic = Names{}.Config()
+			case kmsg.ListOffsets:
 				lagging.Topic = Names{}.Requests() // of whose partitions each broker leads some
 			}
 			fault := c.Fault(lagging)
