@@ -102,8 +102,8 @@ func describe(ctx context.Context, adm *kadm.Client, want []Spec) (map[string]Ac
 }
 
 // Apply carries a Diff out: it creates what is missing, adds partitions, alters
-// settings, and returns when every broker shows all of it, so that whoever comes
-// next may ask any of them. progress
+// settings, and returns when every broker shows all of it, so that the next
+// caller may ask any of them. progress
 // (may be nil) is called with a line for each step done. It may be repeated,
 // and run by several processes at once: what another has created in between
 // counts as done. It never deletes.
@@ -184,8 +184,8 @@ func create(ctx context.Context, adm *kadm.Client, group []Spec, progress func(s
 
 // visible waits until every broker's metadata shows every topic and partition of d
 // with a leader, and each leader serves it: a broker acknowledges a creation before the
-// others know of it. Until then whoever asks another one, or the leader, would be
-// answered UNKNOWN_TOPIC_OR_PARTITION. A broker that does not answer is waited for as
+// others know of it. Until then another one, or the leader, may answer
+// UNKNOWN_TOPIC_OR_PARTITION. A broker that does not answer is waited for as
 // long as the cluster counts it among its brokers.
 func visible(ctx context.Context, cl *kgo.Client, d Diff) error {
 	want := make(map[string]int32, len(d.Create)+len(d.Grow))

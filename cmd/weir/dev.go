@@ -287,7 +287,7 @@ func closed(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// makeTables makes the tables in ClickHouse. The sink would do it, but whoever is told
+// makeTables makes the tables in ClickHouse. The sink would do it, but a user who reads
 // that Weir is ready may ask at once. A ClickHouse of someone else's may be away, or
 // hang: then the sink does it.
 func (d *dev) makeTables(ctx context.Context, logger *slog.Logger, url string) error {

@@ -25,8 +25,8 @@ func nextRestart(ran, waited time.Duration) time.Duration {
 	return min(max(2*waited, restartFirst), restartMost)
 }
 
-// keepRunning starts a child again whenever it ends, with start, until it is told to
-// stop: the engine, without which Weir goes on, and whose data outlives it. stop ends the
+// keepRunning starts a child again whenever it ends, with start, until stop is
+// called: the engine, without which Weir goes on, and whose data outlives it. stop ends the
 // child that runs then, and must be called.
 func keepRunning(ctx context.Context, logger *slog.Logger, what string, p *child.Process, start func(ctx context.Context) (*child.Process, error)) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
