@@ -45,6 +45,11 @@ func TestUnknownClasses(t *testing.T) {
 	if got := p.UndeclaredClasses(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
+	for rules, n := range map[string]int{"": 1, "mailboxes: [{domains: [gmail.com], ignore: [dots]}]": 0} {
+		if got := parsed(t, "limits: [{name: boxes, per: [mailbox], allow: [1/60s]}]\n"+rules).Warnings(); len(got) != n || n > 0 && !strings.Contains(got[0], "limit boxes counts per mailbox") {
+			t.Errorf("%q: %q", rules, got)
+		}
+	}
 	for text, open := range map[string]int{"": 1, ", unknown: default": 0, ", unknown: reject": 0} {
 		p := parsed(t, strings.Replace(classesPolicy, ", unknown: reject", text, 1))
 		if got := p.Warnings(); len(got) != len(want)+open || open > 0 && !strings.Contains(got[len(want)], "write - {name: default, unknown: reject}") {

@@ -69,6 +69,11 @@ func (p *Policy) Warnings() []string {
 	if open.Unknown == "" && slices.ContainsFunc(p.Classes, func(c Class) bool { return c.Name != DefaultClass }) {
 		out = append(out, "a message of a class that the policy does not declare, such as a misspelt one, is sent by the rules of the class default, and no limit of another class counts it: under classes write - {name: default, unknown: reject}, or unknown: default if that is meant")
 	}
+	for i := range p.Limits {
+		if l := &p.Limits[i]; len(p.Mailboxes) == 0 && slices.Contains(l.Per, "mailbox") {
+			out = append(out, "limit "+l.Name+" counts per mailbox, and the policy has no mailboxes, so each address is a mailbox of its own: write mailboxes: [{domains: [gmail.com, googlemail.com], ignore: [dots, tag]}]")
+		}
+	}
 	return out
 }
 

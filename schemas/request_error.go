@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -93,6 +94,13 @@ func (e *RequestError) Error() string {
 			b.WriteString(": ")
 		}
 		b.WriteString(p.Message)
+	}
+	if e.Partial != nil && len(e.Problems) > 0 && e.Reason() != ReasonUnknownField {
+		for _, name := range e.Partial.Unknown { // perhaps what is missing, misspelt
+			if name != OtherField {
+				fmt.Fprintf(&b, "; %s: %s", appendPointer("", name), notAField(name))
+			}
+		}
 	}
 	return b.String()
 }

@@ -28,6 +28,13 @@ func TestUnknownFieldsAreNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "did you mean expires_at?") {
 		t.Error(err)
 	}
+	q, err = DecodeRequest([]byte(`{"type":"suppress","acton":"suppress","to":"+8613800000000","channel":"sms"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = q.Validate(1); err == nil || !strings.Contains(err.Error(), "/body: is required") || !strings.Contains(err.Error(), "; /acton: is not a field of a request; did you mean action?") {
+		t.Error("what is missing is misspelt:", err)
+	}
 	optOut := &Request{Action: ActionSuppress, Unknown: []string{"clas"}}
 	if err := optOut.KnowsFields(); err != nil {
 		t.Error("an opt-out is lost:", err)

@@ -53,11 +53,10 @@ var tailCommand = command{
 			if err := fetches.Err(); err != nil && !stream.PassOversized(cl, err) {
 				return err
 			}
-			var failed error
 			fetches.EachRecord(func(r *kgo.Record) {
 				e, err := schemas.DecodeEvent(r.Value)
 				if err != nil {
-					failed = fmt.Errorf("%s/%d offset %d: %w", r.Topic, r.Partition, r.Offset, err)
+					fmt.Fprintf(c.stderr, "weir tail: left out %s/%d/%d, which Weir did not write: %v\n", r.Topic, r.Partition, r.Offset, err)
 					return
 				}
 				switch {
@@ -70,9 +69,6 @@ var tailCommand = command{
 					fmt.Fprintln(c.stdout, line(e))
 				}
 			})
-			if failed != nil {
-				return failed
-			}
 		}
 	},
 }

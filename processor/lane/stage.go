@@ -131,6 +131,7 @@ type stage struct {
 func (s *stage) Revoke() {
 	s.held, s.leaving, s.revoked = false, false, s.now()
 	s.callless = 0
+	s.gauge() // the next owner's to show
 	s.cfg.Stream.Watch.Failing("lane "+s.cfg.Provider, time.Time{}, "")
 }
 

@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg Config) error {
 // connect waits for ClickHouse, migrates it and checks it. It returns nil and no
 // error when ctx ended.
 func connect(ctx context.Context, cfg Config, reporter *reporter, prepare func(context.Context, Config, func(step string)) (driver.Conn, error)) (driver.Conn, error) {
-	said := ""
+	said, at := "", time.Time{}
 	for n := 0; ; n++ {
 		w := watchWait(cfg.Logger, reporter)
 		conn, err := prepare(ctx, cfg, w.begin)
@@ -87,6 +87,9 @@ func connect(ctx context.Context, cfg Config, reporter *reporter, prepare func(c
 		}
 		switch {
 		case err == nil:
+			if n > 0 {
+				cfg.Logger.Info("ClickHouse is ready: the sink begins")
+			}
 			return conn, nil
 		case errors.Is(err, warehouse.ErrUnfit):
 			reporter.say(schemas.SinkReport{Failing: "ClickHouse cannot keep rows exactly once: the sink's log says why and what to do"})
@@ -97,8 +100,8 @@ func connect(ctx context.Context, cfg Config, reporter *reporter, prepare func(c
 		wait := cfg.wait(n)
 		what := explain(err)
 		cfg.Logger.Warn("ClickHouse is not ready; nothing is lost: what is to be loaded stands in Kafka", "for", w.what(), "why", what.why, "do", what.do, "error", err, "retry_in", wait)
-		if what.why != said {
-			said = what.why
+		if what.why != said || time.Since(at) >= waitEvery { // a report that is old is taken for one of a sink that is gone
+			said, at = what.why, time.Now()
 			reporter.say(schemas.SinkReport{Failing: "the sink waits at its start for " + w.what() + ": " + what.why})
 		}
 		select {

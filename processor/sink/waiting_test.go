@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,27 @@ func TestSaysNothingOfAShortStart(t *testing.T) {
 		r.close()
 		if err != nil || conn == nil || log.Has("waits") {
 			t.Errorf("%v, %v", conn, err)
+		}
+	})
+}
+
+// TestSaysThatItStillWaits: a ClickHouse that refuses at once is reported while it does,
+// so that the sink is not taken for one that is gone, and its return is logged.
+func TestSaysThatItStillWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(streamtest.Log)
+		var said []schemas.SinkReport
+		r := newReporter(func(s schemas.SinkReport) { said = append(said, s) })
+		began := time.Now()
+		conn, err := connect(t.Context(), Config{Logger: log.Logger()}.withDefaults(), r, func(_ context.Context, _ Config, begin func(string)) (driver.Conn, error) {
+			if begin(stepOpen); time.Since(began) < 30*time.Minute {
+				return nil, errors.New("connection refused")
+			}
+			return there{}, nil
+		})
+		r.close()
+		if err != nil || conn == nil || len(said) < 15 || len(said) > 31 || !log.Has("ClickHouse is ready") {
+			t.Errorf("%v, %v: reported %d times in half an hour", conn, err, len(said))
 		}
 	})
 }
