@@ -52,7 +52,8 @@ func providersHealth(pol *schemas.Policy, health routing.Health, now schemas.Mil
 	return out
 }
 
-// getProof returns what the last audit and the sinks reported of their work, and which stages are stuck.
+// getProof returns what the last audit and the sinks reported of their work, which stages are stuck, and which
+// fields of requests Weir does not know.
 func (s *Server) getProof(w http.ResponseWriter, r *http.Request, _ *caller) {
 	if p := noParameters(r); p != nil {
 		refuse(w, r, p)
@@ -63,15 +64,17 @@ func (s *Server) getProof(w http.ResponseWriter, r *http.Request, _ *caller) {
 		said = s.reports()
 	}
 	out := proofOf(said)
-	out.Stuck = stuckOf(said, schemas.MillisOf(time.Now()))
+	now := schemas.MillisOf(time.Now())
+	out.Stuck = reportsOf(said, func(r *schemas.Report) bool { return len(r.StuckAt(now)) > 0 })
+	out.Unknown = reportsOf(said, func(r *schemas.Report) bool { return len(r.UnknownAt(now)) > 0 })
 	answer(w, http.StatusOK, "application/json", out)
 }
 
-// stuckOf returns the reports of processes that have a stage that is stuck, by slot.
-func stuckOf(said map[string]schemas.Report, now schemas.Millis) []schemas.Report {
+// reportsOf returns the reports that are wanted, by slot.
+func reportsOf(said map[string]schemas.Report, want func(*schemas.Report) bool) []schemas.Report {
 	out := []schemas.Report{}
 	for _, key := range bySlot(said) {
-		if r := said[key]; len(r.StuckAt(now)) > 0 {
+		if r := said[key]; want(&r) {
 			out = append(out, r)
 		}
 	}

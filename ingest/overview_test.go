@@ -89,17 +89,22 @@ func TestProof(t *testing.T) {
 		return r
 	}
 	said := map[string]schemas.Report{"stuck/0": stuck(100_000, "0"), "stuck/1": stuck(55_000, "1", "delay"), "stuck/2": stuck(54_999, "2", "delay"), "sink/1": sink(1000, 0, 0, 1)}
-	if got := stuckOf(said, 100_000); len(got) != 1 || got[0].By != "1" {
+	if got := reportsOf(said, func(r *schemas.Report) bool { return len(r.StuckAt(100_000)) > 0 }); len(got) != 1 || got[0].By != "1" {
 		t.Errorf("%+v", got)
+	}
+	met := func(at schemas.Millis, fields ...schemas.UnknownField) schemas.Report {
+		return schemas.Report{At: at, By: "slot 0", Unknown: &schemas.UnknownReport{Since: 1, Fields: fields}}
 	}
 	full := audit
 	full.Audit = &schemas.AuditReport{Outcome: schemas.AuditViolated, From: 1, Until: 2, First: "over: weir.status/0/1"}
 	w := newWorld(t, settings{server: func(s *Server) {
 		s.reports = func() map[string]schemas.Report {
-			return map[string]schemas.Report{"stuck/2": stuck(schemas.MillisOf(time.Now()), "2", "delay"), "audit": full, "sink/0": {At: 1, By: "0", Sink: &schemas.SinkReport{Partitions: []int32{0}, Failing: "no room", CheckedAt: 1}}}
+			return map[string]schemas.Report{"unknown/0": met(schemas.MillisOf(time.Now().Add(-23*time.Hour)), schemas.UnknownField{Name: "clas", Requests: 3, Nearest: "class"}),
+				"unknown/1": met(schemas.MillisOf(time.Now().Add(-25*time.Hour)), schemas.UnknownField{Name: "old", Requests: 3}), "unknown/2": met(schemas.MillisOf(time.Now())), "stuck/2": stuck(schemas.MillisOf(time.Now()), "2", "delay"), "audit": full, "sink/0": {At: 1, By: "0", Sink: &schemas.SinkReport{Partitions: []int32{0}, Failing: "no room", CheckedAt: 1}}}
 		}
 	}})
-	if got := read[client.Proof](w.do("GET", "/v1/proof", ""), http.StatusOK); !reflect.DeepEqual(got.Audit, &full) || len(got.Sinks) != 1 || got.Sinks[0].Sink.Failing != "no room" || len(got.Stuck) != 1 || got.Stuck[0].By != "2" {
+	if got := read[client.Proof](w.do("GET", "/v1/proof", ""), http.StatusOK); !reflect.DeepEqual(got.Audit, &full) || len(got.Sinks) != 1 || got.Sinks[0].Sink.Failing != "no room" || len(got.Stuck) != 1 || got.Stuck[0].By != "2" ||
+		len(got.Unknown) != 1 || got.Unknown[0].Unknown.Fields[0] != (schemas.UnknownField{Name: "clas", Requests: 3, Nearest: "class"}) {
 		t.Errorf("%+v", got)
 	}
 	w.do("GET", "/v1/proof?x=1", "").problem(http.StatusBadRequest, "invalid_request")

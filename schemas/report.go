@@ -17,6 +17,8 @@ type Report struct {
 	Audit *AuditReport `json:"audit,omitempty"`
 	Clock *ClockReport `json:"clock,omitempty"`
 	Stuck *StuckReport `json:"stuck,omitempty"`
+	// Unknown is what a process says of fields that Weir does not know.
+	Unknown *UnknownReport `json:"unknown,omitempty"`
 
 	// Written is when the broker took the record, by its clock. Who reads it fills it
 	// in; 0 is not known.
@@ -53,6 +55,35 @@ func (r *Report) StuckAt(now Millis) []StuckStage {
 		return nil
 	}
 	return r.Stuck.Stages
+}
+
+// UnknownReport is what a process says of the fields that Weir does not know in requests
+// over Kafka: at most every ten seconds, when one more was met.
+type UnknownReport struct {
+	Since  Millis         `json:"since"` // when the process started to count
+	Fields []UnknownField `json:"fields"`
+}
+
+// MaxUnknownReported is how many fields an UnknownReport has at most, those of the most
+// requests.
+const MaxUnknownReported = 20
+
+// UnknownField is a field of an UnknownReport. Producers choose the names: escape them.
+type UnknownField struct {
+	Name     string `json:"name"`
+	Requests int64  `json:"requests"`
+	Nearest  string `json:"nearest,omitempty"` // the field of a request that it may be a misspelling of
+}
+
+// unknownAge is how old an UnknownReport may be and still count.
+const unknownAge = 24 * time.Hour
+
+// UnknownAt returns the fields of a report, while it counts.
+func (r *Report) UnknownAt(now Millis) []UnknownField {
+	if r.Unknown == nil || now.Sub(cmp.Or(r.Written, r.At)) > unknownAge {
+		return nil
+	}
+	return r.Unknown.Fields
 }
 
 // SinkReport is what a sink says about once a minute, and when it begins to
@@ -100,6 +131,9 @@ func ReportKeyClock(slot string) string { return "clock/" + slot }
 
 // ReportKeyStuck is the key of a process's reports of its stages.
 func ReportKeyStuck(slot string) string { return "stuck/" + slot }
+
+// ReportKeyUnknown is the key of a process's reports of unknown fields.
+func ReportKeyUnknown(slot string) string { return "unknown/" + slot }
 
 // Encode returns the record's value.
 func (r *Report) Encode() []byte {

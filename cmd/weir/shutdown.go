@@ -75,6 +75,7 @@ var stopSteps = []stopStep{
 	{"health", "health log closed", 2},
 	{"clock", "clock's reports ended", 2},
 	{"stuck", "reports of stuck stages ended", 2},
+	{"unknown", "reports of unknown fields ended", 2},
 	{"reports", "reports closed", 2},
 }
 

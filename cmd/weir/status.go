@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/report"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 
@@ -20,7 +21,7 @@ import (
 var statusCommand = command{
 	name:    "status",
 	args:    "[--json] [flags]",
-	summary: "Show the stages, who runs them and how far behind they are, and how providers are.",
+	summary: "Show the stages, who runs them and how far behind they are, how providers are, and which fields of requests Weir does not know.",
 	example: "weir status",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("status", flag.ContinueOnError)
@@ -44,6 +45,7 @@ var statusCommand = command{
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", g.Name, g.State, g.Members, g.Behind)
 			}
 			printProviders(w, st.Providers)
+			printUnknown(w, st.Unknown)
 			return w.Flush()
 		})
 	},
@@ -56,6 +58,8 @@ type pipelineStatus struct {
 	Revision   int64            `json:"revision"`
 	Groups     []groupStatus    `json:"groups"`
 	Providers  []providerStatus `json:"providers"`
+	// Unknown is what each process says of fields that Weir does not know, by slot.
+	Unknown []schemas.Report `json:"unknown_fields"`
 }
 
 type groupStatus struct {
@@ -87,6 +91,12 @@ func (k *cluster) status(ctx context.Context, s *Settings) (*pipelineStatus, err
 	}
 	defer advice.Close()
 	st.Providers = providersOf(&w.Latest().Policy, advice.Now(), schemas.MillisOf(time.Now()))
+	said, err := report.Watch(ctx, names.Reports(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
+	if err != nil {
+		return nil, err
+	}
+	defer said.Close()
+	st.Unknown = unknownOf(said.Now(), schemas.MillisOf(time.Now()))
 	listed, err := k.adm.ListGroups(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list groups: %w", err)

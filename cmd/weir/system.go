@@ -243,6 +243,11 @@ func (s *system) run(ctx context.Context) (err error) {
 	rs.start(ctx, "stuck", func(ctx context.Context) error {
 		return reportStuck(ctx, amend, names.Reports(), s.settings.Slot, progress.Stuck, s.logger)
 	})
+	if has("admission") || has("inputs") {
+		rs.start(ctx, "unknown", func(ctx context.Context) error {
+			return reportUnknown(ctx, amend, names.Reports(), s.settings.Slot, registry, s.logger)
+		})
+	}
 	var advice *health.Watcher
 	if has("admission") || has("ingest") || has("alerts") { // who routes by it, who shows it and who tells of it
 		if advice, err = health.Watch(ctx, names.Health(), s.logger, brokers); err != nil {

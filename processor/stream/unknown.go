@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -31,10 +32,37 @@ type UnknownFields struct {
 
 // NewUnknownFields returns those of a stage.
 func NewUnknownFields(reg prometheus.Registerer, stage string, log *slog.Logger, now func() time.Time) *UnknownFields {
-	return &UnknownFields{stage: stage, log: log, now: now, logged: make(map[string]time.Time), fields: shared(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &UnknownFields{stage: stage, log: log, now: now, logged: make(map[string]time.Time), fields: unknownCounter(reg)}
+}
+
+func unknownCounter(reg prometheus.Registerer) *prometheus.CounterVec {
+	return shared(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_request_unknown_fields_total",
 		Help: "Requests over Kafka with a field that Weir does not know, by the field's name and the stage that read it. The field is ignored, or the request rejected where its tenant or input has strict: true. Names beyond the first 50, and names that are no plain words, are other; field_N is a field of protobuf, ce_NAME an extension attribute of CloudEvents.",
-	}, []string{"stage", "field"}))}
+	}, []string{"stage", "field"}))
+}
+
+// UnknownCounts returns in how many requests each unknown field was, in all stages of
+// the process whose metrics reg has.
+func UnknownCounts(reg prometheus.Registerer) map[string]int64 {
+	series := make(chan prometheus.Metric)
+	go func() {
+		unknownCounter(reg).Collect(series)
+		close(series)
+	}()
+	out := make(map[string]int64)
+	for m := range series {
+		var is dto.Metric
+		if m.Write(&is) != nil {
+			continue
+		}
+		for _, label := range is.GetLabel() {
+			if label.GetName() == "field" {
+				out[label.GetValue()] += int64(is.GetCounter().GetValue())
+			}
+		}
+	}
+	return out
 }
 
 // UnknownOpen is what one transaction met. It counts once it is committed.

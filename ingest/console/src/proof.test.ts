@@ -18,7 +18,7 @@ test.each([
 });
 
 const sink = (s: Partial<NonNullable<Report["sink"]>>, at = "2026-11-22T11:59:50Z"): Report => ({ at, by: "0", sink: { partitions: [0], rows: 5, lag_ms: 0, difference: 0, checked_at: "2026-11-22T11:59:00Z", ...s } });
-const of = (...sinks: Report[]): Proof => ({ audit: null, sinks, status_lag_ms: 0, stuck: [], difference: sinks.reduce((n, s) => n + (s.sink?.difference ?? 0), 0) });
+const of = (...sinks: Report[]): Proof => ({ audit: null, sinks, status_lag_ms: 0, stuck: [], unknown: [], difference: sinks.reduce((n, s) => n + (s.sink?.difference ?? 0), 0) });
 
 test.each([
   ["none", of(), "mute", /No sink/],

@@ -1748,7 +1748,7 @@ export interface components {
              */
             at: string;
         };
-        /** @description What audits and sinks said last, and which stages are stuck. */
+        /** @description What audits and sinks said last, which stages are stuck, and which fields of requests Weir does not know. */
         Proof: {
             /** @description The last audit's report; null where none has been run. */
             audit: components["schemas"]["Report"] | null;
@@ -1760,8 +1760,10 @@ export interface components {
             difference: number;
             /** @description The reports of processes with a stage that has had work for a minute and has committed nothing, by slot; empty when there is none. */
             stuck: components["schemas"]["Report"][];
+            /** @description The reports of processes that have met fields of requests over Kafka that Weir does not know, by slot; those of the last 24 hours. */
+            unknown: components["schemas"]["Report"][];
         };
-        /** @description What a process says of its own work. It has one of sink, audit, clock and stuck. */
+        /** @description What a process says of its own work. It has one of sink, audit, clock, stuck and unknown. */
         Report: {
             /**
              * Format: date-time
@@ -1778,6 +1780,27 @@ export interface components {
             clock?: components["schemas"]["ClockReport"];
             /** @description Of a process with stages. */
             stuck?: components["schemas"]["StuckReport"];
+            /** @description Of a process that reads requests over Kafka. */
+            unknown?: components["schemas"]["UnknownReport"];
+        };
+        /** @description Which fields of requests over Kafka a process has met that Weir does not know. */
+        UnknownReport: {
+            /**
+             * Format: date-time
+             * @description When the process started to count.
+             */
+            since: string;
+            /** @description The fields of the most requests, at most 20. */
+            fields: components["schemas"]["UnknownField"][];
+        };
+        /** @description A field that Weir does not know. It is ignored, or its request rejected where its tenant or input has strict. */
+        UnknownField: {
+            /** @description Its name, as producers write it; other for names that are not repeated. */
+            name: string;
+            /** @description How many requests had it. */
+            requests: number;
+            /** @description The field of a request that it may be a misspelling of. */
+            nearest?: string;
         };
         /** @description Which stages of a process have had work for a minute and have committed nothing. */
         StuckReport: {

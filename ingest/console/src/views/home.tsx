@@ -38,6 +38,9 @@ export default function Home(_: ViewProps) {
       {(said.data?.stuck ?? []).map((r) => (
         <Stuck key={r.by} of={r} />
       ))}
+      {(said.data?.unknown ?? []).map((r) => (
+        <Unknown key={r.by} of={r} />
+      ))}
       <Figures now={whole} backlog={backlog} waiting={waiting.data?.tiers} />
       <div class="panels even uneven">
         <Panel title="Messages a minute" wide>
@@ -83,6 +86,21 @@ function Stuck({ of: r }: { of: Report }) {
             {s.stage} has had work and has committed nothing since <Time at={s.since} />: {s.why}. Messages of its partitions wait; none is lost.
           </p>
         ))}
+      </div>
+    </div>
+  );
+}
+
+/** Unknown names the fields of requests over Kafka that a process met and does not know. */
+function Unknown({ of: r }: { of: Report }) {
+  return (
+    <div class="notice warn" role="status">
+      <div>
+        <p class="notice-title">Requests over Kafka have fields that Weir does not know ({r.by})</p>
+        <p>
+          {r.unknown?.fields.map((f) => `${f.name}: ${f.requests.toLocaleString()}${f.nearest ? ` (${f.nearest}?)` : ""}`).join(", ")}. Counted since <Time at={r.unknown?.since ?? r.at} />. Such a field is ignored unless{" "}
+          <code>strict: true</code> of its tenant or input rejects the request.
+        </p>
       </div>
     </div>
   );
