@@ -24,7 +24,8 @@ weir.skips, and the record's bytes to weir.dlq (reason: skipped). Start the stag
 taken back. weir audit reports every skip, and does not call proven what the record would have shown.
 
 It refuses a record that is not there, and topics at which no stage stops: what Weir did not write there goes to
-weir.dlq by itself. For weir.ledger there is weir ledger repair. docs/topics.md has each topic.`,
+weir.dlq by itself. For records of weir.ledger there is weir ledger repair. A batch beyond 16 MiB is skipped as a whole,
+by its first offset. docs/topics.md has each topic.`,
 	example: `weir skip weir.journal.aliyun/0/17 --reason "written by a test script, ticket 4711"
   weir skip --list`,
 	run: func(ctx context.Context, c *call) error {
@@ -83,7 +84,7 @@ func (c *call) skip(ctx context.Context, k *cluster, s *Settings, at schemas.Sou
 	if err != nil {
 		return err
 	}
-	effect, err := skip.Effect(names, at.Topic)
+	effect, err := skip.EffectOf(names, rec)
 	if err != nil {
 		return err
 	}

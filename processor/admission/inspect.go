@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -43,6 +44,7 @@ func (p *Problem) Repairable() bool { return len(p.Write) > 0 || len(p.Stand) > 
 // what is wrong. No admission may run meanwhile. group is where its consumer
 // group stands; a partition that it lacks has no offset.
 func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, partitions int32, group map[stream.Partition]int64) ([]Problem, error) {
+	read = skip.Batches(ctx, read, names, slog.New(slog.DiscardHandler))
 	in := &inspection{
 		stage: &stage{cfg: Config{Read: read, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}},
 		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,

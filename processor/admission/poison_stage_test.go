@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/audit"
 	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -32,6 +34,38 @@ func (w *world) hostile(recs ...*kgo.Record) {
 			w.t.Fatal(err)
 		}
 	}
+}
+
+// hostileTogether writes one batch of n records that is beyond the bound.
+func (w *world) hostileTogether(topic string, partition int32, n int) {
+	w.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
+		kgo.ProducerBatchMaxBytes(90<<20), kgo.ProducerLinger(time.Minute))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer cl.Close()
+	for range n {
+		cl.Produce(w.t.Context(), &kgo.Record{Topic: topic, Partition: partition, Key: []byte("k"), Value: bytes.Repeat([]byte("a"), 10<<20)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+	if err := cl.Flush(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// end returns where a partition ends.
+func (w *world) end(topic string, partition int32) int64 {
+	w.t.Helper()
+	p := stream.Partition{Topic: topic, Partition: partition}
+	extents, err := stream.Extents(w.t.Context(), stream.ReadConfig{Brokers: w.seeds}, []stream.Partition{p})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return extents[p].End
 }
 
 // dlq reads all dead letters.
@@ -138,6 +172,71 @@ func TestHostileSizes(t *testing.T) {
 	w.admit("1")
 	if later := w.statuses(1); len(only(later, schemas.StatusQueued)) != 1 {
 		t.Errorf("after a restart: %s", text(later))
+	}
+}
+
+// TestStateBeyondTheBound: a batch beyond the bound in a topic that holds state stops the
+// next start with the command that resolves it. Once it is skipped admission starts, and
+// knows what it knew.
+func TestStateBeyondTheBound(t *testing.T) {
+	for name, topic := range map[string]func(*world) string{
+		"ledger": func(w *world) string { return w.names.Ledger() },
+		"seen":   func(w *world) string { return w.names.Seen() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			const to = "+8613800000000"
+			home := schemas.PartitionOf(to, partitions)
+			send := func() { w.request(home, `{"channel":"sms","to":"`+to+`","class":"verify","body":"x"}`) }
+			send()
+			stop := w.admit("0")
+			w.statuses(1)
+			stop()
+			batch := &kgo.Record{Topic: topic(w), Partition: home, Key: []byte("k"), Value: bytes.Repeat([]byte("a"), 60<<20)}
+			w.hostile(batch)
+			at := skip.SourceOf(batch)
+			err := admission.Run(t.Context(), admission.Config{
+				Stream: stream.Config{Brokers: w.seeds, TransactionalID: "a", SessionTimeout: 6 * time.Second, BatchBytes: w.names.BatchBytes},
+				Read:   stream.ReadConfig{Brokers: w.seeds}, Names: w.names,
+				Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions,
+			}, w.pol)
+			if !errors.Is(err, skip.ErrUnreadable) || !strings.Contains(err.Error(), "weir skip "+at.String()+" --reason") {
+				t.Fatalf("%v, want the command that skips %s", err, at)
+			}
+			read := stream.ReadConfig{Brokers: w.seeds}
+			found, err := skip.Find(t.Context(), read, w.names, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.Offset != batch.Offset || len(found.Value) < 1000 || len(found.Value) > 1<<20 || found.Timestamp.IsZero() {
+				t.Errorf("%d bytes at %d, of %v", len(found.Value), found.Offset, found.Timestamp)
+			}
+			cl, err := kgo.NewClient(kgo.SeedBrokers(w.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			if _, err := skip.Write(t.Context(), cl, w.names, partitions, found, "ann", "a test", 1); err != nil {
+				t.Fatal(err)
+			}
+			send()
+			w.admit("1")
+			if events := w.statuses(1); len(only(events, schemas.StatusLimited)) != 1 {
+				t.Errorf("after it: %s", text(events))
+			}
+			// What can be read is still for weir ledger repair, and an offset within
+			// a batch is not the batch.
+			if at.Offset > 0 {
+				if _, err := skip.Find(t.Context(), read, w.names, schemas.Source{Topic: at.Topic, Partition: at.Partition}); err == nil || !strings.Contains(err.Error(), "weir ledger repair") {
+					t.Errorf("a record that can be read: %v", err)
+				}
+			}
+			w.hostileTogether(topic(w), home, 3)
+			last := schemas.Source{Topic: at.Topic, Partition: at.Partition, Offset: w.end(topic(w), home) - 1}
+			if _, err := skip.Find(t.Context(), read, w.names, last); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("weir skip %s/%d/%d", at.Topic, at.Partition, last.Offset-2)) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 

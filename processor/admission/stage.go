@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/request"
 	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -64,6 +65,7 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 	cfg.Stream.Logger = cfg.Logger
 	metrics := newMetrics(cfg.Metrics, cfg.Logger, cfg.Now)
 	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions, replies: cfg.ReplyPartitions, routing: newRouting(cfg.Health)}
+	cfg.Read = skip.Batches(ctx, cfg.Read, cfg.Names, cfg.Logger)
 	reader, err := stream.OpenReader(cfg.Read)
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)

@@ -155,6 +155,10 @@ func (t *term) load(ctx context.Context) (was *Saved, err error) {
 	p := stream.Partition{Topic: t.cfg.Names.Alerts(), Partition: 0}
 	read := stream.ReadConfig{Brokers: t.cfg.Brokers, ClientID: "weir-alerts"}
 	look := &skip.Lookup{Read: read, Names: t.cfg.Names}
+	read.Oversized = func(batch *kgo.Record) error { // no alerter wrote it
+		t.metrics.foreign.Met(t.cfg.Logger, "a batch that Weir did not write is left out: let no one else write to this topic", "topic", batch.Topic, "partition", batch.Partition, "offset", batch.Offset)
+		return nil
+	}
 	err = stream.Read(ctx, read, []stream.Range{{Partition: p}}, func(r *kgo.Record) error {
 		if string(r.Key) != stateKey {
 			return nil

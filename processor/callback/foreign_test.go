@@ -74,6 +74,16 @@ func TestForeignRecordsDoNotStopCallbacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		unread(torn)
+		large, err := kgo.NewClient(append(w.options(w.net.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.GzipCompression()), kgo.ProducerBatchMaxBytes(90<<20))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer large.Close()
+		batch := state("w"+strings.Repeat("r", 16), strings.Repeat("a", 20<<20))
+		if err := large.ProduceSync(ctx, batch).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		unread(batch)
 
 		done := make(chan error, 1)
 		go func() { done <- w.run(ctx, &life{w: w}, "0") }()
@@ -112,7 +122,7 @@ func TestForeignRecordsDoNotStopCallbacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		slices.Sort(reasons)
-		want := append(slices.Repeat([]string{schemas.ReasonForeignRecord}, len(foreign)), "skipped", "skipped")
+		want := append(slices.Repeat([]string{schemas.ReasonForeignRecord}, len(foreign)), "skipped", "skipped", "skipped")
 		if !slices.Equal(reasons, want) {
 			t.Errorf("dead letters %v, want %v", reasons, want)
 		}

@@ -40,7 +40,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 	}
 	var mu sync.Mutex
 	records := 0
-	err := stream.Read(ctx, s.cfg.Read, ranges, func(r *kgo.Record) error {
+	err := stream.Read(ctx, skip.Batches(ctx, s.cfg.Read, s.cfg.Names, s.cfg.Logger), ranges, func(r *kgo.Record) error {
 		mu.Lock()
 		defer mu.Unlock()
 		records++

@@ -55,7 +55,9 @@ func undrained(ctx context.Context, cfg Config) (bool, error) {
 			ranges = append(ranges, r)
 		}
 	}
-	err = stream.Read(ctx, cfg.Read, ranges, func(*kgo.Record) error { return errFound })
+	read := cfg.Read
+	read.Oversized = func(*kgo.Record) error { return errFound } // a lane ends it
+	err = stream.Read(ctx, read, ranges, func(*kgo.Record) error { return errFound })
 	if errors.Is(err, errFound) {
 		return true, nil
 	}

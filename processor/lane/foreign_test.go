@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -127,6 +128,14 @@ func TestForeignJournalRecords(t *testing.T) {
 		if err := r.cl.ProduceSync(t.Context(), notJournal(r.names.Journal("p"))...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
+		large, err := kgo.NewClient(r.client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.GzipCompression()), kgo.ProducerBatchMaxBytes(90<<20))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer large.Close()
+		if err := large.ProduceSync(t.Context(), &kgo.Record{Topic: r.names.Journal("p"), Value: bytes.Repeat([]byte("a"), 20<<20)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
 		var log streamtest.Log
 		cfg := r.config("b")
 		reg := prometheus.NewRegistry()
@@ -138,7 +147,7 @@ func TestForeignJournalRecords(t *testing.T) {
 		if got := r.fake.ids(); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("called %v, want a and b once each", got)
 		}
-		if n, want := figure(t, reg, "weir_foreign_records_total"), len(notJournal("")); n != float64(want) {
+		if n, want := figure(t, reg, "weir_foreign_records_total"), len(notJournal(""))+1; n != float64(want) {
 			t.Errorf("%v records are left out, want %d", n, want)
 		}
 		if n := log.Count("a record that Weir did not write is left out"); n != 1 { // at most one in ten seconds

@@ -86,7 +86,7 @@ func (s *stage) join(ctx context.Context, l *lanePart, t schemas.Millis) error {
 	}
 	var times []schemas.Millis
 	look := &skip.Lookup{Read: s.cfg.Read, Names: s.cfg.Names}
-	err = stream.Read(ctx, s.cfg.Read, ranges, func(r *kgo.Record) error {
+	err = stream.Read(ctx, s.reading(), ranges, func(r *kgo.Record) error {
 		if r.Offset >= until[r.Partition] {
 			return nil
 		}

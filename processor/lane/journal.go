@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/skip"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -84,6 +85,17 @@ func readEntry(r *kgo.Record) (entry, error) {
 	default:
 		return e, fmt.Errorf("journal record is torn or foreign: %w", err)
 	}
+}
+
+// reading is how journals are read. No lane writes a batch beyond the bound of
+// decompression: one is left out, as is any record that is not a lane's.
+func (s *stage) reading() stream.ReadConfig {
+	read := s.cfg.Read
+	read.Oversized = func(batch *kgo.Record) error {
+		s.metrics.foreign.Met(s.cfg.Logger, "a batch that Weir did not write is left out: let no one else write to this topic", "topic", batch.Topic, "partition", batch.Partition, "offset", batch.Offset)
+		return nil
+	}
+	return read
 }
 
 // recall hands a record of a journal to fn, unless no lane wrote it or an operator

@@ -121,7 +121,7 @@ func (s *stage) restore(ctx context.Context, fresh []*lanePart, committed map[st
 		ranges = append(ranges, stream.Range{Partition: stream.Partition{Topic: topic, Partition: l.num}, From: from})
 	}
 	look := &skip.Lookup{Read: s.cfg.Read, Names: s.cfg.Names}
-	err = stream.Read(ctx, s.cfg.Read, ranges, func(r *kgo.Record) error {
+	err = stream.Read(ctx, s.reading(), ranges, func(r *kgo.Record) error {
 		l := lanes[r.Partition]
 		l.journal = max(l.journal, r.Offset+1)
 		return s.recall(ctx, look, r, func(e entry) { s.replay(l, r.Offset, e) })

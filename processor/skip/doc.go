@@ -11,5 +11,8 @@
 // record's bytes by their sum, too: what a topic of that name holds at that offset
 // later is not skipped.
 //
+// A batch beyond the bound of decompression is one record here, at its first offset:
+// its bytes are those in the log.
+//
 // What no stage stops at cannot be skipped: see Effect.
 package skip

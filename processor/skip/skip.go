@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -132,9 +133,49 @@ var ErrUnreadable = errors.New("a record of Weir's own state cannot be read, and
 // Unreadable is the error of a stage that stops at a record of its state: what is
 // wrong with it, and the command that lets the stage go on.
 func Unreadable(names topics.Names, r *kgo.Record, why error) error {
-	effect, _ := Effect(names, r.Topic)
+	effect, _ := EffectOf(names, r)
 	return stream.Fatal(fmt.Errorf("%s: %w: %w. If a newer Weir wrote it, run that version. To go on without it (%s): weir skip %s --reason \"...\"",
 		SourceOf(r), ErrUnreadable, why, effect, SourceOf(r)))
+}
+
+// Batches makes a reader of state stop at a batch beyond the bound of decompression, with
+// an error like Unreadable's, unless an operator skipped the batch. Weir writes no such
+// batch, but in a topic that is compacted it may have replaced records of Weir's. In
+// topics of which EffectOf knows nothing such a batch is left out.
+func Batches(ctx context.Context, read stream.ReadConfig, names topics.Names, log *slog.Logger) stream.ReadConfig {
+	plain := read
+	read.Oversized = func(batch *kgo.Record) error {
+		if _, err := EffectOf(names, batch); err != nil {
+			return nil
+		}
+		list, err := Load(ctx, plain, names)
+		switch {
+		case err != nil:
+			return err
+		case !list.Covers(batch):
+			return Unreadable(names, batch, fmt.Errorf("the batch that begins there decompresses to more than %d MiB, and Weir writes none such", schemas.MaxBatchBytes>>20))
+		}
+		log.Warn("a batch is skipped, as an operator said", "topic", batch.Topic, "partition", batch.Partition, "offset", batch.Offset)
+		return nil
+	}
+	return read
+}
+
+// EffectOf says what is lost with a record or a batch beyond the bound. The error says why
+// it cannot be skipped.
+func EffectOf(names topics.Names, r *kgo.Record) (string, error) {
+	if !stream.IsBatch(r) {
+		return Effect(names, r.Topic)
+	}
+	switch r.Topic {
+	case names.Ledger():
+		return "Weir wrote no such batch. What it replaced under Weir's keys is lost: limits may let more through, opt-outs may be forgotten. Run weir ledger check after it", nil
+	case names.Seen():
+		return "Weir wrote no such batch. Keys that it replaced are forgotten: a repeat of their messages may be sent", nil
+	case names.CallbackState():
+		return "Weir wrote no such batch. What it replaced under Weir's keys is lost: callbacks that wait may not be made, or a callback_url is forgotten", nil
+	}
+	return "", fmt.Errorf("no stage of Weir stops at a batch of %s that decompresses to more than %d MiB: it is left out, or its offsets go to %s", r.Topic, schemas.MaxBatchBytes>>20, names.DLQ())
 }
 
 // Effect says what is lost with a record of a topic. The error says why a record of

@@ -1,6 +1,7 @@
 package skip
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,8 +24,9 @@ const maxLetter = 1 << 20
 // Find reads the record that is to be skipped. It refuses one of which a stage
 // needs no skip, and an offset at which no record is.
 func Find(ctx context.Context, read stream.ReadConfig, names topics.Names, at schemas.Source) (*kgo.Record, error) {
-	if _, err := Effect(names, at.Topic); err != nil {
-		return nil, err
+	_, refused := Effect(names, at.Topic) // a record; a batch beyond the bound is another matter
+	if refused != nil && at.Topic != names.Ledger() && at.Topic != names.Seen() {
+		return nil, refused
 	}
 	p := stream.Partition{Topic: at.Topic, Partition: at.Partition}
 	extents, err := stream.Extents(ctx, read, []stream.Partition{p})
@@ -32,14 +34,18 @@ func Find(ctx context.Context, read stream.ReadConfig, names topics.Names, at sc
 		return nil, fmt.Errorf("find %s: %w", at, err)
 	}
 	if is := extents[p]; at.Offset < is.Start || at.Offset >= is.End {
-		return nil, fmt.Errorf("there is no record %s: the log holds the offsets %d to %d", at, is.Start, is.End-1)
+		return nil, cmp.Or(refused, fmt.Errorf("there is no record %s: the log holds the offsets %d to %d", at, is.Start, is.End-1))
+	}
+	var found *kgo.Record
+	read.Oversized = func(batch *kgo.Record) error {
+		found = batch
+		return nil
 	}
 	r, err := stream.OpenReader(read)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	var found *kgo.Record
 	if _, err := r.Span(ctx, p, at.Offset, at.Offset+1, func(rec *kgo.Record) error {
 		if rec.Offset == at.Offset {
 			found = rec
@@ -48,8 +54,14 @@ func Find(ctx context.Context, read stream.ReadConfig, names topics.Names, at sc
 	}); err != nil {
 		return nil, fmt.Errorf("read %s: %w", at, err)
 	}
-	if found == nil {
-		return nil, fmt.Errorf("there is no record %s: it is the marker of a transaction, was aborted, or was compacted away", at)
+	switch {
+	case found == nil:
+		return nil, cmp.Or(refused, fmt.Errorf("there is no record %s: it is the marker of a transaction, was aborted, or was compacted away", at))
+	case found.Offset != at.Offset:
+		return nil, fmt.Errorf("%s is in a batch that is skipped as a whole: weir skip %s", at, SourceOf(found))
+	}
+	if _, err := EffectOf(names, found); err != nil {
+		return nil, err
 	}
 	return found, nil
 }
@@ -58,7 +70,7 @@ func Find(ctx context.Context, read stream.ReadConfig, names topics.Names, at sc
 // so many partitions, and then who skipped it and why in weir.skips. cl must be an
 // idempotent producer with acks=all and kgo.ManualPartitioner.
 func Write(ctx context.Context, cl *kgo.Client, names topics.Names, dlq int32, r *kgo.Record, by, reason string, now schemas.Millis) (*Skip, error) {
-	effect, err := Effect(names, r.Topic)
+	effect, err := EffectOf(names, r)
 	switch {
 	case err != nil:
 		return nil, err

@@ -151,7 +151,7 @@ func (r *Reader) fetch(ctx context.Context, j *job, fn func(*kgo.Record) error) 
 	}
 	j.at = min(max(j.at, next), j.until)
 	if at, ok := Oversized(fetched.Err); ok && r.cfg.Oversized != nil {
-		if err := r.cfg.Oversized(at); err != nil {
+		if err := r.cfg.Oversized(batchOf(at, got.RecordBatches)); err != nil {
 			return &fnError{err}
 		}
 		j.at = min(max(j.at, at.NextOffset), j.until)

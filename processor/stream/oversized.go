@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +39,32 @@ func PassOversized(cl *kgo.Client, err error) bool {
 }
 
 // SkipOversized is for a ReadConfig whose reader can do without such batches.
-func SkipOversized(*kgo.ErrDecompressTooLarge) error { return nil }
+func SkipOversized(*kgo.Record) error { return nil }
+
+// batchKey marks the record that ReadConfig.Oversized gets, in its context.
+type batchKey struct{}
+
+// IsBatch reports whether a record is a batch beyond the bound, as ReadConfig.Oversized
+// gets it: at the batch's first offset, its value the batch's bytes as they are in the log.
+func IsBatch(r *kgo.Record) bool { return r.Context != nil && r.Context.Value(batchKey{}) != nil }
+
+// batchOf finds a batch beyond the bound in what a fetch brought.
+func batchOf(at *kgo.ErrDecompressTooLarge, fetched []byte) *kgo.Record {
+	const header = 61 // of a batch; the first 21 bytes are not its content
+	r := &kgo.Record{Context: context.WithValue(context.Background(), batchKey{}, true), Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, LeaderEpoch: at.Epoch}
+	for len(fetched) >= header {
+		n := 12 + int64(binary.BigEndian.Uint32(fetched[8:]))
+		if n < header || n > int64(len(fetched)) {
+			break
+		}
+		if int64(binary.BigEndian.Uint64(fetched)) == at.Offset {
+			r.Value, r.Timestamp = fetched[21:n], time.UnixMilli(int64(binary.BigEndian.Uint64(fetched[35:])))
+			break
+		}
+		fetched = fetched[n:]
+	}
+	return r
+}
 
 // unreadKey is where the record that stands for a batch beyond the bound has the batch's
 // first offset: in its context, which no producer can write.

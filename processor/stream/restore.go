@@ -59,9 +59,9 @@ type ReadConfig struct {
 	Stall time.Duration
 	// FetchBytes bounds what one fetch brings of a partition. Default 1 MiB.
 	FetchBytes int32
-	// Oversized is called with a batch beyond MaxBatchBytes, behind which it goes on.
-	// Nil: such a batch is an error.
-	Oversized func(*kgo.ErrDecompressTooLarge) error
+	// Oversized is called with a batch beyond MaxBatchBytes (see IsBatch), behind which it
+	// goes on. It may be called from several goroutines. Nil: such a batch is an error.
+	Oversized func(*kgo.Record) error
 	Options   []kgo.Opt
 }
 
