@@ -70,7 +70,7 @@ func (w *Watcher) step(name string, lanes []schemas.Health, now schemas.Millis) 
 	next := route.Step(was, lanes, now)
 	if a, b := was.Best(now), next.Best(now); a != b || was.Degraded != next.Degraded {
 		calls, failures := next.Figures(now)
-		w.Logger.Info("a provider's share of its weight changes", "provider", name, "was", a.String(), "is", b.String(), "degraded", next.Degraded, "calls", calls, "failures", failures)
+		w.Logger.Info("a provider's share of its weight changes", "provider", name, "was", was.Word(now), "is", next.Word(now), "degraded", next.Degraded, "calls", calls, "failures", failures)
 	}
 	if len(lanes) == 0 {
 		delete(w.standings, name)

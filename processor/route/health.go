@@ -42,7 +42,7 @@ const (
 	ShareFull     Share = 100 // it is well
 )
 
-// String is the word for it in weir status.
+// String is the word for it in logs, but for a silent provider: see Standing.Word.
 func (s Share) String() string {
 	switch s {
 	case ShareNone:
@@ -189,6 +189,18 @@ func (s *Standing) SilentFor(lane int32, now schemas.Millis) time.Duration {
 
 // Best returns the share of its best lane.
 func (s *Standing) Best(now schemas.Millis) Share { return s.Share(-1, now) }
+
+// Word is the word for its share in logs. Silent is a provider that throttles everyone: its
+// breaker is not open.
+func (s *Standing) Word(now schemas.Millis) string {
+	best := s.Best(now)
+	if best == ShareNone && slices.ContainsFunc(s.Lanes, func(h schemas.Health) bool {
+		return h.Breaker == schemas.BreakerClosed && now < h.SilentUntil
+	}) {
+		return "silent"
+	}
+	return best.String()
+}
 
 func (s *Standing) share(h *schemas.Health, now schemas.Millis) Share {
 	switch {

@@ -247,3 +247,17 @@ func TestSharesMoveOnlyWhatMustMove(t *testing.T) {
 		t.Errorf("%.3f were tried", got)
 	}
 }
+
+// TestWord: a provider that throttles everyone is silent, and not open.
+func TestWord(t *testing.T) {
+	for want, lanes := range map[string][]schemas.Health{
+		"silent": {{Breaker: schemas.BreakerClosed, SilentUntil: 2000}},
+		"open":   {{Breaker: schemas.BreakerOpen, ProbeAt: 2000}},
+		"well":   {{Breaker: schemas.BreakerClosed, SilentUntil: 1000}},
+	} {
+		s := Standing{Lanes: lanes}
+		if got := s.Word(1000); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
