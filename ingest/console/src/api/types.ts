@@ -3573,7 +3573,7 @@ export interface components {
         values: string | string[];
         /** @description A channel, or a list of them. */
         channels: ("sms" | "voice" | "email" | "push" | "webhook") | ("sms" | "voice" | "email" | "push" | "webhook")[];
-        /** @description Digits, with at most nine decimals, as a number or as text. */
+        /** @description At most ten digits before the point and six after it, as a number or as text. */
         amount: number | string;
         /** @description Every field that is there must hold one of its values. */
         match: {
