@@ -26,6 +26,8 @@ const (
 	wholeBytes = 1 << 20
 	keptBytes  = 64 << 10
 	textBytes  = 2 << 10 // of what says why
+
+	headerBytes = 16 // what a record takes for each header beside its bytes, at most
 )
 
 // Dead is the envelope under which a message's bytes go to weir.dlq: why it was
@@ -41,13 +43,14 @@ func Dead(env schemas.Envelope, why, text string) schemas.Envelope {
 func DeadLetter(in *kgo.Record, topic string, partition int32, env *schemas.Envelope) *kgo.Record {
 	out := *env
 	out.Error, out.LastError = cut(out.Error, textBytes), cut(out.LastError, textBytes)
-	rest := len(in.Key)
+	rest, n := len(in.Key), 0
 	for _, h := range in.Headers {
 		if !reserved(h.Key) {
 			rest += len(h.Key) + len(h.Value)
+			n++
 		}
 	}
-	if len(in.Value)+rest <= wholeBytes {
+	if len(in.Value)+rest+n*headerBytes <= wholeBytes {
 		return Onward(in, topic, partition, &out)
 	}
 	sum := sha256.Sum256(in.Value)
@@ -85,7 +88,7 @@ func cut(text string, n int) string {
 func TooLarge(r *kgo.Record) error {
 	n := len(r.Key)
 	for _, h := range r.Headers {
-		n += len(h.Key) + len(h.Value) + 16 // what a record takes for each beside its bytes, about
+		n += len(h.Key) + len(h.Value) + headerBytes
 	}
 	if n <= schemas.MaxHeaderBytes {
 		return nil

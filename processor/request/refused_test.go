@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,12 +18,14 @@ import (
 func TestDeadLettersFit(t *testing.T) {
 	big := bytes.Repeat([]byte("é"), 2<<20)
 	many := make([]kgo.RecordHeader, 50_000)
+	short := slices.Repeat([]kgo.RecordHeader{{Key: "h"}}, 1_000_000)
 	for name, r := range map[string]*kgo.Record{
 		"a value":            {Value: big},
 		"a key":              {Key: big, Value: []byte("v")},
 		"a header":           {Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: "x", Value: big}}},
 		"the name of one":    {Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: string(big), Value: []byte("y")}}},
 		"many empty headers": {Value: big, Headers: many},
+		"headers alone":      {Value: []byte("v"), Headers: short},
 	} {
 		env := Dead(schemas.Envelope{ID: "m", RequestKey: string(r.Key), LastError: string(big)}, schemas.ReasonTooLarge, string(big))
 		out := DeadLetter(r, "dlq", 0, &env)
