@@ -270,7 +270,10 @@ func (o *Oracle) stand(p *logged, r Record, l *schemas.Limit, c schemas.Charge) 
 func (o *Oracle) giveBack(p *logged, r Record) {
 	d := r.Event.Decision
 	for _, c := range d.Returned {
-		if !p.takeDown(c, r.Event) {
+		// Of a limit that the revision lacks nothing counts any more, whatever follows: a
+		// refused retry cannot put its place back, and may then name one of the same
+		// millisecond.
+		if !p.takeDown(c, r.Event) && o.limit(d.Revision, c.Limit) != nil {
 			o.fault(FaultReturned, r, "no place of this message stands in %s at %s", c.Limit, c.T)
 		}
 	}
