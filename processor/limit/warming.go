@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -61,6 +63,16 @@ func (c *Course) Take(next *schemas.Policy, t schemas.Millis) {
 	for name := range c.since {
 		delete(c.gone, name)
 	}
+}
+
+// MarkerBytes is how large the marker is with which next comes into force at t: it says
+// since when each window counts.
+func (c *Course) MarkerBytes(next *schemas.Policy, t schemas.Millis) int {
+	b, err := json.Marshal(schemas.Marker{Since: NextSince(c.policy, c.since, next, t)})
+	if err != nil {
+		return math.MaxInt // it has numbers and text only
+	}
+	return len(b)
 }
 
 // Warming returns the windows that begin to warm up when next comes into force at

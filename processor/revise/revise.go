@@ -148,6 +148,10 @@ func (e *Editor) Revise(ctx context.Context, by string, tries int, edit Edit, pr
 	}
 }
 
+// maxMarkerBytes bounds the marker of a revision: each partition of admission writes it
+// to weir.status and into its checkpoint, as one record of at most 1 MiB.
+const maxMarkerBytes = 900_000
+
 func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Result, error) {
 	have := &schemas.Revision{}
 	if w != nil {
@@ -186,6 +190,9 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		}
 		if len(text) > schemas.MaxPolicyBytes {
 			return nil, fmt.Errorf("%w: the policy would have %d bytes, and a policy has at most 4 MiB", ErrRefused, len(text))
+		}
+		if n := r.course.MarkerBytes(next, schemas.MillisOf(time.Now())); n > maxMarkerBytes {
+			return nil, fmt.Errorf("%w: the policy would have too many limits: since when each window counts takes %d bytes of a record, and at most %d are possible: have fewer limits or windows, or shorter names", ErrRefused, n, maxMarkerBytes)
 		}
 	}
 	cfg := e.Topics

@@ -255,6 +255,10 @@ func TestRefusals(t *testing.T) {
 	for i := range 17 {
 		large.Templates = append(large.Templates, schemas.Template{Name: fmt.Sprint("t", i), Channel: "email", Subject: "s", Body: strings.Repeat("x", 256<<10)})
 	}
+	many := &schemas.Policy{}
+	for i := range 20_000 {
+		many.Limits = append(many.Limits, schemas.Limit{Name: fmt.Sprintf("limit-number-%d", i), Per: []string{"recipient"}, Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: time.Minute}}})
+	}
 	for _, editor := range []*revise.Editor{w.editor(), w.standing()} {
 		for _, c := range []struct {
 			name, want string
@@ -265,6 +269,7 @@ func TestRefusals(t *testing.T) {
 			{"fewer lanes", "nothing was changed: lanes only grow", to(policy("external", 1)), true},
 			{"an exempt recipient that nobody is", `limit l: exempt[1]: "+99912345678": `, to(exempt), false},
 			{"too large", "nothing was changed: the policy would have 4", to(large), true},
+			{"too many limits", "nothing was changed: the policy would have too many limits", to(many), true},
 			{"the edit's own", "mine", func(*schemas.Revision) (*schemas.Policy, error) { return nil, mine }, false},
 		} {
 			for _, dry := range []bool{true, false} {
