@@ -20,8 +20,8 @@ rotate   gives a key a new secret; the one before is good for --overlap longer
 revoke   removes a key; within a second no instance takes it any more
 
 A secret is printed on stdout, with --quiet nothing else is. weir get keys shows what keys there are. Scopes: send
-(messages), read (what became of the tenant's own messages), policy (everything in it but keys), keys (make, change and
-revoke keys, but none that may do more), operate (see how Weir and its providers are); admin is policy, keys and operate.
+(messages), read (what became of the tenant's own messages), policy (everything in it but keys), keys (make and change
+keys that may do no more, and revoke any), operate (see how Weir and its providers are); admin is policy, keys and operate.
 A key acts on its tenant only. A key of the tenant default acts on all with policy and keys, and only such a key can
 operate. Over HTTP a key grants only what it has; this command grants anything. A --test key's messages go to
 providers of type simulated only.`,
