@@ -602,7 +602,7 @@ var around = []mutation{
 		what:   "a dead letter has all bytes of any record",
 		harm:   "a record of 2 MiB that compresses well makes the transaction fail",
 		file:   "processor/request/refused.go",
-		old:    "if len(in.Value)+rest <= wholeBytes {",
+		old:    "if len(in.Value)+rest+n*headerBytes <= wholeBytes {",
 		new:    "if len(in.Value)+rest >= 0 {",
 		checks: []check{check{pkg: "processor/request"}},
 	},
