@@ -115,9 +115,14 @@ func (s *stage) leave(j *job, wait time.Duration, due, now schemas.Millis) {
 	}
 }
 
-// finish ends a callback, told or not, and goes on to the next of its message.
+// finish ends a callback, told or not.
 func (s *stage) finish(j *job, outcome string, now schemas.Millis) {
 	s.metrics.callbacks.WithLabelValues(outcome).Inc()
+	s.end(j, now)
+}
+
+// end forgets a callback, and goes on to the next of its message.
+func (s *stage) end(j *job, now schemas.Millis) {
 	s.close(j)
 	if then := j.part.book.end(j); then != nil {
 		s.submit(then, now)

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/request"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -26,12 +27,7 @@ func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
 		oldest = min(oldest, schemas.MillisOf(r.Timestamp))
 		if s.tx != nil {
 			if why := s.tx.On(r); why != nil {
-				s.cfg.Logger.Error("a record cannot be processed, and is left out: no callback tells of it", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", why)
-				in := p.callbacks
-				if r.Topic == status {
-					in = p.status
-				}
-				in.next = max(in.next, r.Offset+1)
+				s.putAside(p, r, why, now)
 				continue
 			}
 		}
@@ -81,6 +77,28 @@ func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
 		}
 	}
 	s.metrics.lag.Set(now.Sub(oldest).Seconds())
+}
+
+// putAside ends a record that cannot be processed: its bytes go to the DLQ, and no
+// callback tells of it. If it is a callback that was away, what is behind it goes on.
+func (s *stage) putAside(p *part, r *kgo.Record, why *stream.Poison, now schemas.Millis) {
+	in := p.callbacks
+	if r.Topic == s.cfg.Names.Status() {
+		in = p.status
+	}
+	if r.Offset < in.next {
+		return
+	}
+	in.next = r.Offset + 1
+	s.out = append(s.out, request.Foreign(r, s.cfg.Names.DLQ(), max(s.cfg.DLQPartitions, 1), why))
+	if in == p.status || why.Tries > 0 {
+		return
+	}
+	if j, err := readJob(r); err == nil && j.hop > 0 && p.book.expects(j) {
+		s.open(j, p, in, now)
+		p.book.arrive(j)
+		s.end(j, now)
+	}
 }
 
 // takeStatus takes in a record of weir.status.
