@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/callback"
+	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/processor/stream/streamtest"
 	"github.com/weirhq/weir/schemas"
@@ -136,6 +137,14 @@ func TestAPanicEndsItsRecord(t *testing.T) {
 				}
 				if env.Reason != schemas.ReasonInternalError || !strings.HasSuffix(env.Error, "panic: a bug") || string(dead[0].Value) != string(value) {
 					t.Errorf("a dead letter of %s: %+v", dead[0].Value, env)
+				}
+				box, err := dlq.Open(dlq.Config{Brokers: []string{"127.0.0.1:9092"}, Names: w.names, Options: w.options(w.net.DialContext)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer box.Close()
+				if sum, err := box.Redrive(t.Context(), dlq.Filter{Reason: schemas.ReasonInternalError}, dlq.RedriveOptions{}); err != nil || sum.Matched != 1 || sum.Redriven != 0 {
+					t.Errorf("a redrive of what is no message: %+v, %v", sum, err)
 				}
 			})
 		})
