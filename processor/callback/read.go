@@ -2,6 +2,7 @@ package callback
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -13,6 +14,11 @@ import (
 const (
 	ownFor = keepTrying // how long a message's own address is kept for receipts after it was sent
 	maxOwn = 200_000    // of them, of a partition
+
+	// maxBytes is how large a callback may be as it comes, many times what Weir writes. One
+	// that has to wait is a record of a delay topic, with a heading that escapes its id and
+	// address: up to six times as long. What does not fit there would stop the stage.
+	maxBytes = 64 << 10
 )
 
 // take takes in what was read.
@@ -48,6 +54,10 @@ func (s *stage) take(polled []*kgo.Record, now schemas.Millis) {
 			s.metrics.dead.WithLabelValues(schemas.ReasonForeignRecord).Inc()
 			s.metrics.foreign.Met(s.cfg.Logger, "a record that Weir did not write is put aside; its bytes go to the DLQ. Let no one else write to this topic",
 				"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
+			continue
+		}
+		if j.hop == 0 && stream.Size(r) > maxBytes {
+			s.tooLarge(r)
 			continue
 		}
 		if j.hop == 0 {
@@ -101,6 +111,13 @@ func (s *stage) putAside(p *part, r *kgo.Record, why *stream.Poison, now schemas
 	}
 }
 
+// tooLarge puts a record aside whose callback could not wait.
+func (s *stage) tooLarge(r *kgo.Record) {
+	why := &stream.Poison{Reason: schemas.ReasonTooLarge, Err: fmt.Errorf("its callback has more than %d bytes", maxBytes)}
+	s.out = append(s.out, request.Foreign(r, s.cfg.Names.DLQ(), max(s.cfg.DLQPartitions, 1), why))
+	s.metrics.dead.WithLabelValues(why.Reason).Inc()
+}
+
 // takeStatus takes in a record of weir.status.
 func (s *stage) takeStatus(p *part, r *kgo.Record, now schemas.Millis) {
 	if len(s.targets.of) == 0 || len(r.Value) < len(kindField) || string(r.Value[:len(kindField)]) != string(kindField) {
@@ -112,6 +129,10 @@ func (s *stage) takeStatus(p *part, r *kgo.Record, now schemas.Millis) {
 	}
 	tenant := cmp.Or(e.Tenant, schemas.DefaultTenant)
 	if s.targets.of[tenant] == nil {
+		return
+	}
+	if len(r.Value) > maxBytes && len(Body(e))+len(e.CallbackURL) > maxBytes { // without the decision
+		s.tooLarge(r)
 		return
 	}
 	key := keyOf(tenant, e.MessageID, e.To, false)

@@ -171,7 +171,7 @@ func (w *world) run(ctx context.Context, l *life, slot string) error {
 		rev.Policy.Tenants = append(rev.Policy.Tenants, schemas.Tenant{Name: name, Callback: &schemas.Callback{URL: "https://" + name + ".example/hook", Secret: "${S}"}})
 	}
 	return callback.Run(ctx, callback.Config{
-		Stream: stream.Config{Brokers: []string{"127.0.0.1:9092"}, TransactionalID: "callbacks-" + slot, FetchMaxWait: time.Second, Options: w.options(l.dial)},
+		Stream: stream.Config{Brokers: []string{"127.0.0.1:9092"}, TransactionalID: "callbacks-" + slot, BatchBytes: w.names.BatchBytes, FetchMaxWait: time.Second, Options: w.options(l.dial)},
 		Read:   stream.ReadConfig{Brokers: []string{"127.0.0.1:9092"}, Options: w.options(l.dial)},
 		Names:  w.names, Partitions: parts, DelayPartitions: parts, DLQPartitions: parts, Slot: slot, Client: l,
 		Policy: func() *schemas.Revision { return rev }, Getenv: func(string) string { return whsec }, Logger: w.logger(),
