@@ -603,7 +603,7 @@ var around = []mutation{
 		harm:   "a record of 2 MiB that compresses well makes the transaction fail",
 		file:   "processor/request/refused.go",
 		old:    "if len(in.Value)+rest+n*headerBytes <= wholeBytes {",
-		new:    "if len(in.Value)+rest >= 0 {",
+		new:    "if len(in.Value)+rest+n >= 0 {",
 		checks: []check{check{pkg: "processor/request"}},
 	},
 	{
