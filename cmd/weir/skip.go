@@ -32,7 +32,7 @@ by its first offset. docs/topics.md has each topic.`,
 		fs := flag.NewFlagSet("skip", flag.ContinueOnError)
 		list := fs.Bool("list", false, "list what was skipped, by whom and why")
 		asJSON := fs.Bool("json", false, "print the list as JSON")
-		reason := fs.String("reason", "", "why it is skipped, for whoever asks later")
+		reason := fs.String("reason", "", "why it is skipped: kept with the skip and shown by --list")
 		yes := fs.Bool("yes", false, "skip it")
 		load := clientFlags(fs, c.getenv)
 		at := ""

@@ -15,23 +15,6 @@ import (
 	"github.com/weirhq/weir/topics"
 )
 
-// sum returns a metric's value, over all its labels.
-func sum(t *testing.T, reg *prometheus.Registry, name string) (v float64) {
-	t.Helper()
-	all, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range all {
-		if f.GetName() == name {
-			for _, m := range f.GetMetric() {
-				v += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return v
-}
-
 // TestPanicOnARecord: a record on which the program panics says nothing; those before and
 // after it do.
 func TestPanicOnARecord(t *testing.T) {
@@ -48,7 +31,7 @@ func TestPanicOnARecord(t *testing.T) {
 	for i, to := range []string{"a", "b", "c"} {
 		got = one.hear(got, &kgo.Record{Topic: "weir.dlq", Offset: int64(i), Value: []byte(to)}, read)
 	}
-	if len(got) != 2 || got[0].To != "a" || got[1].To != "c" || sum(t, reg, "weir_poison_records_total") != 1 || !log.Has("offset=1 panic=no") {
+	if len(got) != 2 || got[0].To != "a" || got[1].To != "c" || streamtest.Sum(t, reg, "weir_poison_records_total") != 1 || !log.Has("offset=1 panic=no") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -86,11 +69,11 @@ func TestPanicOfATerm(t *testing.T) {
 	t.Cleanup(e.end)
 	<-looked
 	<-looked // it began again
-	if sum(t, reg, "weir_stage_stuck_seconds") == 0 || !log.Has("the alerter panicked") {
+	if streamtest.Sum(t, reg, "weir_stage_stuck_seconds") == 0 || !log.Has("the alerter panicked") {
 		t.Error("not reported")
 	}
 	close(fails)
-	for began := time.Now(); sum(t, reg, "weir_stage_stuck_seconds") != 0; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); streamtest.Sum(t, reg, "weir_stage_stuck_seconds") != 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
 			t.Fatal("still failing after a turn that did not")
 		}

@@ -58,7 +58,7 @@ func TestThrottledRecipientWaitsAlone(t *testing.T) {
 func TestSilentLane(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("KAFKA_BROKERS") != "" {
-		t.Skip("it takes simulated time")
+		t.Skip("it takes simulated time: run without KAFKA_BROKERS")
 	}
 	two := oneProvider(func(p *schemas.Provider) { p.Concurrency = 4; p.Timeout = schemas.Duration(10 * time.Second) })
 	two.Providers = append(two.Providers, schemas.Provider{Name: "q", Type: "simulated", Channels: []schemas.Channel{schemas.ChannelSMS}})

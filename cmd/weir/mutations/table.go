@@ -378,7 +378,7 @@ var exactness = []mutation{
 	{
 		name:   "own-ids-forgotten",
 		what:   "an id that looks like one of Weir's own is not remembered",
-		harm:   "whoever writes such an id sends the same message as often as he likes",
+		harm:   "a producer that writes such an id sends the same message any number of times",
 		file:   "processor/admission/life.go",
 		old:    "if m.req.ID != \"\" { // whoever",
 		new:    "if m.req.ID != \"\" && id.Version() != 7 && id.Version() != 8 { // whoever",
