@@ -60,6 +60,7 @@ func (s *stage) submit(j *job, now schemas.Millis) {
 // find returns whom to call for a callback; nil where it ended, or went away, because
 // there is nobody.
 func (s *stage) find(j *job, now schemas.Millis) *target {
+	s.on(j)
 	t := s.targets.find(j.tenant, j.URL)
 	switch {
 	case t == nil:
@@ -140,6 +141,7 @@ func (s *stage) late(now schemas.Millis) {
 		if now.Sub(j.arrived) < queueFor {
 			break
 		}
+		s.on(j)
 		s.leave(j, nextRoom(j.age(now)), 0, now)
 	}
 	s.here = slices.Delete(s.here, 0, n)
@@ -160,6 +162,7 @@ type landed struct {
 
 // land takes a call's end.
 func (s *stage) land(l landed, now schemas.Millis) {
+	s.on(l.job)
 	s.pool.landed(l.end, l.what, l.done)
 	s.metrics.seconds.Observe(l.took.Seconds())
 	l.end.used, l.end.last = now, l.why

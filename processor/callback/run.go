@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,6 +107,12 @@ func (r *runner) call(j *job, t *target, e *endpoint, done func(error)) {
 }
 
 func (r *runner) post(ctx context.Context, j *job, t *target, now time.Time) (what verdict, after time.Duration, why string) {
+	defer func() {
+		if v := recover(); v != nil {
+			what, after, why = failed, 0, fmt.Sprintf("the call panicked: %v", v)
+			r.cfg.Logger.Error("a callback's call panicked; it counts as failed", "tenant", j.tenant, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
 	header, err := outbound.SignAll(t.secrets, j.ID, now, j.body)
 	if err != nil {
 		return failed, 0, err.Error()

@@ -102,6 +102,9 @@ func (s *sim) Post(ctx context.Context, address, _ string, h http.Header, body [
 		return nil, ctx.Err()
 	case <-time.After(took):
 	}
+	if errors.Is(err, errPanics) {
+		panic("a bug")
+	}
 	if err != nil {
 		return nil, err
 	}

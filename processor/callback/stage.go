@@ -112,6 +112,21 @@ func (s *stage) Step(_ context.Context, tx *stream.Tx, polled []*kgo.Record) err
 	return nil
 }
 
+// on names the callback that is handled now, so that a panic is of its record; nil is none.
+func (s *stage) on(j *job) {
+	switch {
+	case s.tx == nil:
+	case j == nil:
+		s.tx.On(nil)
+	default:
+		topic := s.cfg.Names.Callbacks()
+		if j.from == j.part.status {
+			topic = s.cfg.Names.Status()
+		}
+		s.tx.On(&kgo.Record{Topic: topic, Partition: j.part.num, Offset: j.offset})
+	}
+}
+
 // pass lets partitions that are read to their end stand behind the markers there.
 func (s *stage) pass(tx *stream.Tx) {
 	for n, p := range s.parts {
@@ -130,6 +145,7 @@ func (s *stage) turn(polled []*kgo.Record) bool {
 		s.land(l, now)
 	}
 	s.take(polled, now)
+	s.on(nil)
 	s.late(now)
 	if !s.held {
 		return false
@@ -139,6 +155,7 @@ func (s *stage) turn(polled []*kgo.Record) bool {
 		s.pool.run(now, func(j *job) *target { return s.find(j, now) }, func(j *job, e *endpoint) { s.tryLater(j, now) })
 	}
 	s.tidy(clock, now)
+	s.on(nil)
 	for _, p := range s.parts {
 		for k := range p.book.changed {
 			s.save(p, waitKind, k, p.book.state(k))
@@ -158,6 +175,7 @@ func (s *stage) turn(polled []*kgo.Record) bool {
 // stand.
 func (s *stage) commit(tx *stream.Tx) {
 	s.prepare()
+	s.on(nil)
 	for _, r := range s.out {
 		again := *r // the client keeps what it is given; after an abort it is given once more
 		tx.Produce(&again)

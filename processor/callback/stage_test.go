@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,25 @@ func TestThreeDays(t *testing.T) {
 		}
 		s.answer = always(200)
 		s.finish(nil)
+	})
+}
+
+// errPanics is of a call that panics.
+var errPanics = errors.New("panics")
+
+// TestACallThatPanics: it counts as failed, and the callback is tried again.
+func TestACallThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, 1)
+		s.answer = func(string, time.Time) (int, time.Duration, error) {
+			if s.attempts == 0 {
+				return 0, time.Millisecond, errPanics
+			}
+			return 200, time.Millisecond, nil
+		}
+		e := s.say("acme", "00000001", schemas.StatusSent, 1, "")
+		s.run(time.Minute, 50*time.Millisecond)
+		s.finish([]*schemas.Event{e})
 	})
 }
 

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/receipt"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/processor/stream/streamtest"
@@ -58,6 +60,56 @@ func TestAPanicEndsItsRecord(t *testing.T) {
 	}
 	if got := streamtest.Sum(t, reg, "weir_poison_records_total"); got != 1 {
 		t.Errorf("%v poison records", got)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAPanicWhileLookingUp: what receipts that are looked up together come to is decided
+// one by one, after all were read: a panic is of the one that was decided.
+func TestAPanicWhileLookingUp(t *testing.T) {
+	w := newWorld(t, nil)
+	w.end() // this test's stage has a fault
+	var recs []*kgo.Record
+	for _, id := range []string{"a", "b", "c"} {
+		r := w.topic.Record(&provider.Receipt{Provider: "p", ProviderMessageID: id, Status: schemas.StatusDelivered})
+		r.Partition = 0
+		recs = append(recs, r)
+	}
+	if err := w.cl.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	asked := 0
+	go func() {
+		done <- receipt.Run(ctx, receipt.Config{
+			Stream: stream.Config{Brokers: w.seeds, TransactionalID: "receipts-1", SessionTimeout: 6 * time.Second},
+			Names:  w.names, Partitions: n, DelayPartitions: delays, DLQPartitions: deadBoxes,
+			Policy: func() *schemas.Revision { // asked for each receipt that is counted
+				if asked++; asked == 1 {
+					panic("a bug")
+				}
+				return new(schemas.Revision)
+			},
+		})
+	}()
+	for i, dead := range w.come(w.names.DLQ(), 3) {
+		var env schemas.Envelope
+		for _, h := range dead.Headers {
+			if err := env.Set(h.Key, string(h.Value)); err != nil {
+				t.Error(err)
+			}
+		}
+		want := schemas.ReasonUnmatchedReceipt
+		if env.Origin.Offset == 0 {
+			want = schemas.ReasonInternalError
+		}
+		if env.Reason != want {
+			t.Errorf("dead letter %d, of offset %d, is %s, want %s", i, env.Origin.Offset, env.Reason, want)
+		}
 	}
 	stop()
 	if err := <-done; err != nil {

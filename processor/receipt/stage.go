@@ -235,6 +235,7 @@ func (s *stage) seek(ctx context.Context, tx *stream.Tx, sought []*arrived) {
 	}
 	if s.cfg.Store == nil {
 		for _, a := range sought {
+			tx.On(a.rec)
 			s.unmatched(tx, a, outcomeUnmatched, "it does not prove which message it is about, and there is no ClickHouse to look it up in")
 		}
 		return
@@ -247,6 +248,7 @@ func (s *stage) seek(ctx context.Context, tx *stream.Tx, sought []*arrived) {
 			asked = append(asked, h)
 		}
 	}
+	tx.On(nil)
 	found, answered := s.finder.find(ctx, asked)
 	for _, a := range sought {
 		if why := tx.On(a.rec); why != nil {
