@@ -122,6 +122,22 @@ func TestQuarantine(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("nothing comes after poison in its transaction", func(t *testing.T) {
+		q := newQuarantine()
+		if err := q.panicked(in(2), errPanicTest); err != nil {
+			t.Fatal(err)
+		}
+		var polled []*kgo.Record
+		for offset := range int64(5) {
+			polled = append(polled, &kgo.Record{Topic: "in", Offset: offset})
+		}
+		if n, full := q.portion(polled, 0); n != 3 || !full {
+			t.Errorf("%d of %d, full %v", n, len(polled), full)
+		}
+		if n, full := q.portion(polled[3:], 0); n != 2 || full {
+			t.Errorf("%d of 2 that are not poison, full %v", n, full)
+		}
+	})
 }
 
 var errPanicTest = errors.New("panic: test")

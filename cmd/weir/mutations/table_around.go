@@ -586,7 +586,7 @@ var around = []mutation{
 		file:   "processor/stream/quarantine.go",
 		old:    "return i + 1, true",
 		new:    "return max(i+1, n), full",
-		checks: []check{{pkg: "processor/admission", run: "TestAPanic"}},
+		checks: []check{{pkg: "processor/stream", run: "TestQuarantine"}},
 	},
 	{
 		name:   "batch-unbounded",
