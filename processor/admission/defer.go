@@ -43,7 +43,7 @@ func (m *message) quietUntil(t schemas.Millis) (schemas.Millis, error) {
 			zones = known
 		}
 	default:
-		zone, err := time.LoadLocation(q.Timezone)
+		zone, err := schemas.Zone(q.Timezone)
 		if err != nil {
 			return 0, err
 		}

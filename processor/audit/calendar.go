@@ -2,7 +2,6 @@ package audit
 
 import (
 	"time"
-	_ "time/tzdata" // a policy's zone means the same here as where it was decided
 
 	"github.com/weirhq/weir/schemas"
 )

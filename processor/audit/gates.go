@@ -55,7 +55,7 @@ func gatesOf(p *schemas.Policy) (map[string]*gate, error) {
 			}
 			g.quiet = &quietHours{from: from, length: (to - from + dayMinutes) % dayMinutes, rejects: q.Then == "reject", asleep: make(map[string]span)}
 			if q.Timezone != "recipient" {
-				if g.quiet.zone, err = time.LoadLocation(q.Timezone); err != nil { // "" is UTC
+				if g.quiet.zone, err = schemas.Zone(q.Timezone); err != nil { // "" is UTC
 					return nil, fmt.Errorf("class %s: %w", c.Name, err)
 				}
 			}

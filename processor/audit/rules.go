@@ -69,7 +69,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis, t s
 			c.exempt[to], c.exempt[recipient.Fold(to)] = true, true
 		}
 		if l.Timezone != "" {
-			zone, err := time.LoadLocation(l.Timezone)
+			zone, err := schemas.Zone(l.Timezone)
 			if err != nil {
 				return nil, fmt.Errorf("limit %s: %w", l.Name, err)
 			}
@@ -386,7 +386,7 @@ func sinceOf(prev *schemas.Policy, since map[string]map[string]schemas.Millis, n
 				case o.Kind == schemas.WindowRolling && w.Kind == schemas.WindowRolling:
 					moment = min(moment, max(m.from, t-schemas.Millis(o.Length.Milliseconds())))
 				case m.listed && w.Kind == schemas.WindowRolling:
-					if zone, err := time.LoadLocation(zoneOf(&prev.Limits[k])); err == nil {
+					if zone, err := schemas.Zone(zoneOf(&prev.Limits[k])); err == nil {
 						moment = min(moment, max(m.from, since[l.Name]["times "+o.UnitKey()], spanOf(o.Unit, zone, t).start-1))
 					}
 				}

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"time"
-	_ "time/tzdata" // a policy's zone must mean the same on every machine
 
 	"github.com/weirhq/weir/schemas"
 )

@@ -143,8 +143,8 @@ func compile(l *schemas.Limit, since map[string]schemas.Millis, boxes *recipient
 		return c, fmt.Errorf("count %q: no such count", l.Count)
 	}
 	if l.Timezone != "" {
-		zone, err := time.LoadLocation(l.Timezone)
-		if err != nil || l.Timezone == "Local" {
+		zone, err := schemas.Zone(l.Timezone)
+		if err != nil {
 			return c, fmt.Errorf("timezone %q: %w", l.Timezone, ErrZone)
 		}
 		c.zone = zone

@@ -131,7 +131,7 @@ type kept struct {
 // pastOf returns what is kept at t of a limit under l.
 func pastOf(l *schemas.Limit, since map[string]schemas.Millis, t schemas.Millis) []kept {
 	var all []kept
-	zone, err := time.LoadLocation(zoneName(l))
+	zone, err := schemas.Zone(zoneName(l))
 	if err != nil {
 		return nil // Validate refuses what does not exist
 	}

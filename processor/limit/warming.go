@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -154,7 +153,7 @@ func (c *Course) inForce(name string, w schemas.Window) (schemas.Millis, bool) {
 // reaches returns the moment after which a window counts at t, whatever its since.
 func reaches(l *schemas.Limit, w schemas.Window, t schemas.Millis) schemas.Millis {
 	if w.Kind == schemas.WindowCalendar {
-		zone, err := time.LoadLocation(zoneName(l))
+		zone, err := schemas.Zone(zoneName(l))
 		unit := slices.Index(unitNames[:], w.Unit)
 		if err != nil || unit < 0 {
 			return t // Validate refuses what does not exist
@@ -173,7 +172,7 @@ func completeAt(l *schemas.Limit, w schemas.Window, t schemas.Millis) schemas.Mi
 	case schemas.WindowBucket:
 		return t + schemas.Millis((w.N*w.RefillEvery+w.RefillTokens-1)/w.RefillTokens)
 	case schemas.WindowCalendar:
-		zone, err := time.LoadLocation(zoneName(l))
+		zone, err := schemas.Zone(zoneName(l))
 		unit := slices.Index(unitNames[:], w.Unit)
 		if err != nil || unit < 0 {
 			return t // Validate refuses what does not exist

@@ -1,14 +1,12 @@
 package recipient
 
 import (
-	"sync"
 	"time"
-	_ "time/tzdata" // zones by name, wherever this runs
 
 	"github.com/nyaruka/phonenumbers"
-)
 
-var zoneCache sync.Map // IANA name → *time.Location
+	"github.com/weirhq/weir/schemas"
+)
 
 // Zones returns the time zones in which the holder of a canonical phone number
 // may be, by the number's area where its plan has areas, and by its country
@@ -28,16 +26,9 @@ func Zones(key string) []*time.Location {
 	}
 	var zones []*time.Location
 	for _, name := range names {
-		if l, ok := zoneCache.Load(name); ok {
-			zones = append(zones, l.(*time.Location))
-			continue
+		if l, err := schemas.Zone(name); err == nil { // the library says "Etc/Unknown" where it knows none
+			zones = append(zones, l)
 		}
-		l, err := time.LoadLocation(name)
-		if err != nil {
-			continue // the library says "Etc/Unknown" where it knows none
-		}
-		zoneCache.Store(name, l)
-		zones = append(zones, l)
 	}
 	return zones
 }

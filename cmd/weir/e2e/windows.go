@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // the oracle's days do not depend on the machine
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -132,7 +131,7 @@ func zoneOf(l *schemas.Limit) *time.Location {
 	if z, ok := zones.Load(l.Timezone); ok {
 		return z.(*time.Location)
 	}
-	zone, err := time.LoadLocation(l.Timezone) // "" is UTC
+	zone, err := schemas.Zone(l.Timezone) // "" is UTC
 	if err != nil {
 		panic("the policy was checked: " + err.Error())
 	}

@@ -119,7 +119,7 @@ func readSettings(in *provider.Settings) settings {
 	}
 	s.ids = idForm(in.OneOf("receipt_ids", string(idsSame), string(idsDecimal), string(idsHex)))
 	if name := in.Text("receipt_timezone", ""); name != "" {
-		zone, err := time.LoadLocation(name)
+		zone, err := schemas.Zone(name)
 		if err != nil {
 			in.Fail("receipt_timezone", "is no time zone, such as Asia/Shanghai")
 		}
