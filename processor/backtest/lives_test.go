@@ -448,6 +448,44 @@ func TestPutBackByAnOwner(t *testing.T) {
 	}
 }
 
+// TestGivenUpAtHome: a message gives up a place that no window of its owner sees any more, so
+// the owner has no step for it. Home's clock, which is ahead, is not the owner's for that.
+func TestGivenUpAtHome(t *testing.T) {
+	p := policyOf(t, "  - {name: wide, per: [], allow: [4/20s]}")
+	const n = 4
+	owner := ownerOf(n)
+	g := newLog(n)
+	to := someone
+	for i := 0; g.home(to) == owner; i++ {
+		to = fmt.Sprintf("+8613800%06d", i)
+	}
+	home := g.home(to)
+	admit := func(id int, at schemas.Millis) *schemas.Event {
+		m := msg(id, to, "notice")
+		onward := with(m, at, "", schemas.VerdictCharge)
+		onward.Decision.Onward = &owner
+		g.add(onward)
+		took := []schemas.Charge{{Limit: "wide", T: at - 1500, Cost: 1}}
+		g.addTo(owner, &schemas.Event{Kind: schemas.KindDecision, MessageID: m.MessageID, Tenant: m.Tenant, To: m.To, At: at - 1500, Decision: &schemas.Decision{Verdict: schemas.VerdictCharge, Onward: &home, Charges: took}})
+		e := with(m, at, schemas.StatusQueued, schemas.VerdictAdmit)
+		e.Decision.Carried = took
+		g.add(e)
+		return m
+	}
+	m := admit(1, t0)
+	g.add(with(m, t0+30*sec, "", schemas.VerdictGiveBack))
+	admit(2, t0+30*sec+50)
+	_, answers := (&trial{tried: p, inForce: p}).run(t, g)
+	if len(answers) != 2 {
+		t.Fatalf("%d answers", len(answers))
+	}
+	for k, a := range answers {
+		if len(a.Now.Places) != 1 || a.Now.Places[0] != a.Then.Places[0] {
+			t.Errorf("%v: it took %v, and had taken %v", k, a.Now.Places, a.Then.Places)
+		}
+	}
+}
+
 func ownerOf(n int32) int32 { return schemas.PartitionOf("", n) }
 
 // TestText holds what people read.

@@ -12,10 +12,12 @@ import (
 // no step for that.
 func (r *replay) diverge(l *life, s *step) {
 	for _, c := range l.taken {
-		r.counterOf(c.Limit, c.Scope).giveUp(c, true, s.t)
+		n, t := r.returning(c, s)
+		n.giveUp(c, true, t)
 	}
 	for _, c := range l.moved {
-		r.counterOf(c.Limit, c.Scope).putBack(c, s.t)
+		n, t := r.returning(c, s)
+		n.putBack(c, t)
 	}
 	l.asking, l.taken, l.moved = false, l.taken[:0], l.moved[:0]
 	if l.path = pathRefused; l.counted {
@@ -35,7 +37,8 @@ func (r *replay) stopRound(l *life, s *step, keeps bool) {
 			if owner, later := r.later(c, s.reinstated); later {
 				l.owed = append(l.owed, debt{charge: c, owner: owner, restore: true})
 			} else {
-				r.counterOf(c.Limit, c.Scope).putBack(c, s.t)
+				n, t := r.returning(c, s)
+				n.putBack(c, t)
 			}
 		}
 	}
@@ -50,8 +53,21 @@ func (r *replay) letGo(l *life, s *step, places []schemas.Charge, unwinding bool
 			l.owed = append(l.owed, debt{charge: c, owner: owner, unwinding: unwinding})
 			continue
 		}
-		r.counterOf(c.Limit, c.Scope).giveUp(c, unwinding, s.t)
+		n, t := r.returning(c, s)
+		n.giveUp(c, unwinding, t)
 	}
+}
+
+// returning returns where a place is returned to, and the time of that. Partitions' clocks
+// differ: at another partition it is that partition's own latest time, which 0 leaves as it
+// is. The time of home's step would make that partition's next decisions later than they
+// were.
+func (r *replay) returning(c schemas.Charge, s *step) (*counter, schemas.Millis) {
+	n := r.counterOf(c.Limit, c.Scope)
+	if n == &r.counter || n == r.x.guests {
+		return n, s.t
+	}
+	return n, 0
 }
 
 // later reports whether an owner's step, which is still to come, returns a place

@@ -29,9 +29,11 @@ func (o *Oracle) releases(p *logged, r Record) {
 		if !only || s.released > 0 || len(s.permits) > 0 { // an attempt may have been received
 			return
 		}
-		// It is remembered for as long as the windows of its own revision see any of it;
-		// longer ones of a later revision count it, and it cannot be released.
-		if !slices.ContainsFunc(s.held, func(c schemas.Charge) bool { return o.visibleUnder(s.under, nil, c, r) }) {
+		// It is remembered for as long as the windows of its own revision see any of it that
+		// can be released; longer ones of a later revision count it, and it cannot be released.
+		if !slices.ContainsFunc(s.held, func(c schemas.Charge) bool {
+			return !o.perAttempt(c.Limit) && o.visibleUnder(s.under, nil, c, r)
+		}) {
 			return
 		}
 		if i := slices.IndexFunc(s.held, func(c schemas.Charge) bool {

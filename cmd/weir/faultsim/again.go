@@ -67,8 +67,8 @@ func (c *cycle) decideAgain(ctx context.Context) error {
 				took = slices.Concat(d.Carried, d.Charges)
 			}
 			if a.Now.Refused != refused || a.Now.Observed != e.Observed || a.Now.Limit != e.Limit || a.Now.Window != e.Window || !samePlaces(a.Now.Places, took) {
-				differ("%d:%d of message %s at %d: %s %s %s observed %v with %d places; again: refused %v %s %s observed %v with %d places", a.Partition, a.Seq, a.MessageID, a.T,
-					d.Verdict, e.Limit, e.Window, e.Observed, len(took), a.Now.Refused, a.Now.Limit, a.Now.Window, a.Now.Observed, len(a.Now.Places))
+				differ("%d:%d of message %s at %d: %s %s %s observed %v with %+v; again: refused %v %s %s observed %v with %+v", a.Partition, a.Seq, a.MessageID, a.T,
+					d.Verdict, e.Limit, e.Window, e.Observed, took, a.Now.Refused, a.Now.Limit, a.Now.Window, a.Now.Observed, a.Now.Places)
 				c.trace.Say("AGAIN %s", strings.Join(c.lives[a.MessageID], "\n"))
 			}
 		},
