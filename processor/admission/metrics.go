@@ -23,6 +23,7 @@ type metrics struct {
 	commit    prometheus.Histogram
 	restore   prometheus.Histogram
 	ahead     prometheus.Gauge
+	apart     prometheus.Gauge
 	foreign   prometheus.Counter // of ledger and seen
 	aside     *stream.Foreign    // of all topics
 	unknown   *stream.UnknownOpen
@@ -46,9 +47,10 @@ func newMetrics(reg prometheus.Registerer, log *slog.Logger, now func() time.Tim
 		open:      make(map[counted]int),
 	}
 	m.ahead = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_admission_clock_ahead_seconds", Help: "How far decisions were stamped ahead of the broker's clock when last compared; above 2 nothing is decided."})
+	m.apart = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_admission_brokers_apart_seconds", Help: "By how much, at least, the clocks of the brokers differ that lead this worker's partitions of the ledger."})
 	m.foreign = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_admission_foreign_records_total", Help: "Records of ledger and seen, met at a restore, that are not Weir's and replaced nothing."})
 	if reg != nil {
-		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead, m.foreign)
+		reg.MustRegister(m.decisions, m.refusals, m.commit, m.restore, m.ahead, m.apart, m.foreign)
 	}
 	m.aside = stream.ForeignRecords(reg, "admission")
 	m.unknown = stream.NewUnknownFields(reg, "admission", log, now).Open()

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/processor/recipient"
@@ -28,6 +29,10 @@ type partition struct {
 	cursors map[cursorKey]cursor
 	message message        // the one in hand: used again by the next
 	floor   schemas.Millis // the broker's time of the ledger's last known append
+
+	lift     time.Duration  // by which the process's clock is behind that of the ledger's leader
+	earliest schemas.Millis // the time of the open transaction's first decision; 0: none
+	finished schemas.Millis // when its ledger records were produced, by the process's clock
 
 	log  replicated   // how much of the log base has
 	sent transmission // of the open transaction
@@ -68,6 +73,7 @@ func (p *partition) begin() {
 		return
 	}
 	p.open = true
+	p.earliest = 0
 	p.cur = p.base
 	p.table.Begin()
 }
@@ -135,6 +141,9 @@ func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecor
 // later, and never back.
 func (p *partition) advance(now schemas.Millis) {
 	p.cur.meta.T = max(p.cur.meta.T, now, p.floor)
+	if p.earliest == 0 {
+		p.earliest = p.cur.meta.T
+	}
 	if at := p.cur.rules.Lapses(); at > 0 && p.cur.meta.T >= at {
 		// It compiled before, and now has less.
 		if rules, err := limit.Compile(p.cur.pol, limit.Retained(p.cur.meta.Marker.Since, p.cur.meta.T)); err == nil {

@@ -58,7 +58,6 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 		start[s.requests(n)] = p.base.meta.Requests
 		start[s.readmit(n)] = p.base.meta.Readmit
 	}
-	s.checked = 0 // another partition's leader may have another clock
 	if s.stalled.IsZero() {
 		s.fetch.Resume(s.inputs()...) // one may have been lost while it was paused
 	}

@@ -86,16 +86,17 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 			follow.exchange(nil, nil) // nobody has what the last stage had
 		}
 		last = &stage{
-			cfg:     cfg,
-			policy:  pol,
-			metrics: metrics,
-			env:     env,
-			reader:  reader,
-			standby: follow,
-			parts:   make(map[int32]*partition),
-			touched: make(map[int32]bool),
-			fetch:   f,
-			clock:   newClock(cfg.Now),
+			cfg:      cfg,
+			policy:   pol,
+			metrics:  metrics,
+			env:      env,
+			reader:   reader,
+			standby:  follow,
+			parts:    make(map[int32]*partition),
+			touched:  make(map[int32]bool),
+			readings: make(map[int32]reading),
+			fetch:    f,
+			clock:    newClock(cfg.Now),
 		}
 		return last
 	}); err != nil {
@@ -106,21 +107,21 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 
 // stage is admission as one stream.Stage: the transaction around decisions.
 type stage struct {
-	cfg     Config
-	policy  *policy.Watcher
-	metrics *metrics
-	env     environment
-	reader  *stream.Reader
-	standby *standby // nil: none
-	parts   map[int32]*partition
-	touched map[int32]bool // partitions of the open transaction
-	fetch   stream.Fetching
-	clock   *clock
-	checked schemas.Millis // when the clock was last found right, by itself; 0 is never
-	latest  schemas.Millis // the latest decision that it compared
-	stalled time.Time      // until then nothing is decided; zero when not stalled
-	began   time.Time
-	batch   []input // what read returned last
+	cfg      Config
+	policy   *policy.Watcher
+	metrics  *metrics
+	env      environment
+	reader   *stream.Reader
+	standby  *standby // nil: none
+	parts    map[int32]*partition
+	touched  map[int32]bool // partitions of the open transaction
+	fetch    stream.Fetching
+	clock    *clock
+	readings map[int32]reading // of the clocks of the partitions' leaders
+	apart    bool              // those differ
+	stalled  time.Time         // until then nothing is decided; zero when not stalled
+	began    time.Time
+	batch    []input // what read returned last
 
 	unusable int64 // the last revision that could not be followed
 }
@@ -244,7 +245,7 @@ func (s *stage) take(tx *stream.Tx, r *kgo.Record, in *input) error {
 	if r.Offset < *next {
 		return stream.Fatal(fmt.Errorf("%s/%d: offset %d came after %d", r.Topic, r.Partition, r.Offset, *next-1))
 	}
-	p.advance(s.clock.now())
+	p.advance(s.clock.now().Add(p.lift))
 	if rev := s.policy.Latest(); rev.Revision > p.cur.meta.Marker.Revision {
 		switch e, err := p.switchTo(rev); {
 		case err == nil:
@@ -289,6 +290,7 @@ func (s *stage) finish(tx *stream.Tx, p *partition) error {
 	p.cur.meta.Readmit = tx.Past(s.readmit(p.num), p.cur.meta.Readmit)
 	p.table.Sweep(p.cur.rules, p.cur.meta.T, sweepSlots)
 	ledger, known := s.env.names.Ledger(), s.env.names.Seen()
+	p.finished = s.clock.now()
 	if err := p.changes(
 		func(key, value []byte) {
 			p.sent.ledger = &kgo.Record{Topic: ledger, Partition: p.num, Key: key, Value: value}

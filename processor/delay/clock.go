@@ -98,7 +98,13 @@ func (s *stage) keepTime(ctx context.Context, tx *stream.Tx) error {
 // last: the latest, or where its broker does not say, the first since that release,
 // or since further back. What is only found further back was early.
 func (s *stage) appended(ctx context.Context, tx *stream.Tx, topic string) (map[int32]schemas.Millis, error) {
-	times, err := tx.Appended(ctx, topic)
+	var wrote []int32
+	for tp := range s.wrote {
+		if tp.Topic == topic {
+			wrote = append(wrote, tp.Partition)
+		}
+	}
+	times, err := tx.Appended(ctx, topic, wrote)
 	if err != nil {
 		return nil, err
 	}

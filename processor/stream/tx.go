@@ -177,25 +177,64 @@ func (tx *Tx) take(read []*kgo.Record) []*kgo.Record {
 // logged. The stage goes on: Ended(false) follows.
 func (tx *Tx) Abort(reason error) { tx.fail(reason) }
 
-// Appended flushes what was produced and returns the broker's time of the
-// latest append to each partition of topic (KIP-734), this transaction's own
-// records among them. A partition whose broker did not say is left out.
-func (tx *Tx) Appended(ctx context.Context, topic string) (map[int32]schemas.Millis, error) {
-	cl := tx.w.session.Client()
-	if err := cl.Flush(ctx); err != nil {
-		return nil, fmt.Errorf("flush: %w", err)
+// AbortSmaller is Abort for a transaction that took too long: until its records are
+// committed, each transaction takes half as many.
+func (tx *Tx) AbortSmaller(reason error) {
+	if len(tx.took) > 0 {
+		tx.w.quarantine.halve(tx.took)
 	}
-	latest, err := kadm.NewClient(cl).ListMaxTimestampOffsets(ctx, topic)
+	tx.Abort(reason)
+}
+
+// Flush waits until the brokers have acknowledged all that was produced, or refused it.
+func (tx *Tx) Flush(ctx context.Context) error {
+	if err := tx.w.session.Client().Flush(ctx); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	return nil
+}
+
+// Appended flushes what was produced and returns the broker's time of the
+// latest append to each of these partitions of topic (KIP-734), this transaction's
+// own records among them. A partition whose broker did not say is left out. It is one
+// request to each leader, without a look at metadata.
+func (tx *Tx) Appended(ctx context.Context, topic string, partitions []int32) (map[int32]schemas.Millis, error) {
+	if err := tx.Flush(ctx); err != nil {
+		return nil, err
+	}
+	const maxTimestamp = -3
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	for _, n := range partitions {
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Partition, p.Timestamp = n, maxTimestamp
+		t.Partitions = append(t.Partitions, p)
+	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, tx.w.session.Client())
 	if err != nil {
 		return nil, fmt.Errorf("list append times of %s: %w", topic, err)
 	}
 	times := make(map[int32]schemas.Millis)
-	latest.Each(func(o kadm.ListedOffset) {
-		if o.Err == nil && o.Timestamp > 0 {
-			times[o.Partition] = schemas.Millis(o.Timestamp)
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode == 0 && p.Timestamp > 0 {
+				times[p.Partition] = schemas.Millis(p.Timestamp)
+			}
 		}
-	})
+	}
 	return times, nil
+}
+
+// Leader is the broker that leads a partition, as far as the client knows; -1: it does not.
+func (tx *Tx) Leader(topic string, partition int32) int32 {
+	leader, _, err := tx.w.session.Client().PartitionLeader(topic, partition)
+	if err != nil {
+		return -1
+	}
+	return leader
 }
 
 // AppendedSince returns the broker's time of the first append to each partition
