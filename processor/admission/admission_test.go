@@ -39,11 +39,14 @@ type world struct {
 	cl     *kgo.Client // produces, and reads status
 	pol    *policy.Watcher
 	now    func() time.Time // nil is the machine's clock
+	log    *slog.Logger     // nil: none
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOf(t, 1) }
+
+func newWorldOf(t *testing.T, brokers int) *world {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	c, err := kfake.NewCluster(kfake.NumBrokers(brokers))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +91,7 @@ func (w *world) admit(slot string) (stop func()) {
 			Read:       stream.ReadConfig{Brokers: w.seeds},
 			Names:      w.names,
 			Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions, ReplyPartitions: replyPartitions,
-			Now: w.now,
+			Now: w.now, Logger: w.log,
 		}, w.pol)
 	}()
 	stopped := false

@@ -89,6 +89,7 @@ func differ(readings map[int32]reading, now schemas.Millis) (fast, slow int32, b
 		if r.taken.Add(readingHolds) < now {
 			continue
 		}
+		ok = ok || fast >= 0 && r.leader != readings[fast].leader
 		if fast < 0 || r.least > readings[fast].least {
 			fast = n
 		}
@@ -96,7 +97,7 @@ func differ(readings map[int32]reading, now schemas.Millis) (fast, slow int32, b
 			slow = n
 		}
 	}
-	if fast < 0 || readings[fast].leader == readings[slow].leader {
+	if !ok {
 		return fast, slow, 0, false
 	}
 	return fast, slow, max(0, readings[fast].least-readings[slow].most), true

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/schemas"
@@ -259,8 +260,6 @@ func TestSuppressionsAndCancels(t *testing.T) {
 			s.admit("g", carol, "verify", start+8000)
 			s.ends("h", bob, "verify", schemas.StatusRejected, schemas.VerdictReject, start+8000-10+60_000+10_001)
 		}},
-		{"t ahead of the append time", KindClock, func(s *sheet) { s.status[s.indexOf("f", "reject")].appended = start + 7000 - aheadMost - 1 }},
-		{"t as far ahead as may be", "", func(s *sheet) { s.status[s.indexOf("f", "reject")].appended = start + 7000 - aheadMost }},
 		{"the first decisions lost", KindSequence, func(s *sheet) {
 			s.status = s.status[s.indexOf("c", "refuse"):]
 			for i := range s.status {
@@ -277,6 +276,29 @@ func TestSuppressionsAndCancels(t *testing.T) {
 			s := newSheet(t)
 			c.do(s)
 			s.check(t, c.want)
+		})
+	}
+}
+
+// TestTimesOutsideTheBoundAreNamed: such a log is not proven, and not violated either.
+func TestTimesOutsideTheBoundAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		late schemas.Millis
+		want Outcome
+	}{
+		{"as far ahead as may be", -aheadMost, Proven},
+		{"further ahead", -aheadMost - 1, CouldNotTell},
+		{"as late as may be", lateMost, Proven},
+		{"later", lateMost + 1, CouldNotTell},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSheet(t)
+			s.status[s.indexOf("f", "reject")].appended = start + 7000 + c.late
+			r := s.audit(t)
+			if r.Outcome != c.want || (c.want == CouldNotTell) != strings.Contains(show(r), ": t ") {
+				t.Fatalf("want %q:\n%s", c.want, show(r))
+			}
 		})
 	}
 }

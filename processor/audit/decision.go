@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -9,11 +10,35 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// aheadMost is how far a decision's t may lie ahead of its record's append
-// time, in ms: the 2 s at which a worker stalls, and 1 s for the time between
-// two looks at the broker's clock. How far it may lie behind depends on how long
-// a transaction takes, and is only reported.
-const aheadMost = 3000
+// A decision's t and its record's append time, in ms: t may lie aheadMost after it, the
+// 2 s at which a worker stalls, and lateMost before it, the 5 s that a transaction may
+// take and the 2 s by which a clock may be wrong; each with 1 s more. What lies outside
+// is named, and not proven: windows hold by t, and not by when messages left.
+const (
+	aheadMost = 3000
+	lateMost  = 8000
+)
+
+// named is how many decisions outside these bounds a partition names one by one.
+const named = 10
+
+// bounded compares a decision's t with its record's append time.
+func (p *partition) bounded(t schemas.Millis) {
+	late := schemas.MillisOf(p.rec.Timestamp) - t
+	if late >= 0 {
+		p.clock.Behind = max(p.clock.Behind, time.Duration(late)*time.Millisecond)
+	} else {
+		p.clock.Ahead = max(p.clock.Ahead, time.Duration(-late)*time.Millisecond)
+	}
+	if !p.judged || -aheadMost <= late && late <= lateMost {
+		return
+	}
+	if p.outside++; p.outside > named {
+		p.cannotTell("further decisions whose t is too far from the append time")
+		return
+	}
+	p.cannotTell(fmt.Sprintf("%s/%d offset %d, seq %d: t %s, appended %s", p.statusTopic, p.num, p.rec.Offset, p.e.Decision.Seq, t, schemas.MillisOf(p.rec.Timestamp)))
+}
 
 // decision judges one change of the partition's state.
 func (p *partition) decision() error {
@@ -52,15 +77,8 @@ func (p *partition) decision() error {
 	if d.T < p.t {
 		p.fault(KindBackInTime, "t %s after %s", d.T, p.t)
 	}
-	if ahead := d.T - schemas.MillisOf(p.rec.Timestamp); ahead > aheadMost {
-		p.fault(KindClock, "t is %d ms ahead of the broker's append time", ahead)
-	}
+	p.bounded(d.T)
 	p.seq, p.t = d.Seq, max(p.t, d.T)
-	if late := schemas.MillisOf(p.rec.Timestamp) - d.T; late >= 0 {
-		p.clock.Behind = max(p.clock.Behind, time.Duration(late)*time.Millisecond)
-	} else {
-		p.clock.Ahead = max(p.clock.Ahead, time.Duration(-late)*time.Millisecond)
-	}
 	if d.Verdict != schemas.VerdictMarker && p.revision >= 0 && d.Revision != p.revision {
 		p.fault(KindMarker, "decided under revision %d, while %d is in force here", d.Revision, p.revision)
 	}

@@ -4,7 +4,7 @@
 // answer, the dispatch topics and the journals, and checks:
 //
 //   - the sequence of each partition is dense and begins with 1 where nothing
-//     was deleted, and its time never goes back, nor ahead of the broker's;
+//     was deleted, and its time never goes back, nor far from the broker's;
 //   - every committed record of requests and readmit, as far as they were
 //     processed, is answered by exactly one decision, in order, and on the
 //     message that it is;

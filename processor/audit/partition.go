@@ -62,6 +62,7 @@ type partition struct {
 	counts    Counts
 	ends      map[schemas.Status]int64
 	clock     Clock
+	outside   int // decisions whose t is too far from the append time
 	from      schemas.Millis
 	swept     schemas.Millis
 

@@ -47,7 +47,6 @@ const (
 	KindDispatch   Kind = "dispatch"        // an admission not dispatched once, or a dispatch without admission
 	KindForward    Kind = "forward"         // a forward that did not arrive once, or arrived from nowhere
 	KindPermit     Kind = "permit"          // a sending without permit, or an outcome before one
-	KindClock      Kind = "clock"           // a decision's t ahead of the broker's append time
 	KindSuppressed Kind = "suppressed"      // against a suppression that stood, or because of one that did not
 	KindCancelled  Kind = "cancelled"       // against a cancel, or without one
 	KindReceipt    Kind = "receipt"         // an amendment of a message that is not there, or of a provider that was not given it

@@ -74,6 +74,9 @@ func (t *Tally) Add(o *Tally) {
 // Never lists the faults that no cycle had, and what of wide limits never
 // happened.
 func (t *Tally) Never() (out []string) {
+	if name := hitName(kmsg.Produce, KindHang); t.Hits[name] == 0 {
+		out = append(out, name)
+	}
 	for key := range errs {
 		for _, kind := range []Kind{KindError, KindLoseCall, KindLoseAnswer} {
 			if t.Hits[hitName(key, kind)] == 0 {
@@ -188,6 +191,8 @@ func (in *injector) fate(who string, k *call) fate {
 			return fateDieBefore
 		case KindDieAfter:
 			return fateDieAfter
+		case KindHang:
+			return fateHang
 		case KindError:
 		}
 	}

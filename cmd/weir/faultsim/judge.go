@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -154,11 +153,7 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	if r.Audit.Clock.Ahead > clockMayBeAhead {
 		c.fail("a decision is stamped %s ahead of the broker's clock", r.Audit.Clock.Ahead)
 	}
-	// A clock that steps forward while a transaction is written looks right
-	// when the two are compared, and what was decided is behind. The process's
-	// own clock, which is monotonic, does not.
-	steps := slices.ContainsFunc(c.plan.Events, func(e Event) bool { return e.What == WhatClock })
-	if r.Audit.Clock.Behind > clockMayBeBehind && !steps {
+	if r.Audit.Clock.Behind > clockMayBeBehind {
 		c.fail("a decision is stamped %s behind the broker's clock", r.Audit.Clock.Behind)
 	}
 	c.count(func(t *Tally) {
@@ -174,6 +169,6 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 // seconds, and one more by which a clock may step between two comparisons.
 const clockMayBeAhead = 3 * time.Second
 
-// clockMayBeBehind is how far behind it may be: as much, and the time that a
-// transaction may take to be written under faults.
-const clockMayBeBehind = 25 * time.Second
+// clockMayBeBehind is how far behind it may be: the five seconds that a transaction
+// may take, the two by which a clock may be wrong, and one more.
+const clockMayBeBehind = 8 * time.Second

@@ -42,6 +42,7 @@ const (
 	KindLoseCall   Kind = "lose call"   // the connection breaks before it arrives
 	KindLoseAnswer Kind = "lose answer" // it is performed, and the connection breaks before the answer
 	KindDieBefore  Kind = "die before"  // the worker dies before it arrives
+	KindHang       Kind = "hang"        // it arrives nine seconds late
 	KindDieAfter   Kind = "die after"   // it is performed, and the worker dies before the answer
 )
 
@@ -200,8 +201,19 @@ func NewPlan(seed uint64) *Plan {
 		p.standby(r)
 	}
 	p.Gate = rand.New(rand.NewPCG(seed, 0x67617465)).IntN(3) == 0 // by itself, so that the rest of a seed stays
+	p.hangs(rand.New(rand.NewPCG(seed, 0x68616e67)))
 	p.Doors = rand.New(rand.NewPCG(seed, 0x646f6f72)).IntN(3) == 0
 	return p
+}
+
+// hangs delays appends in a third of the cycles.
+func (p *Plan) hangs(r *rand.Rand) {
+	if r.IntN(3) > 0 {
+		return
+	}
+	for range 1 + r.IntN(3) {
+		p.Faults = append(p.Faults, Fault{Key: kmsg.Produce, Nth: 1 + r.IntN(reach[kmsg.Produce]), Kind: KindHang})
+	}
 }
 
 // wide gives messages limits beyond their recipient, and in half of the cycles

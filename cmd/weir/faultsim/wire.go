@@ -39,7 +39,12 @@ const (
 	fateLoseAnswer      // it is performed, and its answer never arrives
 	fateDieBefore       // the worker dies, and it never arrives
 	fateDieAfter        // it is performed, and the worker dies before the answer
+	fateHang            // it arrives late, and so does all that is sent after it on the connection
 )
+
+// hangs is for how long: longer than a decision may be before its append, and
+// shorter than a client waits for an answer.
+const hangs = 9 * time.Second
 
 // wire is all of one worker's network. It sees whole requests and answers.
 type wire struct {
@@ -209,7 +214,8 @@ type conn struct {
 	mu       sync.Mutex
 	out      []byte          // of a request that is not whole yet
 	pending  map[int32]*call // without an answer yet
-	backlog  []*call         // held back by a freeze
+	backlog  []*call         // held back by a freeze or by a call that hangs
+	flushing bool            // it is being sent
 	closed   bool            // by the client
 	deadline time.Time       // of reads
 	gone     chan struct{}   // closed when closed
@@ -246,11 +252,14 @@ func (c *conn) Write(b []byte) (int, error) {
 		case fateDieBefore:
 			c.w.Kill()
 			return 0, errDead
-		case fatePass, fateLoseAnswer, fateDieAfter: // it arrives
+		case fatePass, fateLoseAnswer, fateDieAfter, fateHang: // it arrives
 		}
 		c.mu.Lock()
 		c.pending[k.corr] = k
-		if c.w.frozen() || len(c.backlog) > 0 {
+		if k.fate == fateHang {
+			go c.hang() // it ends with the worker
+		}
+		if k.fate == fateHang || c.w.frozen() || len(c.backlog) > 0 {
 			c.backlog = append(c.backlog, k)
 			c.mu.Unlock()
 			continue
@@ -264,10 +273,32 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// hang lets what is held back go on later.
+func (c *conn) hang() {
+	select {
+	case <-time.After(hangs):
+	case <-c.w.died:
+		return
+	}
+	if c.w.pass(nil) == nil {
+		c.flush()
+	}
+}
+
 // flush sends what a freeze held back. What a client sent before it closed the
 // connection arrives too; nobody waits for its answers.
 func (c *conn) flush() {
 	c.mu.Lock()
+	if c.flushing {
+		c.mu.Unlock()
+		return
+	}
+	c.flushing = true
+	defer func() {
+		c.mu.Lock()
+		c.flushing = false
+		c.mu.Unlock()
+	}()
 	closed := c.closed
 	if closed {
 		for _, k := range c.pending {
@@ -360,7 +391,7 @@ func (c *conn) answer() ([]byte, error) {
 	case fateDieAfter:
 		c.w.Kill()
 		return nil, io.EOF
-	case fatePass, fateLoseCall, fateDieBefore: // the latter two have no answer
+	case fatePass, fateHang, fateLoseCall, fateDieBefore: // the latter two have no answer
 	}
 	c.w.answered(k, frame[8:])
 	c.w.takeTime()
