@@ -395,7 +395,7 @@ func (c *change) copied(t *testing.T, logs map[string]map[int32][]*kgo.Record, p
 		for p, rs := range partitions {
 			var own []*kgo.Record
 			for _, r := range rs {
-				own = append(own, &kgo.Record{Topic: topic, Partition: p, Key: r.Key, Value: r.Value, Headers: slices.Clone(r.Headers)})
+				own = append(own, &kgo.Record{Topic: topic, Partition: p, Key: r.Key, Value: r.Value, Headers: slices.Clone(r.Headers), Timestamp: r.Timestamp})
 			}
 			if topic == c.topic(changed) && p == c.partition {
 				if own = c.do(own); own == nil {
