@@ -102,7 +102,15 @@ func TestAPanicEndsItsRecord(t *testing.T) {
 					rev.Store(&schemas.Revision{Revision: 2, Policy: schemas.Policy{Tenants: []schemas.Tenant{acme, bad}}})
 					want = append(want, callback.ID(behind))
 				}
-				time.Sleep(time.Hour)
+				told := func() int {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return len(w.order)
+				}
+				for until := time.Now().Add(time.Hour); told() < len(want) && time.Now().Before(until); {
+					time.Sleep(10 * time.Second)
+				}
+				time.Sleep(time.Minute) // for what must not be told
 				stop()
 				for range 2 {
 					if err := <-done; err != nil {
