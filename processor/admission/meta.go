@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -31,12 +32,13 @@ type meta struct {
 	T          schemas.Millis `json:"t"`          // of the last decision
 	Requests   int64          `json:"requests"`   // next offset to read of weir.requests
 	Readmit    int64          `json:"readmit"`    // next offset to read of weir.readmit
-	Phones     string         `json:"phones"`     // version of the phone library's metadata
+	Phones     string         `json:"phones"`     // version of the phone library's metadata, of the last decision
 	Marker     schemas.Marker `json:"marker"`     // the revision in force and its windows' since
 	// Ids of the topics whose offsets Requests and Readmit are; empty where the
 	// brokers have none, or before a version that wrote them.
 	RequestsID string `json:"requests_id,omitempty"`
 	ReadmitID  string `json:"readmit_id,omitempty"`
+	Zones      string `json:"zones,omitempty"` // release of the time zone database, of the last decision; empty before a version that wrote it
 	// State of other spellings than keys have. A version that does not know it leaves it out.
 	Spellings spellings `json:"spellings,omitzero"`
 }
@@ -47,6 +49,15 @@ func (m *meta) encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode meta record: %w", err)
 	}
 	return b, nil
+}
+
+// adoptData makes the numbering plans and time zones of this process those of the state,
+// and returns the former ones if they differ. Calendar periods, quiet hours and the keys of
+// recipients follow from them.
+func (m *meta) adoptData() (phones, zones string, differ bool) {
+	phones, zones = m.Phones, m.Zones
+	m.Phones, m.Zones = recipient.MetadataVersion, schemas.ZonesVersion
+	return phones, zones, phones != m.Phones || zones != "" && zones != m.Zones
 }
 
 func decodeMeta(b []byte) (*meta, error) {

@@ -52,7 +52,7 @@ type standing struct {
 
 func newPartition(num int32, env environment) (*partition, error) {
 	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), held: newHolds(), cursors: make(map[cursorKey]cursor), damaged: make(damages)}
-	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion, Spellings: spellings{Folds: true}}
+	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion, Zones: schemas.ZonesVersion, Spellings: spellings{Folds: true}}
 	return p, p.adopt(&schemas.Revision{})
 }
 

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
 )
 
 // Assign brings the assigned partitions to where the log is. The group's offsets
@@ -50,6 +52,10 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 		}
 		if err := s.agrees(p, committed); err != nil {
 			return nil, stream.Fatal(err)
+		}
+		if phones, zones, differ := p.base.meta.adoptData(); differ {
+			s.cfg.Logger.Warn("this partition was decided with other numbering plans or time zones; from now on this worker's are in effect",
+				"partition", n, "phones", recipient.MetadataVersion, "former_phones", phones, "zones", schemas.ZonesVersion, "former_zones", zones)
 		}
 		if p.base.meta.Seq == 0 {
 			continue // never decided: from the start of the log
