@@ -497,8 +497,8 @@ var exactness = []mutation{
 		what:   "state is taken although the group stands elsewhere",
 		harm:   "records are decided twice, or never",
 		file:   "processor/admission/restore.go",
-		old:    "return nil, stream.Fatal(err)\n\t\t}\n\t\tif p.base.meta.Seq == 0 {",
-		new:    "s.cfg.Logger.Warn(\"state and group disagree\", \"error\", err)\n\t\t}\n\t\tif p.base.meta.Seq == 0 {",
+		old:    "return nil, stream.Fatal(err)\n\t\t}\n\t\tif phones,",
+		new:    "s.cfg.Logger.Warn(\"state and group disagree\", \"error\", err)\n\t\t}\n\t\tif phones,",
 		checks: []check{admissionTests, {pkg: "cmd/weir/e2e", run: "TestEmbedded/bad_state"}},
 	},
 	{
