@@ -68,8 +68,9 @@ type reading struct {
 
 // compare judges a partition's transaction by its leader's clock. Its decisions are
 // stamped between first and last, by a clock that is lifted by lift; first is 0 if there
-// are none.
-func (r *reading) compare(first, last schemas.Millis, lift time.Duration) (ahead, behind, late time.Duration) {
+// are none. From the first until all was acknowledged it took so long, whatever the clock
+// did meanwhile.
+func (r *reading) compare(first, last schemas.Millis, lift, took time.Duration) (ahead, behind, late time.Duration) {
 	ahead = last.Sub(r.at)
 	if first == 0 {
 		return ahead, 0, 0
@@ -77,7 +78,7 @@ func (r *reading) compare(first, last schemas.Millis, lift time.Duration) (ahead
 	// A slow write is no lag: the clock must be behind as well.
 	behind = min(r.least-lift, r.at.Sub(last))
 	// What was written to other topics was appended before it was acknowledged.
-	late = max(r.at.Sub(first), r.taken.Add(lift).Sub(first))
+	late = max(r.at.Sub(first), took)
 	return ahead, behind, late
 }
 
@@ -118,7 +119,7 @@ func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
 	if err := tx.Flush(ctx); err != nil {
 		return err
 	}
-	now := s.clock.now() // later than all of it was appended
+	now, flushed := s.clock.now(), time.Now() // later than all of it was appended
 	appended, err := tx.Appended(ctx, ledger, slices.Collect(maps.Keys(s.touched)))
 	if err != nil {
 		return fmt.Errorf("compare clocks: %w", err)
@@ -136,7 +137,7 @@ func (s *stage) checkClock(ctx context.Context, tx *stream.Tx) error {
 	var worst, ahead, slower, behind, late time.Duration // ahead of a clock that all leaders share; slower: of one that is behind others
 	for n := range s.touched {
 		p, r := s.parts[n], s.readings[n]
-		a, b, l := r.compare(p.earliest, p.cur.meta.T, p.lift)
+		a, b, l := r.compare(p.earliest, p.cur.meta.T, p.lift, flushed.Sub(p.opened))
 		worst, behind, late = max(worst, a), max(behind, b), max(late, l)
 		if r.least-p.lift > clockTolerance { // also where its decisions stand at the log's time
 			p.lift = r.least

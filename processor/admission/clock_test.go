@@ -25,7 +25,7 @@ func TestCompareClocks(t *testing.T) {
 		{"a slow append elsewhere", 101_010, 105_001, 0, false, false, true},
 	} {
 		r := reading{least: c.at.Sub(c.taken), most: c.at.Sub(101_000), at: c.at, taken: c.taken}
-		ahead, behind, late := r.compare(100_000, 101_000, c.lift)
+		ahead, behind, late := r.compare(100_000, 101_000, c.lift, c.taken.Sub(100_000))
 		if got := ahead > clockTolerance; got != c.ahead {
 			t.Errorf("%s: ahead by %v", c.name, ahead)
 		}

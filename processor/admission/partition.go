@@ -32,6 +32,7 @@ type partition struct {
 
 	lift     time.Duration  // by which the process's clock is behind that of the ledger's leader
 	earliest schemas.Millis // the time of the open transaction's first decision; 0: none
+	opened   time.Time      // when that was taken
 	finished schemas.Millis // when its ledger records were produced, by the process's clock
 
 	log  replicated   // how much of the log base has
@@ -142,7 +143,7 @@ func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecor
 func (p *partition) advance(now schemas.Millis) {
 	p.cur.meta.T = max(p.cur.meta.T, now, p.floor)
 	if p.earliest == 0 {
-		p.earliest = p.cur.meta.T
+		p.earliest, p.opened = p.cur.meta.T, time.Now()
 	}
 	if at := p.cur.rules.Lapses(); at > 0 && p.cur.meta.T >= at {
 		// It compiled before, and now has less.
