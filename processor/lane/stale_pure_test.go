@@ -21,6 +21,7 @@ type world struct {
 	concurrency func(at time.Duration) int           // calls at a time that the provider takes; 0: none end
 	latency     func(at time.Duration) time.Duration // of a call that begins then
 	admission   func(at time.Duration) time.Duration // from what goes back to its return
+	onWay       time.Duration                        // the part of it that is after the decision
 	lost        int                                  // of ten, that never return
 	restarts    []time.Duration
 	down        time.Duration // after a restart
@@ -178,7 +179,7 @@ func (w *world) step() {
 	for len(w.transit) > 0 && w.transit[0].at <= w.now {
 		tr := w.transit[0]
 		w.transit = w.transit[1:]
-		tr.m.decided = tr.at
+		tr.m.decided = tr.at.Add(-w.onWay)
 		w.append(tr.to, tr.m)
 	}
 	for len(w.retrying) > 0 && w.retrying[0].at <= w.now {
@@ -353,6 +354,15 @@ func TestStaleMillion(t *testing.T) {
 		{"three priorities, 20 a second", [priorities]int{urgently: 20_000, normally: 20_000, inBulk: 20_000}, world{pace: perSecond(20), concurrency: always(64), latency: always(100 * ms), admission: always(500 * ms), staleAfter: time.Minute, restarts: every(10*time.Second, time.Hour), down: 2 * time.Second}, 0.98, 0.98, 2, 1.01, 800},
 		{"one a minute", [priorities]int{normally: 100, inBulk: 100}, world{pace: []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: time.Minute}}, concurrency: always(64), latency: always(100 * ms), admission: always(500 * ms), staleAfter: time.Minute}, 0.98, 0.98, 1, 1, 10},
 		{"600 a minute, stale after ten seconds", [priorities]int{normally: 20_000}, world{pace: []schemas.Window{{Kind: schemas.WindowRolling, N: 600, Length: time.Minute}}, concurrency: always(64), latency: always(100 * ms), admission: always(500 * ms), staleAfter: 10 * time.Second}, 0.95, 0.95, 2, 1.05, 1000},
+		{"stale after a second", [priorities]int{normally: 1_000_000}, world{concurrency: always(256), latency: always(100 * ms), admission: always(200 * ms), staleAfter: time.Second}, 0.9, 0.9, 3, 1.2, 5000},
+		{"stale after a second, 20 a second", [priorities]int{normally: 20_000}, world{pace: perSecond(20), concurrency: always(64), latency: always(100 * ms), admission: always(200 * ms), staleAfter: time.Second}, 0.9, 0.9, 3, 1.2, 1000},
+		{"stale after a second, two a second", [priorities]int{normally: 2_000}, world{pace: perSecond(2), concurrency: always(64), latency: always(100 * ms), admission: always(200 * ms), staleAfter: time.Second}, 0.9, 0.9, 3, 1.2, 1000},
+		{"stale after a second, one a second", [priorities]int{normally: 1_000}, world{pace: perSecond(1), concurrency: always(64), latency: always(100 * ms), admission: always(200 * ms), staleAfter: time.Second}, 0.9, 0.9, 3, 1.2, 1000},
+		{"stale after a second, one a minute", [priorities]int{normally: 100}, world{pace: []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: time.Minute}}, concurrency: always(64), latency: always(100 * ms), admission: always(200 * ms), staleAfter: time.Second}, 0.9, 0.9, 3, 1.2, 1000},
+		{"stale after a second, 300 ms old on return", [priorities]int{normally: 20_000}, world{pace: perSecond(20), concurrency: always(64), latency: always(100 * ms), admission: always(500 * ms), onWay: 300 * ms, staleAfter: time.Second}, 0.9, 0.9, 3, 1.2, 1000},
+		{"stale after a second, 900 ms old on return", [priorities]int{normally: 20_000}, world{pace: perSecond(20), concurrency: always(64), latency: always(100 * ms), admission: always(1100 * ms), onWay: 900 * ms, staleAfter: time.Second}, 0.6, 0.6, 3, 1.2, 1000},
+		{"stale after six seconds", [priorities]int{normally: 1_000_000}, world{concurrency: always(256), latency: always(100 * ms), admission: always(500 * ms), staleAfter: 6 * time.Second}, 0.9, 0.9, 3, 1.2, 5000},
+		{"stale after six seconds, two a second", [priorities]int{normally: 2_000}, world{pace: perSecond(2), concurrency: always(64), latency: always(100 * ms), admission: always(500 * ms), staleAfter: 6 * time.Second}, 0.9, 0.9, 3, 1.2, 1000},
 		{"a third is called twice", [priorities]int{urgently: 100_000, normally: 500_000, inBulk: 100_000}, world{concurrency: always(256), latency: always(100 * ms), admission: always(500 * ms), staleAfter: 10 * time.Second, retries: 33}, 0.9, 0.8, 2, 1.05, 5000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
