@@ -89,6 +89,7 @@ type cycle struct {
 	oracle  *e2e.Oracle
 	decided map[schemas.Source]bool
 	readmit []e2e.Offset
+	drained int                        // how many of readmit there were when all had ended; 0: it did not come to that
 	seen    map[string]map[int32]int64 // by the follower: next offsets
 	lives   map[string][]string        // by message, a line for each record of weir.status
 	doors   map[schemas.Source]*came
