@@ -65,7 +65,14 @@ type Envelope struct {
 	ValueBytes  int64
 	ValueSHA256 string
 	RestBytes   int64
-	Reply       string // weir-reply, until the first decision: who waits for it
+	// CallBy is until when a lane may call the message on its decision. Only a record on
+	// a dispatch topic has it: each decision sets it anew.
+	CallBy Millis
+	// Stale is how many times in a row the message went back to be decided again, each
+	// time after the first because CallBy was over when its record was first read, or when
+	// its call was to begin. It goes with a stale message and with the decision that follows.
+	Stale int
+	Reply string // weir-reply, until the first decision: who waits for it
 }
 
 // Each calls fn for every header that is set, in a fixed order. The values are
@@ -132,6 +139,8 @@ func (e *Envelope) Each(fn func(key string, value []byte)) {
 	number(HeaderValueBytes, e.ValueBytes)
 	text(HeaderValueSHA256, e.ValueSHA256)
 	number(HeaderRestBytes, e.RestBytes)
+	number(HeaderCallBy, int64(e.CallBy))
+	number(HeaderStale, int64(e.Stale))
 	text(HeaderReply, e.Reply)
 }
 
@@ -201,6 +210,12 @@ func (e *Envelope) Set(key, value string) error {
 		e.ValueSHA256 = value
 	case HeaderRestBytes:
 		e.RestBytes, err = strconv.ParseInt(value, 10, 64)
+	case HeaderCallBy:
+		var ms int64
+		ms, err = strconv.ParseInt(value, 10, 64)
+		e.CallBy = Millis(ms)
+	case HeaderStale:
+		e.Stale, err = strconv.Atoi(value)
 	case HeaderReply:
 		e.Reply = value
 	}

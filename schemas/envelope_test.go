@@ -13,7 +13,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		Attempt: 2, Provider: "p", Priority: PriorityBulk, Revision: 7, DecidedAt: 1, AcceptedAt: 2, ExpiresAt: 3, DueAt: 4,
 		Place: []Charge{{Limit: "verify", Scope: "s", T: 5, Cost: 1}}, Taint: TaintUnknown, Return: "r", Turn: 12, Error: "e",
 		LastError: "l", RedriveOf: "o", Timestamp: 6, RequestKey: "k", CallbackURL: "https://a.example/x", Reply: "3/abc",
-		ValueBytes: 10, ValueSHA256: "ab", RestBytes: 11,
+		CallBy: 13, Stale: 2, ValueBytes: 10, ValueSHA256: "ab", RestBytes: 11,
 		Round: &Round{Revision: 8}, Tried: []Tried{{"a", RetryTransient}, {"b", RetryUnknown}}, Restore: []Charge{{Limit: "tenant", Scope: "tenant=acme", T: 9, Cost: 2}},
 	}
 	v := reflect.ValueOf(want)

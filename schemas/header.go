@@ -35,6 +35,8 @@ const (
 	HeaderValueBytes  = "weir-value-bytes"  // of a record of weir.dlq that has only the beginning of its bytes: how many the value had, decimal
 	HeaderValueSHA256 = "weir-value-sha256" // and its SHA-256, hexadecimal
 	HeaderRestBytes   = "weir-rest-bytes"   // and how many its key and the producer's headers had, decimal
+	HeaderCallBy      = "weir-call-by"      // on dispatch topics: until when the message may be called on its decision, Unix milliseconds
+	HeaderStale       = "weir-stale"        // of a message that is decided again because it went stale: how often in a row, decimal (Envelope.Stale)
 	HeaderReply       = "weir-reply"        // partition/correlation of weir.replies: who waits for the first decision. Of requests too
 )
 
@@ -54,7 +56,7 @@ const (
 	ReadmitForward  = "forward"   // misrouted: the key belongs to the partition it was sent to
 	ReadmitDue      = "due"       // a scheduled or deferred message whose time has come
 	ReadmitRetry    = "retry"     // a further attempt after a transient or unknown outcome
-	ReadmitStale    = "stale"     // its decision grew older than stale_after before its turn
+	ReadmitStale    = "stale"     // the time of its decision (weir-call-by) was over before its turn
 	ReadmitReroute  = "reroute"   // its provider takes no calls now, or left the policy: it was not called
 	ReadmitGiveBack = "give_back" // the message ended without being received: return its places
 	ReadmitCharge   = "charge"    // to the owner of a wide limit: take places in it for a message, and send it on

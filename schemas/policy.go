@@ -335,7 +335,6 @@ type Input struct {
 // What a policy's fields are when it does not say.
 const (
 	DefaultExpiresAfter = 72 * time.Hour
-	DefaultStaleAfter   = 60 * time.Second
 	DefaultConcurrency  = 64
 	DefaultTimeout      = 10 * time.Second
 	DefaultLanes        = 1
@@ -344,6 +343,15 @@ const (
 	DefaultTimezone     = "UTC"
 	DefaultWeight       = 1
 	DefaultAtMost       = "1/10m"
+)
+
+// How long after the decision that charged it a message may be called, where its class
+// has no stale_after: a tenth of the smallest window that it was charged in, within
+// these bounds; the longest where it was charged nothing.
+const (
+	SlackPart  = 10
+	SlackLeast = time.Second
+	SlackMost  = time.Minute
 )
 
 // Bounds of a policy.

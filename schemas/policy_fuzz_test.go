@@ -209,7 +209,7 @@ func TestLookups(t *testing.T) {
 		Templates: []Template{{Name: "t", Channel: ChannelSMS}},
 		Tenants:   []Tenant{{Name: "acme", DefaultRegion: "SG"}},
 	}
-	builtIn := Class{Priority: PriorityNormal, ExpiresAfter: Duration(72 * time.Hour), StaleAfter: Duration(time.Minute),
+	builtIn := Class{Priority: PriorityNormal, ExpiresAfter: Duration(72 * time.Hour),
 		Retries: []Duration{Duration(5 * time.Second), Duration(30 * time.Second), Duration(5 * time.Minute)}, OnUnknown: UnknownResend}
 	verify := builtIn
 	verify.Name, verify.Priority, verify.ExpiresAfter = "verify", PriorityUrgent, Duration(5*time.Minute)

@@ -14,7 +14,8 @@ var defaultRetries = func() []Duration {
 	return out
 }()
 
-// Class returns the rules for a class with every default filled in. A class
+// Class returns the rules for a class with every default filled in but
+// stale_after, which is of the limits (limit.Rules.CallWithin) where it is 0. A class
 // that nobody declared has the rules of class "default", declared or built in,
 // under its own name. The slices belong to the policy: do not write to them.
 func (p *Policy) Class(name string) Class {
@@ -25,7 +26,6 @@ func (p *Policy) Class(name string) Class {
 	c.Name = name
 	c.Priority = cmp.Or(c.Priority, DefaultPriority)
 	c.ExpiresAfter = cmp.Or(c.ExpiresAfter, Duration(DefaultExpiresAfter))
-	c.StaleAfter = cmp.Or(c.StaleAfter, Duration(DefaultStaleAfter))
 	c.OnUnknown = cmp.Or(c.OnUnknown, DefaultOnUnknown)
 	if c.Retries == nil {
 		c.Retries = defaultRetries

@@ -269,7 +269,6 @@ func TestSchemaHasTheCodesValues(t *testing.T) {
 		"limits.count":             CountMessage,
 		"classes.priority":         DefaultPriority,
 		"classes.expires_after":    Duration(DefaultExpiresAfter),
-		"classes.stale_after":      Duration(DefaultStaleAfter),
 		"classes.retries":          defaultRetries,
 		"classes.on_unknown":       DefaultOnUnknown,
 		"providers.concurrency":    DefaultConcurrency,

@@ -267,7 +267,10 @@ func (p *partition) read(in *input) *message {
 		m.turn = in.env.Turn
 	}
 	m.env.Round, m.env.Reply, m.env.Turn = nil, "", 0
-	m.env.Restore = nil
+	m.env.Restore, m.env.CallBy = nil, 0
+	if m.reason != schemas.ReadmitStale {
+		m.env.Stale = 0
+	}
 	if !in.readmit {
 		m.env = schemas.Envelope{
 			Origin:     in.source,

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -248,6 +249,7 @@ func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, que
 	}
 	env := m.env
 	env.Place, env.DecidedAt, env.Revision = r.Charges, d.T, d.Revision
+	env.CallBy = p.callBy(m, r.Charges)
 	env.Reason, env.DueAt, env.Return = "", 0, ""
 	provider, _ := p.cur.pol.Provider(env.Provider)
 	return outcome{event: m.event, send: []send{{
@@ -255,6 +257,22 @@ func (p *partition) dispatch(m *message, r *limit.Result, v schemas.Verdict, que
 		partition: schemas.PartitionOf(m.to.Key, provider.Lanes),
 		env:       env,
 	}}}
+}
+
+// callBy returns until when a lane may call a message that holds these places: as long
+// after the earliest decision that took one of its recipient's as its class or these
+// limits say. A round may have taken them before now.
+func (p *partition) callBy(m *message, places []schemas.Charge) schemas.Millis {
+	from := p.cur.meta.T
+	for i := range places {
+		if !isWide(places[i]) {
+			from = min(from, places[i].T)
+		}
+	}
+	if d := time.Duration(m.class.StaleAfter); d > 0 {
+		return from.Add(d)
+	}
+	return from.Add(p.cur.rules.CallWithin(m.to.Key, places))
 }
 
 // parkRefused lets a message wait that limits refused.
@@ -275,7 +293,7 @@ func (p *partition) park(m *message, s schemas.Status, reason string, due schema
 	m.event.Decision = p.stamp(schemas.VerdictDefer, &m.source)
 	p.wait(m)
 	env := m.env
-	env.Reason, env.DueAt, env.Return = reason, due, p.env.names.Readmit()
+	env.Reason, env.DueAt, env.Return, env.Stale = reason, due, p.env.names.Readmit(), 0
 	o := outcome{event: m.event, send: []send{{
 		topic:     p.env.names.Delay(topics.TierFor(due.Sub(p.cur.meta.T)).Name),
 		partition: schemas.PartitionOf(m.to.Key, p.env.delays),

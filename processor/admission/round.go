@@ -164,7 +164,7 @@ func (p *partition) cameRound(m *message, r *limit.Result, stops []limit.Stop, v
 		}
 	}
 	for i := range o.send {
-		o.send[i].env.Place = place
+		o.send[i].env.Place, o.send[i].env.CallBy = place, p.callBy(m, place)
 	}
 	o = p.handOver(m, o)
 	p.letGo(&o, &m.env, former, nil, true)

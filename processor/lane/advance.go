@@ -90,6 +90,15 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 			l.wakeAt(later)
 			return
 		}
+		if head.staleAt != 0 && head.staleAt < at && !head.overdueAgain() {
+			head.staleAt = t - 1 // its time is over before its moment
+			if half == returned {
+				v.fresh[head.prio]--
+				v.old[head.prio]++
+			}
+			budget--
+			continue
+		}
 		done := l.breaker.allow()
 		if done == nil {
 			return // the probes are under way; their outcomes wake it
@@ -144,10 +153,15 @@ func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, n
 	e := it.event
 	e.Status, e.At, e.Attempt = schemas.StatusSending, t, it.attempt
 	s.status(tx, it, e)
-	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t})
+	late := it.staleAt != 0 && it.staleAt < t
+	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t, CallBy: it.callBy, Late: late})
 	if l.throttle.probing {
 		l.probe = it.key
 	}
-	s.tx.permits = append(s.tx.permits, permitted{lane: l, item: it, from: t.Time(), expires: earlier(now, t.Time()).Add(s.cfg.PermitLife), done: done})
+	p := permitted{lane: l, item: it, from: t.Time(), expires: earlier(now, t.Time()).Add(s.cfg.PermitLife), late: late, done: done}
+	if after := (it.staleAt + 1).Time(); it.staleAt != 0 && !late && after.Before(p.expires) {
+		p.expires, p.callBy = after, true
+	}
+	s.tx.permits = append(s.tx.permits, p)
 	s.calls.open = append(s.calls.open, it.key)
 }

@@ -90,8 +90,9 @@ func (c *calls) start(p permitted, timeout time.Duration, now func() time.Time) 
 			}
 		}
 		began := now()
-		if !began.Before(p.expires) || c.ctx.Err() != nil || began.UnixMilli() < hushed.Load() {
-			c.landed <- landed{key: key, answer: answer{uncalled: true}}
+		forbidden := c.ctx.Err() != nil || began.UnixMilli() < hushed.Load()
+		if forbidden || !began.Before(p.expires) {
+			c.landed <- landed{key: key, answer: answer{uncalled: true, overdue: p.callBy && !forbidden}}
 			c.waker.Wake()
 			return
 		}

@@ -30,7 +30,9 @@ type permitted struct {
 	lane    *lanePart
 	item    *item
 	from    time.Time // its call starts then,
-	expires time.Time // and before this
+	expires time.Time // and before this,
+	callBy  bool      // which is the time of its decision, not of its permit
+	late    bool
 	done    func(error)
 }
 
@@ -131,6 +133,9 @@ func (s *stage) Ended(committed bool) {
 	}
 	for _, p := range tx.permits {
 		p.item.state = calling
+		if p.late {
+			s.metrics.late.WithLabelValues(s.cfg.Provider).Inc()
+		}
 		s.calls.start(p, time.Duration(s.provider.Timeout), s.now)
 	}
 	if len(tx.ended) > 0 { // slots are free, or more heads are

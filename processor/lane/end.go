@@ -22,6 +22,7 @@ func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Mill
 		return
 	}
 	if it.answer.uncalled {
+		it.overdue = it.overdue || it.answer.overdue
 		s.outcome(tx, l, it, outcomeExpiredPermit, "", t)
 		s.tx.ended = append(s.tx.ended, ended{lane: l, item: it})
 		return

@@ -43,10 +43,15 @@ type item struct {
 	half    int   // returned or first
 	journal int64 // the first journal offset that may speak of it, -1 when none does
 
+	callBy    schemas.Millis // of its envelope: see staleAt
+	stales    int            // of its envelope: how often in a row it went stale
+	overdue   bool           // its time was over when this lane first read it, or when its call was to begin
+	inherited bool           // it was there before this owner of the lane, who cannot say how it came
+
 	revision int64          // the policy's, of the fields below; -1 before they are read
 	bad      error          // why there is no content
 	pinned   bool           // its request names the provider
-	staleAt  schemas.Millis // until when its decision may be acted on; 0: for ever
+	staleAt  schemas.Millis // until when it may be called on its decision; 0: for ever
 	call     provider.Call
 	event    schemas.Event // what every status of it says
 }
@@ -54,7 +59,8 @@ type item struct {
 // answer is what came of a permit.
 type answer struct {
 	outcome  provider.Outcome
-	uncalled bool // the permit was never used
+	uncalled bool // the permit was never used,
+	overdue  bool // since the time of its decision was over before its call began
 }
 
 // mark is what the journal says of a record that has not been read again.

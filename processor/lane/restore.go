@@ -54,7 +54,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 
 func (s *stage) newLane(n int32) *lanePart {
 	delete(s.calls.hushed, n) // its breaker is closed, and it holds nothing
-	l := &lanePart{num: n, reach: -1, breaker: newBreaker(func() schemas.Millis { return schemas.MillisOf(s.now()) })}
+	l := &lanePart{num: n, since: s.now(), reach: -1, breaker: newBreaker(func() schemas.Millis { return schemas.MillisOf(s.now()) })}
 	for i, name := range queueNames {
 		l.queues[i] = newQueue(s.cfg.Names.Dispatch(s.cfg.Provider, name))
 	}

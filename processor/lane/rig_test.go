@@ -357,6 +357,8 @@ type entry struct {
 	Outcome string         `json:"outcome"`
 	Topic   string         `json:"topic"`
 	Offset  int64          `json:"offset"`
+	CallBy  schemas.Millis `json:"call_by"`
+	Late    bool           `json:"late"`
 }
 
 func (r *rig) journal() (out []entry) {

@@ -32,6 +32,7 @@ const (
 // and of the journal.
 type lanePart struct {
 	num      int32
+	since    time.Time // when this owner took it over
 	queues   [queues]*queue
 	pace     pace           // of calls
 	recall   recall         // of what went stale
@@ -243,6 +244,8 @@ func (s *stage) take(r *kgo.Record, poison *stream.Poison) error {
 	if !q.push(it) {
 		return nil // read again after an abort
 	}
+	it.inherited = r.Timestamp.Before(l.since)
+	it.overdue = it.callBy != 0 && it.callBy < schemas.MillisOf(s.now()) && !it.inherited
 	if it.foreign != nil {
 		s.putAside(l, q, it)
 		return nil

@@ -234,7 +234,9 @@ func (r *recall) look(v *situation, t schemas.Millis) {
 func (r *recall) sent(v *situation, it *item, t schemas.Millis) {
 	if it.half == returned {
 		v.old[it.prio]--
-		r.windows[it.prio].wasted(it.env.DecidedAt, t)
+		if !it.overdue { // else it did not wait here
+			r.windows[it.prio].wasted(it.env.DecidedAt, t)
+		}
 	}
 	r.slot++
 	r.add(it.env.ID, it.prio, t)

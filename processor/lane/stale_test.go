@@ -15,7 +15,11 @@ import (
 
 // admission stands in for the real one: what comes back stale is decided anew
 // after a while, and dispatched on again.
-func (r *rig) admission(after time.Duration) {
+func (r *rig) admission(after time.Duration) { r.decides(after, 0, 0) }
+
+// decides is admission, whose decisions are so old when they are dispatched, and may be
+// called on for so long (0: as their class says).
+func (r *rig) decides(after, age, slack time.Duration) {
 	cl, err := kgo.NewClient(r.client(kgo.ConsumeTopics(r.names.Readmit()), kgo.FetchMaxWait(20*time.Millisecond),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
@@ -45,7 +49,10 @@ func (r *rig) admission(after time.Duration) {
 			}
 			for _, rec := range d.recs {
 				env := r.envelope(rec)
-				env.DecidedAt = schemas.MillisOf(time.Now())
+				env.DecidedAt = schemas.MillisOf(time.Now().Add(-age))
+				if slack > 0 {
+					env.CallBy = env.DecidedAt.Add(slack)
+				}
 				out := &kgo.Record{Topic: r.names.Dispatch("p", topics.QueueAgain), Key: rec.Key, Value: rec.Value}
 				env.Each(func(k string, v []byte) { out.Headers = append(out.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 				cl.Produce(ctx, out, nil)

@@ -75,14 +75,14 @@ func (l *lanePart) situation(t schemas.Millis, read func(*item)) (v situation) {
 	return v
 }
 
-// allowed returns how many permits the pace allows in half of stale_after, of the
-// class that has the least.
+// allowed returns how many permits the pace allows in half of the time for which a
+// decision may be called on, of the message that has the least.
 func (l *lanePart) allowed(h *heads, windows []schemas.Window, t schemas.Millis) int {
 	n := math.MaxInt
 	for p := range h.stale {
 		for _, it := range h.stale[p] {
 			if it != nil {
-				n = min(n, l.pace.allows(windows, t, it.staleAt.Sub(it.env.DecidedAt)/2))
+				n = min(n, l.pace.allows(windows, t, max(it.staleAt.Sub(it.env.DecidedAt)/2, 0)))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -27,7 +28,30 @@ func foreign(key string) bool {
 func (it *item) expired(t schemas.Millis) bool { return it.env.ExpiresAt != 0 && it.env.ExpiresAt <= t }
 
 // stale reports whether a message must be decided again before it is called.
-func (it *item) stale(t schemas.Millis) bool { return it.staleAt != 0 && it.staleAt < t }
+func (it *item) stale(t schemas.Millis) bool {
+	return it.staleAt != 0 && it.staleAt < t && !it.overdueAgain()
+}
+
+// overdueMany is how often in a row a message may be overdue that is decided again.
+const overdueMany = 2
+
+// overdueAgain reports whether deciding a message again makes no difference: it is
+// overdue on its return from that, as it was on the one before. It is called all the
+// same, or it would go round for ever where a decision takes longer to arrive, or to be
+// permitted, than it may be called on.
+func (it *item) overdueAgain() bool { return it.overdue && it.stales >= overdueMany }
+
+// goesStale returns how often in a row a message goes back as stale, this time included.
+// Where it waited too long for its turn, that begins again.
+func (it *item) goesStale() int {
+	switch {
+	case it.overdue:
+		return it.stales + 1
+	case it.inherited:
+		return max(it.stales, 1)
+	}
+	return 1
+}
 
 // newItem reads the envelope of a dispatch record. One that is none of
 // admission's is foreign: it is no message.
@@ -47,6 +71,8 @@ func newItem(r *kgo.Record) *item {
 	if it.foreign != nil {
 		it.env = schemas.Envelope{} // nothing of it is believed
 	}
+	it.callBy, it.stales = it.env.CallBy, it.env.Stale
+	it.env.CallBy, it.env.Stale = 0, 0 // they are this record's: nothing that follows from it has them
 	return it
 }
 
@@ -86,8 +112,8 @@ func (it *item) read(rev *schemas.Revision, provider string) {
 		it.event.Tenant = schemas.DefaultTenant
 	}
 	it.pinned = req.Provider != ""
-	if it.env.DecidedAt != 0 {
-		it.staleAt = it.env.DecidedAt.Add(time.Duration(rev.Policy.Class(req.Class).StaleAfter))
+	if it.staleAt = it.callBy; it.staleAt == 0 && it.env.DecidedAt != 0 { // admission was an earlier version
+		it.staleAt = it.env.DecidedAt.Add(cmp.Or(time.Duration(rev.Policy.Class(req.Class).StaleAfter), schemas.SlackMost))
 	}
 	it.event.Channel, it.event.Class, it.event.Template = string(req.Channel), req.Class, req.Template
 	text, err := content.Of(req, &rev.Policy)
@@ -165,7 +191,9 @@ func (s *stage) retry(tx *stream.Tx, it *item, v settlement, due schemas.Millis,
 // readmit asks admission to decide a message anew.
 func (s *stage) readmit(tx *stream.Tx, it *item, reason string) {
 	env := it.env
-	env.Reason = reason
+	if env.Reason = reason; reason == schemas.ReadmitStale {
+		env.Stale = it.goesStale()
+	}
 	passOn(tx, it, s.cfg.Names.Readmit(), schemas.PartitionOf(env.Key, s.cfg.Partitions), env, it.rec.Value)
 }
 

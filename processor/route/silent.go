@@ -12,10 +12,13 @@ import (
 const slackMost = 2 * time.Second
 
 // Slack returns how long a message of a class may wait for such a provider: 2 s, and
-// no more than a tenth of its class's stale_after or of left, the time until it
-// expires (0: it does not).
+// no more than a tenth of its class's stale_after (0: it has none) or of left, the
+// time until it expires (0: it does not).
 func Slack(c schemas.Class, left time.Duration) time.Duration {
-	slack := min(slackMost, time.Duration(c.StaleAfter)/10)
+	slack := slackMost
+	if c.StaleAfter > 0 {
+		slack = min(slack, time.Duration(c.StaleAfter)/10)
+	}
 	if left > 0 {
 		slack = min(slack, left/10)
 	}
