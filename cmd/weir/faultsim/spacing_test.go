@@ -168,3 +168,49 @@ providers:
 		}
 	})
 }
+
+// TestStopReachesTheLane: what a lane holds of a recipient who opts out is called for no
+// longer than a decision may be called on, and so is what a cancel names.
+func TestStopReachesTheLane(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		action func(id int) string // of each message; it is made for the first only where it names none
+	}{
+		{"suppress", func(int) string { return `{"action":"suppress","to":"+8613800009999"}` }},
+		{"cancel", func(id int) string {
+			return fmt.Sprintf(`{"action":"cancel","to":"+8613800009999","id":"00000000-0000-4000-8000-%012d"}`, id)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runStages(t, `
+limits:
+  - {name: many, per: [recipient], allow: [1000/30s]}
+tenants:
+  - {name: default, default_region: CN}
+providers:
+  - {name: p, type: simulated, channels: [sms], pace: [10/1s]}
+`, func(s *stages) {
+				const to, n = "+8613800009999", 300
+				for i := range n {
+					s.request(`{"channel":"sms","to":%q,"body":"x","id":"00000000-0000-4000-8000-%012d"}`, to, i)
+				}
+				time.Sleep(8 * time.Second)
+				before := len(s.to(to))
+				for i := range n {
+					if s.request("%s", c.action(i)); c.action(0) == c.action(1) {
+						break
+					}
+				}
+				stopped := time.Now()
+				time.Sleep(time.Minute)
+				at := s.to(to)
+				if before < 60 || len(at) == n {
+					s.t.Errorf("%d calls before and %d in all: the test shows nothing", before, len(at))
+				}
+				if last := at[len(at)-1].Sub(stopped); last > 3100*time.Millisecond { // and what a decision takes
+					s.t.Errorf("a call %v later", last)
+				}
+			})
+		})
+	}
+}
