@@ -80,7 +80,7 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 			return // an outcome wakes it
 		}
 		head := heads.fresh[p][half]
-		paced := l.even.at(l.pace.next(windows, max(from, min(head.env.DecidedAt, t))))
+		paced := l.even.at(l.pace.next(windows, max(from, head.notBefore(t))))
 		at := max(paced, l.quiet, l.throttle.until)
 		if later := l.pace.ask(windows, at, t, lead, spare, v.free); later != 0 {
 			if paced > t && l.blocked == 0 {

@@ -114,3 +114,24 @@ func TestOverdueIsCalledLate(t *testing.T) {
 		})
 	}
 }
+
+// TestNoCallBeforeItsDecision: a lane whose clock is a little behind the one that decided
+// waits for the moment of the decision; it does not where its clock is far off.
+func TestNoCallBeforeItsDecision(t *testing.T) {
+	for ahead, waits := range map[time.Duration]time.Duration{
+		1500 * time.Millisecond: 1500 * time.Millisecond,
+		time.Hour:               0,
+	} {
+		simulated(t, oneProvider(nil), func(r *rig) {
+			r.run(r.config("a"))
+			r.dispatch(message{id: "warm"})
+			r.statuses("warm", schemas.StatusSending, schemas.StatusSent)
+			began := time.Now()
+			r.dispatch(message{id: "m", change: func(e *schemas.Envelope) { e.DecidedAt = e.DecidedAt.Add(ahead) }})
+			r.statuses("m", schemas.StatusSending, schemas.StatusSent)
+			if took := r.fake.at[1].Sub(began); took < waits || took > waits+500*time.Millisecond {
+				r.t.Errorf("decided %v ahead: called after %v", ahead, took)
+			}
+		})
+	}
+}

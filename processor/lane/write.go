@@ -32,6 +32,16 @@ func (it *item) stale(t schemas.Millis) bool {
 	return it.staleAt != 0 && it.staleAt < t && !it.overdueAgain()
 }
 
+// notBefore returns the moment of the message's decision, before which it is not called:
+// this clock may be behind the one that decided. A clock that is far behind is wrong, and
+// holds no one up.
+func (it *item) notBefore(t schemas.Millis) schemas.Millis {
+	if it.env.DecidedAt > t.Add(clockMistrust) {
+		return t
+	}
+	return it.env.DecidedAt
+}
+
 // overdueMany is how often in a row a message may be overdue that is decided again.
 const overdueMany = 2
 
