@@ -68,9 +68,10 @@ type Envelope struct {
 	// CallBy is until when a lane may call the message on its decision. Only a record on
 	// a dispatch topic has it: each decision sets it anew.
 	CallBy Millis
-	// Stale is how many times in a row the message went back to be decided again, each
-	// time after the first because CallBy was over when its record was first read, or when
-	// its call was to begin. It goes with a stale message and with the decision that follows.
+	// Stale is 1 for a message that goes back because CallBy is over, and one more for each
+	// time that it was over already when its lane first read the record, or when its call was
+	// to begin. It goes with a stale message and with the decision that follows; anything
+	// else ends it.
 	Stale int
 	Reply string // weir-reply, until the first decision: who waits for it
 }

@@ -36,7 +36,7 @@ const (
 	HeaderValueSHA256 = "weir-value-sha256" // and its SHA-256, hexadecimal
 	HeaderRestBytes   = "weir-rest-bytes"   // and how many its key and the producer's headers had, decimal
 	HeaderCallBy      = "weir-call-by"      // on dispatch topics: until when the message may be called on its decision, Unix milliseconds
-	HeaderStale       = "weir-stale"        // of a message that is decided again because it went stale: how often in a row, decimal (Envelope.Stale)
+	HeaderStale       = "weir-stale"        // of a message that is decided again because it went stale: how often, decimal (Envelope.Stale)
 	HeaderReply       = "weir-reply"        // partition/correlation of weir.replies: who waits for the first decision. Of requests too
 )
 

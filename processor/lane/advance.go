@@ -71,6 +71,10 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 			budget--
 			continue
 		}
+		if until, ok := l.recall.hold(&v, t); ok {
+			l.wakeAt(until)
+			return
+		}
 		p, half, ok := choose(l.slot, v.ready)
 		if !ok {
 			l.blocked = 0
@@ -106,6 +110,7 @@ func (s *stage) advance(tx *stream.Tx, l *lanePart, t schemas.Millis, now time.T
 		if half == returned {
 			v.fresh[head.prio]--
 		}
+		l.recall.permitted(head, t)
 		s.permit(tx, l, head, at, now, done)
 		budget--
 		given++

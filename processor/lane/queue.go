@@ -44,7 +44,7 @@ type item struct {
 	journal int64 // the first journal offset that may speak of it, -1 when none does
 
 	callBy    schemas.Millis // of its envelope: see staleAt
-	stales    int            // of its envelope: how often in a row it went stale
+	stales    int            // of its envelope: see goesStale
 	overdue   bool           // its time was over when this lane first read it, or when its call was to begin
 	inherited bool           // it was there before this owner of the lane, who cannot say how it came
 

@@ -127,6 +127,7 @@ type window struct {
 	least   int            // how many waited at least, that may be called, since
 	since   schemas.Millis // the last look at that
 	former  int            // its size under the former owner
+	misses  bool           // one that returned was not called in time, since others had the permits meanwhile
 	cut     schemas.Millis // when it last began again: what was decided before says nothing of it
 }
 
@@ -158,13 +159,18 @@ func (w *window) look(fresh int, took time.Duration, t schemas.Millis) {
 type recall struct {
 	returns
 	windows [priorities]window
-	slot    uint64 // those sent back so far
+	slot    uint64         // those sent back so far
+	held    schemas.Millis // since when a permit is held for one that is on its way; 0: none is
+	holds   schemas.Millis // when one may be held again
 }
 
 // arrive takes note of a message that has returned at t.
 func (r *recall) arrive(id string, prio int, t schemas.Millis) {
 	away := r.away[prio]
 	if r.returns.arrive(id, t) {
+		if w := &r.windows[prio]; r.held != 0 { // a larger window would not help
+			w.starved = false
+		}
 		r.windows[prio].arrived(away)
 	}
 }
@@ -189,7 +195,7 @@ func (r *recall) starve(v *situation) {
 	for p := range r.windows {
 		w := &r.windows[p]
 		w.starved = false
-		if v.able && !v.ready[p][returned] && v.stale[p] != [halves]bool{} {
+		if v.able && !v.ready[p][returned] && (v.stale[p] != [halves]bool{} || w.misses && r.away[p] > 0) {
 			would := v.ready
 			would[p][returned] = true
 			prio, half, _ := choose(v.slot, would)
@@ -236,6 +242,7 @@ func (r *recall) sent(v *situation, it *item, t schemas.Millis) {
 		v.old[it.prio]--
 		if !it.overdue { // else it did not wait here
 			r.windows[it.prio].wasted(it.env.DecidedAt, t)
+			r.windows[it.prio].misses = !it.inherited
 		}
 	}
 	r.slot++
@@ -254,6 +261,11 @@ func (r *recall) next(v *situation) (prio, half int, ok bool) {
 		waits += v.fresh[p]
 	}
 	if all >= v.pace || waits >= freshMost {
+		for p := range r.windows { // but one, for which a permit is held
+			if w := &r.windows[p]; w.starved && w.misses && r.away[p] == 0 && v.stale[p] != (lines{})[p] {
+				return p, map[bool]int{true: returned, false: first}[v.stale[p][returned]], true
+			}
+		}
 		return 0, 0, false
 	}
 	may := v.stale
@@ -273,6 +285,44 @@ func (r *recall) next(v *situation) (prio, half int, ok bool) {
 		}
 	}
 	return choose(r.slot, may)
+}
+
+// Bounds of how long a permit is held.
+const (
+	holdLeast = time.Second // it may be held for so long, or twice as long as returns take,
+	holdPart  = 10          // and then not again for so many times as long as it was
+)
+
+// hold reports whether the next permit waits for a message that is on its way back, and
+// until when at most. By its turn the permit is of a priority that has nothing to call
+// yet, and whose last ones went stale once more while other priorities had the permits:
+// where permits come more slowly than decisions go stale, it would never be called.
+func (r *recall) hold(v *situation, t schemas.Millis) (until schemas.Millis, ok bool) {
+	for p := range r.windows {
+		w := &r.windows[p]
+		if !w.starved || !w.misses || r.away[p] == 0 || v.ready == (lines{}) || t < r.holds {
+			continue
+		}
+		if r.held == 0 {
+			r.held = t
+		}
+		if until = r.held.Add(min(max(holdLeast, 2*r.took), backAtMost)); t < until {
+			return until, true
+		}
+		break
+	}
+	if r.held != 0 {
+		r.holds, r.held = t.Add(holdPart*t.Sub(r.held)), 0
+	}
+	return 0, false
+}
+
+// permitted takes note of a permit for a message: where none was held for it, none need
+// be held for the next.
+func (r *recall) permitted(it *item, t schemas.Millis) {
+	if it.half == returned && t >= r.holds {
+		r.windows[it.prio].misses = false
+	}
 }
 
 // allows returns how many permits more a pace lets through until d from t.

@@ -17,6 +17,8 @@ import (
 // that it takes a step.
 type world struct {
 	staleAfter  time.Duration
+	others      time.Duration // the same of what arrives; 0: no other
+	commit      time.Duration // from a permit to its call
 	pace        []schemas.Window
 	concurrency func(at time.Duration) int           // calls at a time that the provider takes; 0: none end
 	latency     func(at time.Duration) time.Duration // of a call that begins then
@@ -39,6 +41,7 @@ type world struct {
 	transit    []trip
 	retrying   []trip
 	flying     []flyer
+	ranOut     []*item // permits whose call is to begin after the time of their decision
 
 	calls, moves, gone, made int
 	called                   [priorities]int
@@ -46,6 +49,8 @@ type world struct {
 	warm                     float64 // the same, and calls, once a tenth was gone
 	warmCalls                int
 	most                     int // times that one was decided again
+	holds                    int // steps for which a permit was held
+	late, wasted             int // calls after the time of their decision, and permits that ran out
 	deepest, waits           int // records on again that are not finished
 	permits                  int
 	urgentAhead              int // permits to others while an urgent message in memory could be called
@@ -57,6 +62,9 @@ type msg struct {
 	id       string
 	prio     int
 	decided  schemas.Millis
+	appended schemas.Millis
+	within   time.Duration // of its decision it is to be called
+	stales   int
 	again    int
 	attempts int
 	done     bool // this record is
@@ -86,7 +94,7 @@ func newWorld(w world, backlog [priorities]int) *world {
 	}
 	for n := range w.stuck * priorities {
 		w.made++
-		w.append(again, &msg{id: fmt.Sprint(w.made), prio: n % priorities, decided: w.now.Add(-time.Hour)})
+		w.append(again, &msg{id: fmt.Sprint(w.made), prio: n % priorities, decided: w.now.Add(-time.Hour), within: w.staleAfter})
 	}
 	w.restart()
 	w.upAt = w.now
@@ -95,10 +103,15 @@ func newWorld(w world, backlog [priorities]int) *world {
 
 func (w *world) put(prio int, decided schemas.Millis) {
 	w.made++
-	w.append([priorities]int{urgent, normal, bulk}[prio], &msg{id: fmt.Sprint(w.made), prio: prio, decided: decided})
+	m := &msg{id: fmt.Sprint(w.made), prio: prio, decided: decided, within: w.staleAfter}
+	if decided == w.now && w.others > 0 {
+		m.within = w.others
+	}
+	w.append([priorities]int{urgent, normal, bulk}[prio], m)
 }
 
 func (w *world) append(topic int, m *msg) {
+	m.appended = w.now
 	w.topics[topic] = append(w.topics[topic], m)
 	if topic == again {
 		w.waits++
@@ -108,7 +121,7 @@ func (w *world) append(topic int, m *msg) {
 // restart throws all away that a lane has in memory.
 func (w *world) restart() {
 	was := w.l
-	w.l = &lanePart{}
+	w.l, w.ranOut = &lanePart{since: w.now.Time()}, nil
 	if was != nil {
 		w.l.recall.resume(was.recall.sizes())
 	}
@@ -138,7 +151,9 @@ func (w *world) fetch() {
 			if m.done {
 				continue
 			}
-			it := &item{key: callKey{offset: offset}, journal: -1, env: schemas.Envelope{ID: m.id, DecidedAt: m.decided, Priority: schemas.Priorities[m.prio]}, staleAt: m.decided.Add(w.staleAfter)}
+			it := &item{key: callKey{offset: offset}, journal: -1, env: schemas.Envelope{ID: m.id, DecidedAt: m.decided, Priority: schemas.Priorities[m.prio]}, staleAt: m.decided.Add(m.within), stales: m.stales}
+			it.inherited = m.appended.Time().Before(w.l.since)
+			it.overdue = it.staleAt < w.now && !it.inherited
 			it.prio, it.half = lineOf(i, it.env.Priority)
 			q.push(it)
 			if it.half == returned {
@@ -156,6 +171,7 @@ func (w *world) take(it *item) *msg {
 		}
 		m := w.topics[i][it.key.offset]
 		copied := *m
+		copied.stales = it.goesStale()
 		m.done = true
 		w.topics[i][it.key.offset] = &msg{done: true}
 		q.finish(it)
@@ -185,7 +201,7 @@ func (w *world) step() {
 	for len(w.retrying) > 0 && w.retrying[0].at <= w.now {
 		tr := w.retrying[0]
 		w.retrying = w.retrying[1:]
-		tr.m.decided, tr.m.again = tr.at, 0
+		tr.m.decided, tr.m.again, tr.m.stales = tr.at, 0, 0
 		w.append(tr.to, tr.m)
 	}
 	concurrency := w.concurrency(at)
@@ -229,12 +245,21 @@ func (w *world) turn(at time.Duration, concurrency int) {
 		w.warm, w.warmCalls = w.could, w.permits
 	}
 	l.pace.trim(longest(w.pace), t)
+	for len(w.ranOut) > 0 && w.ranOut[0].key.permit.Add(w.commit) <= t {
+		it := w.ranOut[0]
+		w.ranOut, it.overdue = w.ranOut[1:], true
+		for _, q := range l.queues {
+			if q.find(it.key.offset) == it {
+				q.requeue(it)
+			}
+		}
+	}
 	v := l.situation(t, func(*item) {})
 	before := w.permits
 	for budget := maxPerTx; budget > 0; budget-- {
 		heads := l.heads(&v, t, func(*item) {}, func(*item) bool { return false }, &budget)
 		moment := l.pace.next(w.pace, t)
-		v.free = concurrency - len(w.flying)
+		v.free = concurrency - len(w.flying) - len(w.ranOut)
 		v.able, v.soon = v.free > 0 && moment <= t, moment <= t.Add(max(l.recall.took, lookEvery))
 		v.slot = l.slot
 		v.pace = l.allowed(&heads, w.pace, t)
@@ -257,6 +282,10 @@ func (w *world) turn(at time.Duration, concurrency int) {
 			w.transit = append(w.transit, trip{due, to, m})
 			continue
 		}
+		if _, ok := l.recall.hold(&v, t); ok {
+			w.holds++
+			break
+		}
 		p, half, ok := choose(l.slot, v.ready)
 		if !ok || !v.able {
 			break
@@ -271,9 +300,19 @@ func (w *world) turn(at time.Duration, concurrency int) {
 		if half == returned {
 			v.fresh[it.prio]--
 		}
+		l.recall.permitted(it, t)
 		l.pace.add(t)
 		l.slot++
 		w.permits++
+		if at := t.Add(w.commit); at > it.staleAt && !it.overdueAgain() {
+			it.state, it.key.permit = calling, t
+			w.ranOut = append(w.ranOut, it)
+			w.wasted++
+			continue
+		}
+		if t > it.staleAt {
+			w.late++
+		}
 		m := w.take(it)
 		w.flying = append(w.flying, flyer{t.Add(latency), m})
 		if m.attempts == 0 && w.chance.IntN(100) < w.retries {
@@ -384,8 +423,8 @@ func TestStaleMillion(t *testing.T) {
 				w.step()
 			}
 			share := float64(w.permits-w.warmCalls) / (w.could - w.warm)
-			t.Logf("STALE %s: a backlog of %d is gone after %.0f s: %d calls, after the first tenth %.1f %% of what could be; each went back %.3f times, the most %d; at most %d on again; longest without a call %s; %d permits before an urgent one",
-				c.name, n, w.now.Sub(w.began).Seconds(), w.calls, 100*share, float64(w.moves)/float64(n), w.most, w.deepest, w.longestIdle, w.worstAhead)
+			t.Logf("STALE %s: a backlog of %d is gone after %.0f s: %d calls, after the first tenth %.1f %% of what could be; %v by priority, %d late, %d permits ran out, %d steps held; each went back %.3f times, the most %d; at most %d on again; longest without a call %s; %d permits before an urgent one",
+				c.name, n, w.now.Sub(w.began).Seconds(), w.calls, 100*share, w.called, w.late, w.wasted, w.holds, float64(w.moves)/float64(n), w.most, w.deepest, w.longestIdle, w.worstAhead)
 			if w.calls+w.gone != n || share < c.least || w.most > c.most || float64(w.moves) > c.mean*float64(n) || w.deepest > c.again || w.worstAhead > 1 {
 				t.Errorf("%d calls, %d gone elsewhere, windows %+v, away %v", w.calls, w.gone, w.l.recall.windows, w.l.recall.away)
 			}
@@ -496,5 +535,56 @@ func TestNothingGoesRound(t *testing.T) {
 	v.able, v.free = true, 1
 	if p, _, ok := r.next(&v); !ok || p != normally {
 		t.Errorf("nothing goes back (%d, %v) although a call can be made", p, ok)
+	}
+}
+
+// TestEachPriorityGetsOn: however slow a lane is, and however many urgent messages keep
+// coming whose decisions last, one whose decision does not last until the next permit of
+// its priority is called.
+func TestEachPriorityGetsOn(t *testing.T) {
+	ms := time.Millisecond
+	each := func(d time.Duration) []schemas.Window {
+		return []schemas.Window{{Kind: schemas.WindowRolling, N: 1, Length: d}}
+	}
+	for _, c := range []struct {
+		name  string
+		world world
+		least int // of 200 normal messages, in an hour
+	}{
+		{"two a second", world{pace: each(500 * ms), admission: always(200 * ms)}, 200},
+		{"two a second, admission takes a second", world{pace: each(500 * ms), admission: always(time.Second)}, 150},
+		{"one in five seconds", world{pace: each(5 * time.Second), admission: always(200 * ms)}, 60},
+		{"one in five seconds, admission takes six", world{pace: each(5 * time.Second), admission: always(6 * time.Second)}, 20},
+		{"one in five seconds, and decisions are too old", world{pace: each(5 * time.Second), admission: always(2 * time.Second), onWay: 1500 * ms}, 20},
+		{"one in five seconds, and permits are committed late", world{pace: each(5 * time.Second), admission: always(200 * ms), commit: 1500 * ms}, 20},
+		{"one a minute", world{pace: each(time.Minute), admission: always(200 * ms)}, 5},
+		{"one after another, of five seconds", world{concurrency: always(1), latency: always(5 * time.Second), admission: always(200 * ms)}, 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := c.world
+			w.staleAfter, w.others = time.Second, 24*time.Hour
+			if w.concurrency == nil {
+				w.concurrency, w.latency = always(64), always(100*ms)
+			}
+			w.arrive = func(at time.Duration, put func(int)) {
+				if at%(300*ms) == 0 {
+					put(urgently)
+				}
+			}
+			x := newWorld(w, [priorities]int{normally: 200})
+			for x.called[normally] < 200 && x.now.Sub(x.began) < time.Hour {
+				x.step()
+			}
+			took := x.now.Sub(x.began)
+			t.Logf("STALE %s: %d normal and %d urgent calls in %v, %d late, %d permits ran out, held for %v; decided again %d times, one at most %d", c.name,
+				x.called[normally], x.called[urgently], took, x.late, x.wasted, time.Duration(x.holds)*10*ms, x.moves, x.most)
+			if x.called[normally] < c.least || x.called[urgently] < 2*x.called[normally] || time.Duration(x.holds)*10*ms > took/8 {
+				t.Errorf("windows %+v, away %v", x.l.recall.windows, x.l.recall.away)
+			}
+			if (x.late > 0) != (c.world.onWay > 0 || c.world.commit > 0) {
+				t.Errorf("%d are late", x.late)
+			}
+		})
 	}
 }

@@ -42,25 +42,19 @@ func (it *item) notBefore(t schemas.Millis) schemas.Millis {
 	return it.env.DecidedAt
 }
 
-// overdueMany is how often in a row a message may be overdue that is decided again.
-const overdueMany = 2
-
 // overdueAgain reports whether deciding a message again makes no difference: it is
-// overdue on its return from that, as it was on the one before. It is called all the
+// overdue on its return from that, and was so on an earlier one. It is called all the
 // same, or it would go round for ever where a decision takes longer to arrive, or to be
 // permitted, than it may be called on.
-func (it *item) overdueAgain() bool { return it.overdue && it.stales >= overdueMany }
+func (it *item) overdueAgain() bool { return it.overdue && it.stales >= 2 }
 
-// goesStale returns how often in a row a message goes back as stale, this time included.
-// Where it waited too long for its turn, that begins again.
+// goesStale returns how often the message is stale, as its next decision is to know:
+// once, and once more for each time that it was overdue.
 func (it *item) goesStale() int {
-	switch {
-	case it.overdue:
+	if it.overdue {
 		return it.stales + 1
-	case it.inherited:
-		return max(it.stales, 1)
 	}
-	return 1
+	return max(it.stales, 1)
 }
 
 // newItem reads the envelope of a dispatch record. One that is none of

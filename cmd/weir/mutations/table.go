@@ -25,6 +25,7 @@ var (
 	replyTests     = check{pkg: "processor/admission", run: "TestReply|TestQuota"}
 	streamTests    = check{pkg: "processor/stream"}
 	laneTests      = check{pkg: "processor/lane"}
+	callByTests    = check{pkg: "processor/lane", run: "TestCallBy|TestOverdueIsCalledLate|TestEachPriorityGetsOn"}
 	inputTests     = check{pkg: "processor/input"}
 	inputFaults    = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=60"}}
 	// Three hundred schedules of faults; the first that goes wrong ends it.
@@ -542,8 +543,8 @@ var exactness = []mutation{
 		what:   "a permit is used however old it is",
 		harm:   "a process that was paused calls on a lane that is another's by now",
 		file:   "processor/lane/calls.go",
-		old:    "if !began.Before(p.expires) || c.ctx.Err() != nil ||",
-		new:    "if c.ctx.Err() != nil ||",
+		old:    "if forbidden || !began.Before(p.expires) {",
+		new:    "if forbidden {",
 		checks: []check{laneTests},
 	},
 	{
@@ -569,8 +570,8 @@ var exactness = []mutation{
 		what:   "what was permitted ahead is called though the provider throttled meanwhile",
 		harm:   "a provider that asked for silence is called",
 		file:   "processor/lane/calls.go",
-		old:    " || began.UnixMilli() < hushed.Load() {",
-		new:    " || hushed == nil {",
+		old:    " || began.UnixMilli() < hushed.Load()\n",
+		new:    " || hushed == nil\n",
 		checks: []check{laneTests},
 	},
 	{
@@ -608,6 +609,60 @@ var exactness = []mutation{
 		old:    "may[p][returned] = false",
 		new:    "may[p][returned] = v.stale[p][returned]",
 		checks: []check{laneTests},
+	},
+	{
+		name:   "call-by-unread",
+		what:   "a lane does not read until when a decision says to call",
+		harm:   "behind a slow provider, messages to one recipient are called in one burst",
+		file:   "processor/lane/write.go",
+		old:    "if it.staleAt = it.callBy; it.staleAt == 0 && it.env.DecidedAt != 0 {",
+		new:    "if it.env.DecidedAt != 0 {",
+		checks: []check{callByTests},
+	},
+	{
+		name:   "call-by-of-permits-only",
+		what:   "a call may begin after the time of its decision, when its permit was given before it",
+		harm:   "where a transaction takes long, two calls to one recipient are closer than the window allows",
+		file:   "processor/lane/advance.go",
+		old:    "p.expires, p.callBy = after, true",
+		new:    "p.callBy = true",
+		checks: []check{callByTests},
+	},
+	{
+		name:   "call-by-of-wide-limits",
+		what:   "a wide limit counts for how long a decision may be called on",
+		harm:   "a short window of a tenant makes a lane ask for each message again within a second",
+		file:   "processor/limit/within.go",
+		old:    "l == nil || l.wide || l.observe",
+		new:    "l == nil || l.observe",
+		checks: []check{{pkg: "processor/limit", run: "TestCallWithin"}},
+	},
+	{
+		name:   "overdue-for-ever",
+		what:   "a message whose decisions are too old whenever they arrive is never called late",
+		harm:   "where a decision takes longer than it may be called on, nothing is called",
+		file:   "processor/lane/write.go",
+		old:    "return it.overdue && it.stales >= 2",
+		new:    "return false",
+		checks: []check{callByTests},
+	},
+	{
+		name:   "overdue-forgotten",
+		what:   "admission does not pass on how often a message was overdue",
+		harm:   "the same",
+		file:   "processor/admission/decide.go",
+		old:    "if m.reason != schemas.ReadmitStale {\n\t\tm.env.Stale = 0",
+		new:    "if true {\n\t\tm.env.Stale = 0",
+		checks: []check{{pkg: "processor/admission", run: "TestStaleInARow"}},
+	},
+	{
+		name:   "no-permit-held",
+		what:   "a lane holds no permit for a message that is on its way back",
+		harm:   "behind a slow provider, messages of short windows are never called while urgent ones keep coming",
+		file:   "processor/lane/stale.go",
+		old:    "if !w.starved || !w.misses ||",
+		new:    "if !w.starved || w.misses ||",
+		checks: []check{callByTests},
 	},
 	{
 		name:   "urgent-behind-normal",
