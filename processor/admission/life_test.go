@@ -134,12 +134,20 @@ func (b *bench) want(o outcome, want string) outcome {
 
 const code = `{"channel":"sms","to":"+8613800000000","class":"code","body":"x"}`
 
+// TestPlaceMovesWithTheLatestAttempt: a retry is charged at the time of its own decision,
+// also where the attempt before may have been received.
 func TestPlaceMovesWithTheLatestAttempt(t *testing.T) {
+	for _, taint := range []schemas.Taint{schemas.TaintNone, schemas.TaintReceived, schemas.TaintUnknown} {
+		t.Run("taint "+string(taint), func(t *testing.T) { placeMoves(t, taint) })
+	}
+}
+
+func placeMoves(t *testing.T, taint schemas.Taint) {
 	b := newBench(t)
 	first := b.want(b.request(code), "queued admit +1 > dispatch.one.normal")
 	b.want(b.request(code), "limited refuse limited")
 	b.now += 30_000
-	attempt := func(e *schemas.Envelope) { e.Attempt = 1 }
+	attempt := func(e *schemas.Envelope) { e.Attempt, e.Taint = 1, taint }
 	moved := b.want(b.back(schemas.ReadmitRetry, first.send[0], code, attempt), "queued move +1 -1 > dispatch.one.again")
 	if moved.event.Decision.Charges[0].T != b.now || moved.send[0].env.Place[0].T != b.now {
 		t.Fatalf("the place did not move to %v: %+v", b.now, moved.event.Decision.Charges)

@@ -63,10 +63,12 @@ func TestOverdueIsCalledLate(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		age, commits time.Duration
+		ahead        time.Duration // the lane's clock
 	}{
-		{"decisions arrive too late", 1100 * time.Millisecond, 0},
-		{"permits are committed too late", 0, 1200 * time.Millisecond},
-		{"neither", 100 * time.Millisecond, 0},
+		{"decisions arrive too late", 1100 * time.Millisecond, 0, 0},
+		{"permits are committed too late", 0, 1200 * time.Millisecond, 0},
+		{"the lane's clock is ahead", 0, 0, time.Minute},
+		{"neither", 100 * time.Millisecond, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			simulated(t, oneProvider(nil), func(r *rig) {
@@ -87,6 +89,7 @@ func TestOverdueIsCalledLate(t *testing.T) {
 				r.dispatch(ms...)
 				cfg, began := r.config("a"), time.Now()
 				cfg.Metrics = prometheus.NewRegistry()
+				cfg.Now = func() time.Time { return time.Now().Add(c.ahead) }
 				r.run(cfg)
 				r.eventually("all are called", func() bool { return len(r.fake.made()) >= n })
 				late, stale := 0, map[string]int{}

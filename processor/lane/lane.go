@@ -166,6 +166,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 	m := newMetrics(cfg.Metrics)
 	defer m.forget(cfg.Provider)
+	m.late.WithLabelValues(cfg.Provider) // shown from the start
 	started := cfg.Now()
 	err = stream.Run(streamCtx, cfg.Stream, waker, func(f stream.Fetching) stream.Stage {
 		c.abandon()

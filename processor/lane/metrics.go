@@ -26,7 +26,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		calls:    register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_lane_calls_total", Help: "Calls to providers, by what came of them."}, []string{"provider", "outcome"})),
-		late:     register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_lane_late_calls_total", Help: "Calls that were permitted after the time of their decision, since that had been over twice when the decision came."}, []string{"provider"})),
+		late:     register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_lane_late_calls_total", Help: "Calls that were made later than their decision allows, since an earlier decision and this one came too late to be called on."}, []string{"provider"})),
 		seconds:  register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_lane_call_seconds", Help: "How long calls took.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 14)}, []string{"provider"})),
 		paceWait: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_pace_wait_seconds", Help: "How long the message at the head waited for the pace.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 12)}, []string{"provider"})),
 		sent:     register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_accepted_to_sent_seconds", Help: "From a request's append to the provider's acceptance.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 20)}, []string{"class"})),

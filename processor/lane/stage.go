@@ -244,15 +244,14 @@ func (s *stage) take(r *kgo.Record, poison *stream.Poison) error {
 	if !q.push(it) {
 		return nil // read again after an abort
 	}
-	it.inherited = r.Timestamp.Before(l.since)
-	it.overdue = it.callBy != 0 && it.callBy < schemas.MillisOf(s.now()) && !it.inherited
 	if it.foreign != nil {
 		s.putAside(l, q, it)
 		return nil
 	}
-	if it.half == returned {
-		l.recall.arrive(it.env.ID, it.prio, schemas.MillisOf(s.now()))
-	}
+	now := schemas.MillisOf(s.now())
+	known := it.half == returned && l.recall.arrive(it.env.ID, it.prio, now)
+	it.inherited = !known && r.Timestamp.Before(l.since)
+	it.overdue = it.callBy != 0 && it.callBy < now && !it.inherited
 	m, ok := q.marks[r.Offset]
 	if !ok {
 		return nil

@@ -164,15 +164,18 @@ type recall struct {
 	holds   schemas.Millis // when one may be held again
 }
 
-// arrive takes note of a message that has returned at t.
-func (r *recall) arrive(id string, prio int, t schemas.Millis) {
+// arrive takes note of a message that has returned at t, and reports whether this lane
+// knew that it would.
+func (r *recall) arrive(id string, prio int, t schemas.Millis) bool {
 	away := r.away[prio]
-	if r.returns.arrive(id, t) {
-		if w := &r.windows[prio]; r.held != 0 { // a larger window would not help
-			w.starved = false
-		}
-		r.windows[prio].arrived(away)
+	if !r.returns.arrive(id, t) {
+		return false
 	}
+	if r.held != 0 { // a larger window would not help
+		r.windows[prio].starved = false
+	}
+	r.windows[prio].arrived(away)
+	return true
 }
 
 // situation is what a lane looks like between two permits.

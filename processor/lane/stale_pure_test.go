@@ -152,13 +152,11 @@ func (w *world) fetch() {
 				continue
 			}
 			it := &item{key: callKey{offset: offset}, journal: -1, env: schemas.Envelope{ID: m.id, DecidedAt: m.decided, Priority: schemas.Priorities[m.prio]}, staleAt: m.decided.Add(m.within), stales: m.stales}
-			it.inherited = m.appended.Time().Before(w.l.since)
-			it.overdue = it.staleAt < w.now && !it.inherited
 			it.prio, it.half = lineOf(i, it.env.Priority)
 			q.push(it)
-			if it.half == returned {
-				w.l.recall.arrive(it.env.ID, it.prio, w.now)
-			}
+			known := it.half == returned && w.l.recall.arrive(it.env.ID, it.prio, w.now)
+			it.inherited = !known && m.appended.Time().Before(w.l.since)
+			it.overdue = it.staleAt < w.now && !it.inherited
 		}
 	}
 }
