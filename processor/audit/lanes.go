@@ -17,6 +17,7 @@ type journalled struct {
 	ID      string         `json:"id"`
 	Attempt int            `json:"attempt"`
 	T       schemas.Millis `json:"t"`
+	CallBy  schemas.Millis `json:"call_by"` // permit: when it may be given at the latest; absent in those of earlier versions
 	Permit  schemas.Millis `json:"permit"`  // outcome: its permit's t; absent when there was no call
 	Outcome string         `json:"outcome"` // outcome
 
@@ -37,7 +38,8 @@ type lane struct {
 	begin    schemas.Millis // what was permitted up to then may be gone; 0 when all is there
 	flights  map[flight]int // an id to several recipients is as many messages
 	open     int64
-	skipped  int64 // of its journal
+	skipped  int64          // of its journal
+	loose    schemas.Millis // its last permit that says no last moment; 0 is none
 	sending  *sending
 	counts   Counts
 }
@@ -50,6 +52,7 @@ func (l *lane) run(log source, tick func() error) error {
 		}
 		if r == nil {
 			l.counts.InFlight += l.open
+			l.found.unbounded(l.provider, l.loose)
 			return nil
 		}
 		l.take(r)
@@ -96,6 +99,9 @@ func (l *lane) take(r *kgo.Record) {
 		l.open++
 		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T), -1, e.T)
 		l.sending.add(e.T)
+		if e.CallBy == 0 {
+			l.loose = max(l.loose, e.T)
+		}
 		return
 	}
 	l.counts.Outcomes++

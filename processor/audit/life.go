@@ -14,9 +14,11 @@ type message struct {
 	first   schemas.Millis // the time of its first status
 	last    schemas.Millis // and of its last
 	offset  int64          // where its last status stands
+	by      schemas.Millis // when it may be called at the latest; 0 is not known
 	held    int32          // what it was charged, as calls has it
 	status  uint8          // index into schemas.Statuses, but receipts
 	flags   uint8
+	stale   uint8  // how many times in a row it was decided again because its decision was old
 	given   uint16 // the providers that it was given to: bits of partition.bitOf
 }
 
@@ -132,7 +134,15 @@ func (p *partition) status() {
 		p.calls.release(m.held)
 		m.held = p.charged
 	}
+	if d := e.Decision; d != nil && (d.Verdict == schemas.VerdictAdmit || d.Verdict == schemas.VerdictMove) {
+		if m.by = p.callBy(p.charged, d.T); p.why == schemas.ReadmitStale {
+			m.stale = min(m.stale+1, staleTwice)
+		} else {
+			m.stale = 0
+		}
+	}
 	if e.Status == schemas.StatusSending {
+		p.called(&m)
 		unused := schemas.Millis(0)
 		if m.state() == schemas.StatusSending {
 			unused = m.last

@@ -37,6 +37,7 @@ const (
 	KindCause      Kind = "give_back_cause" // a give-back that no end caused, or of what may have been received
 	KindTwoEnds    Kind = "two_ends"        // a message went on after its end
 	KindOrder      Kind = "order"           // a status that may not follow
+	KindCalled     Kind = "called_late"     // called later than its slack after its decision
 	KindLate       Kind = "late_end"        // ended after its expiry and the slack
 	KindOwner      Kind = "owner"           // a wide limit asked of the wrong partition, out of turn, or the message sent elsewhere
 	KindHop        Kind = "hop"             // sent on to an owner or home, and not there once and as it was
@@ -143,7 +144,8 @@ type Counts struct {
 	Dispatched int64 `json:"dispatched"`
 	Permits    int64 `json:"permits"`
 	Outcomes   int64 `json:"outcomes"`
-	InFlight   int64 `json:"in_flight"` // permits without outcome
+	InFlight   int64 `json:"in_flight"`  // permits without outcome
+	LateCalls  int64 `json:"late_calls"` // permits later than their slack that say so
 }
 
 // Clock is how far decisions' times and the broker's append times of their
@@ -206,12 +208,16 @@ type findings struct {
 	untold map[string]int64
 	told   map[string]int64
 	aside  map[string]int64
+
+	lateCalls map[string]*lateCalls     // by provider
+	boundless map[string]schemas.Millis // by provider: its last permit of an earlier version
 }
 
 func newFindings() *findings {
 	return &findings{
 		report: Report{Ends: make(map[schemas.Status]int64), Faults: make(map[Kind]int64), Violations: []Violation{}, Densest: []Density{}},
 		untold: make(map[string]int64), told: make(map[string]int64), aside: make(map[string]int64),
+		lateCalls: make(map[string]*lateCalls), boundless: make(map[string]schemas.Millis),
 	}
 }
 
@@ -294,7 +300,7 @@ func (c *Counts) add(o *Counts) {
 		{&c.Others, &o.Others}, {&c.Windows, &o.Windows}, {&c.Places, &o.Places}, {&c.Returned, &o.Returned},
 		{&c.Missing, &o.Missing}, {&c.Messages, &o.Messages}, {&c.Ended, &o.Ended}, {&c.Open, &o.Open}, {&c.Overdue, &o.Overdue},
 		{&c.Receipts, &o.Receipts}, {&c.Dispatched, &o.Dispatched}, {&c.Permits, &o.Permits}, {&c.Outcomes, &o.Outcomes},
-		{&c.InFlight, &o.InFlight},
+		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls},
 		{&c.Owners, &o.Owners}, {&c.Charged, &o.Charged}, {&c.OwnersPlaces, &o.OwnersPlaces}, {&c.OwnersRefused, &o.OwnersRefused},
 		{&c.Passed, &o.Passed}, {&c.Carried, &o.Carried}, {&c.Released, &o.Released}, {&c.Reinstated, &o.Reinstated},
 		{&c.Restored, &o.Restored}, {&c.UnderWay, &o.UnderWay},
@@ -336,6 +342,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "ends                        %s\n", joined(ends))
 	fmt.Fprintf(&b, "dispatched, permits         %d, %d (outcomes %d, in flight %d)\n", c.Dispatched, c.Permits, c.Outcomes, c.InFlight)
+	if c.LateCalls > 0 {
+		fmt.Fprintf(&b, "called late, and named so   %d\n", c.LateCalls)
+	}
 	fmt.Fprintf(&b, "t against append time       at most %s ahead, %s behind\n", r.Clock.Ahead, r.Clock.Behind)
 	for _, d := range r.Densest {
 		if d.Limit != "" {

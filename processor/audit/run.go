@@ -77,6 +77,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil && !a.judging {
 		return nil, err
 	}
+	a.found.judgeLate(a.lanesRead)
 	r := a.found.finish()
 	r.Took = time.Since(began)
 	return r, err
@@ -89,10 +90,11 @@ type auditing struct {
 	reader reader
 	budget *budget
 	// judging is whether something may have been found.
-	judging bool
-	read    atomic.Int64
-	said    time.Time
-	saying  sync.Mutex
+	judging   bool
+	lanesRead bool // every journal was read to its end
+	read      atomic.Int64
+	said      time.Time
+	saying    sync.Mutex
 }
 
 // tick counts a record and tells of progress now and then, first after a second.
@@ -288,6 +290,7 @@ func (a *auditing) run(ctx context.Context) error {
 	if err := work.Wait(); err != nil {
 		return err
 	}
+	a.lanesRead = true
 	report.densest(b.wide.densest())
 	return a.locate(whole, b.compare(queues, journals))
 }

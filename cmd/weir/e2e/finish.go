@@ -1,6 +1,10 @@
 package e2e
 
-import "github.com/weirhq/weir/schemas"
+import (
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
 
 // Offset is where a committed record stands in a topic that admission reads.
 type Offset struct {
@@ -42,7 +46,7 @@ func (o *Oracle) Decided(at Offset) bool {
 
 // Finish judges what only the whole log can show. requests are the records
 // that brokers acknowledged, readmit the committed ones of weir.readmit, and
-// calls what the providers in it received: provider, message, times called.
+// calls what the providers in it received: provider, message, times called. See Received.
 func (o *Oracle) Finish(requests, readmit []Offset, calls map[string]map[string]int) *Report {
 	o.report.Requests = len(requests)
 	ids := make(map[string]bool)
@@ -75,6 +79,10 @@ func (o *Oracle) Finish(requests, readmit []Offset, calls map[string]map[string]
 	o.calls(calls)
 	return &o.report
 }
+
+// Received judges the calls that providers received, by their own clock; clocks is by how
+// much the clocks of those who called may differ. It is for after the whole log.
+func (o *Oracle) Received(calls []Call, clocks time.Duration) { o.phones.judge(o, calls, clocks) }
 
 // received looks whether every message that may have been received keeps its
 // place, and each at most one.

@@ -13,6 +13,7 @@ type Record struct {
 	Partition int32
 	Offset    int64
 	Event     *schemas.Event
+	Appended  schemas.Millis // when the broker appended it
 }
 
 // Oracle replays a decision log on plain lists of places and judges every step.
@@ -27,6 +28,7 @@ type Oracle struct {
 	inputs   map[schemas.Source]string // decided input → message
 	messages map[string]*story
 	between  between
+	phones   *phones
 	metadata map[Offset]map[string]string // of requests
 	untold   []untold
 	report   Report
@@ -80,7 +82,7 @@ func NewOracle(policies map[int64]*schemas.Policy, requests, readmit string, n i
 	return &Oracle{
 		policies: policies, requests: requests, readmit: readmit, n: n,
 		parts: make(map[int32]*logged), inputs: make(map[schemas.Source]string), messages: make(map[string]*story),
-		between: newBetween(), metadata: make(map[Offset]map[string]string),
+		between: newBetween(), phones: newPhones(), metadata: make(map[Offset]map[string]string),
 		report: Report{Ends: make(map[schemas.Status]int), RefusedBy: make(map[string]int), Faults: make(map[Fault]int)},
 	}
 }
@@ -135,10 +137,12 @@ func (o *Oracle) decision(p *logged, r Record) {
 		o.report.Admitted++
 		o.giveBack(p, r)
 		o.take(p, r)
+		o.phones.admits(o, p, r)
 	case schemas.VerdictMove:
 		o.report.Moved++
 		o.giveBack(p, r)
 		o.take(p, r)
+		o.phones.admits(o, p, r)
 	case schemas.VerdictCharge:
 		o.giveBack(p, r)
 		o.charge(p, r)
@@ -334,6 +338,7 @@ func (p *logged) takeDown(c schemas.Charge, e *schemas.Event) bool {
 // status judges the next step of a message.
 func (o *Oracle) status(r Record) {
 	e := r.Event
+	o.phones.status(e)
 	s := o.story(r)
 	switch {
 	case e.Status == schemas.StatusDelivered || e.Status == schemas.StatusUndelivered:

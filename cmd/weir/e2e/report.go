@@ -25,6 +25,7 @@ const (
 	FaultReturned     Fault = "wrong return"        // places given back that did not stand, or by a message that was received
 	FaultNoPermit     Fault = "sent without permit" // no sending of that attempt before
 	FaultCalls        Fault = "wrong calls"         // the provider's record disagrees with sendings and ends
+	FaultClose        Fault = "too close"           // calls to one recipient closer than their windows, less the slack
 	FaultRound        Fault = "wrong round"         // a wide limit asked out of turn or not at all, or a step that belongs to no message's way
 	FaultReleased     Fault = "wrong release"       // places that home gives up elsewhere, and what owners return, disagree
 	FaultStands       Fault = "stands wrongly"      // what stands for a message in the end is not what it holds
@@ -62,6 +63,8 @@ type Report struct {
 	Released  int // decisions without sending
 	NotHeld   int // releases of what is none, or not any more
 	Calls     int
+	Judged    int // calls that recipients may have received
+	Late      int // those of messages of which Weir says that they were called late
 
 	Faults     map[Fault]int
 	Violations []Violation

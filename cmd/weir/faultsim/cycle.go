@@ -83,6 +83,7 @@ type cycle struct {
 	tally   *Tally
 	failed  []string
 	calls   map[string]map[string]int
+	reached []e2e.Call   // those that recipients may have received
 	acked   []e2e.Offset // of messages
 	actions []e2e.Offset // of the rest
 	once    map[string][]e2e.Offset
@@ -139,6 +140,13 @@ func (c *cycle) called(provider, id string) {
 		c.calls[provider] = make(map[string]int)
 	}
 	c.calls[provider][id]++
+}
+
+// received takes note of a call that its recipient may have received.
+func (c *cycle) received(provider, id string, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reached = append(c.reached, e2e.Call{Provider: provider, Message: id, At: schemas.MillisOf(at)})
 }
 
 // plain compresses nothing. The client's own option writes to what it was given,
@@ -430,7 +438,7 @@ func (c *cycle) read(ctx context.Context) {
 					at.ended = append(at.ended, e)
 					return
 				}
-				c.oracle.Take(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e})
+				c.oracle.Take(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e, Appended: schemas.MillisOf(r.Timestamp)})
 				c.tells(e2e.Record{Partition: r.Partition, Offset: r.Offset, Event: e})
 			}
 		})

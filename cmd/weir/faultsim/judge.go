@@ -118,6 +118,7 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 		due = due[:c.drained]
 	}
 	r.Oracle = c.oracle.Finish(c.acked, due, c.calls)
+	c.oracle.Received(c.reached, c.plan.clocks())
 	for _, v := range r.Oracle.Violations {
 		c.tell(r, v.Message)
 	}

@@ -206,6 +206,15 @@ func NewPlan(seed uint64) *Plan {
 	return p
 }
 
+// clocks is by how much two workers' clocks may differ: each may be wrong by as much as
+// admission lets it, in either direction.
+func (p *Plan) clocks() time.Duration {
+	if len(p.Clocks) == 0 && !slices.ContainsFunc(p.Events, func(e Event) bool { return e.What == WhatClock }) {
+		return 0
+	}
+	return 2 * clockMayBeAhead
+}
+
 // hangs delays appends in a third of the cycles.
 func (p *Plan) hangs(r *rand.Rand) {
 	if r.IntN(3) > 0 {

@@ -70,7 +70,7 @@ var wide = []string{`
 
 const rest = `
 classes:
-  - {name: verify, priority: urgent, stale_after: 10s, expires_after: 60s, retries: [1s, 5s]}
+  - {name: verify, priority: urgent, expires_after: 60s, retries: [1s, 5s]}
   - {name: notice, priority: bulk, expires_after: 60s, retries: [1s]}
   - {name: hold, expires_after: 60s, retries: [1s], on_unknown: hold}
 tenants:

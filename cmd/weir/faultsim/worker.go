@@ -262,7 +262,12 @@ func (r *recording) Send(ctx context.Context, call *provider.Call) provider.Outc
 		return provider.Outcome{Kind: provider.Unknown, MayBeReceived: true}
 	}
 	r.life.c.called(r.name, call.ID)
-	return r.Provider.Send(ctx, call)
+	at := time.Now()
+	out := r.Provider.Send(ctx, call)
+	if out.Kind == provider.Accepted || out.MayBeReceived {
+		r.life.c.received(r.name, call.ID, at)
+	}
+	return out
 }
 
 // logged counts takeovers: a process that has partitions for the first time, and

@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// Call is one call that its recipient may have received.
+type Call struct {
+	Provider, Message string
+	At                schemas.Millis // by the provider's clock, which is the brokers' here
+}
+
+// phones judges what recipients see: the calls that providers received, by their own
+// clock, against the windows in which admission charged them.
+type phones struct {
+	admitted map[string][]dispatchable // by message, in order
+	late     map[string]bool           // messages whose calls Weir said were late
+}
+
+// dispatchable is a decision after which a message is called.
+type dispatchable struct {
+	appended schemas.Millis
+	slack    time.Duration
+	windows  []counted
+}
+
+// counted is a window that counts a message: by what, how many it lets in, how long.
+type counted struct {
+	key    string
+	n      int64
+	length time.Duration
+	cost   int64
+}
+
+func newPhones() *phones {
+	return &phones{admitted: make(map[string][]dispatchable), late: make(map[string]bool)}
+}
+
+// slack is how long after its decision a message may be called: what its class says, or
+// a tenth of the smallest window of the recipient's limits that charged it, from one
+// second to one minute.
+func (o *Oracle) slack(pol *schemas.Policy, e *schemas.Event, limits []*schemas.Limit) time.Duration {
+	for _, c := range pol.Classes {
+		if c.Name == cmp.Or(e.Class, schemas.DefaultClass) && c.StaleAfter != 0 {
+			return time.Duration(c.StaleAfter)
+		}
+	}
+	least := 10 * time.Minute
+	for _, l := range limits {
+		for _, w := range windowsFor(l, e.To) {
+			length := w.Length
+			if w.Kind == schemas.WindowCalendar && w.Unit == "minute" {
+				length = time.Minute
+			} else if w.Kind == schemas.WindowCalendar {
+				continue // an hour or more: no less than ten minutes
+			} else if w.Kind == schemas.WindowBucket {
+				length = time.Duration(float64(w.RefillEvery) / float64(w.RefillTokens) * float64(time.Millisecond))
+			}
+			least = min(least, length)
+		}
+	}
+	return max(time.Second, least/10)
+}
+
+// admits takes note of a decision after which a message is called.
+func (f *phones) admits(o *Oracle, p *logged, r Record) {
+	e, d := r.Event, r.Event.Decision
+	pol := o.policies[d.Revision]
+	if pol == nil {
+		return
+	}
+	var limits []*schemas.Limit
+	a := dispatchable{appended: r.Appended}
+	for _, c := range slices.Concat(d.Charges, d.Carried) {
+		l := o.limit(d.Revision, c.Limit)
+		if l == nil || isWide(l) || l.Mode == schemas.ModeObserve {
+			continue
+		}
+		limits = append(limits, l)
+		for _, w := range windowsFor(l, e.To) {
+			if w.Kind == schemas.WindowRolling {
+				// What was called before the window began to count is another's.
+				key := fmt.Sprint(shelf(l, e), w, p.since[l.Name][w.UnitKey()])
+				a.windows = append(a.windows, counted{key, w.N, w.Length, c.Cost})
+			}
+		}
+	}
+	a.slack = o.slack(pol, e, limits)
+	f.admitted[e.MessageID] = append(f.admitted[e.MessageID], a)
+}
+
+// status takes note of what Weir says of a call.
+func (f *phones) status(e *schemas.Event) {
+	if e.Status == schemas.StatusSending && e.Reason == "late" {
+		f.late[e.MessageID] = true
+	}
+}
+
+// judge looks whether the calls in each window were further apart than the window,
+// less their slack. clocks is by how much workers' clocks may differ.
+func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
+	type seen struct {
+		at      schemas.Millis
+		cost    int64
+		message string
+		n       int64
+		within  time.Duration
+	}
+	windows := make(map[string][]seen)
+	for _, c := range calls {
+		all := f.admitted[c.Message]
+		i, _ := slices.BinarySearchFunc(all, c.At+1, func(a dispatchable, t schemas.Millis) int { return cmp.Compare(a.appended, t) })
+		if i == 0 {
+			o.fault(FaultCalls, Record{Offset: -1, Event: &schemas.Event{MessageID: c.Message}}, "called at %s, before it was admitted", c.At)
+			continue
+		}
+		if f.late[c.Message] {
+			o.report.Late++
+			continue
+		}
+		for _, w := range all[i-1].windows {
+			windows[w.key] = append(windows[w.key], seen{c.At, w.cost, c.Message, w.n, w.length - all[i-1].slack - clocks})
+		}
+	}
+	for key, list := range windows {
+		slices.SortStableFunc(list, func(a, b seen) int { return cmp.Compare(a.at, b.at) })
+		for last := range list {
+			within, total := list[last].within, int64(0)
+			for first := last; first >= 0; first-- {
+				within = min(within, list[first].within)
+				if list[last].at.Sub(list[first].at) >= within {
+					break
+				}
+				if total += list[first].cost; total > list[last].n && first < last {
+					o.fault(FaultClose, Record{Offset: -1, Event: &schemas.Event{MessageID: list[last].message}},
+						"%d calls within %s, to %s, in a window of %s", total, list[last].at.Sub(list[first].at), list[last].at, key)
+					break
+				}
+			}
+		}
+	}
+	o.report.Judged = len(calls)
+}
