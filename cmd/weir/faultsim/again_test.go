@@ -24,7 +24,7 @@ func TestDecidedAgain(t *testing.T) {
 		plan.Wide = plan.Policies[0] >= len(policies)
 		plan.Events = slices.DeleteFunc(plan.Events, func(e Event) bool { return e.What == WhatPolicy })
 		return plan
-	})
+	}, nil)
 	t.Logf("AGAIN %d of %d decisions were of limits, and came to the same", total.Again, total.Decisions)
 	if total.Again*4 < total.Decisions {
 		t.Errorf("only %d of %d decisions were decided again", total.Again, total.Decisions)

@@ -309,7 +309,7 @@ func (c *cycle) run(r *Result) (err error) {
 	watching.Wait()
 	close(c.stopped)
 	c.trace.Say("all workers have ended")
-	if !drained {
+	if !drained && c.broken.Load() {
 		return nil // said already
 	}
 	return c.judge(ctx, r)

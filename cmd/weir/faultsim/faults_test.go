@@ -3,13 +3,17 @@ package faultsim
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirhq/weir/processor/audit"
 )
 
 // A quarter of a cycle's time would go into collecting what little is in memory.
@@ -56,7 +60,7 @@ const tooLong = 90 * time.Second
 func TestFaults(t *testing.T) {
 	first, n := seeds(t)
 	began := time.Now()
-	total := cycles(t, first, n, NewPlan)
+	total := cycles(t, first, n, NewPlan, nil)
 	t.Logf("FAULTS %s\nin %s", total, time.Since(began).Round(time.Millisecond))
 	if n >= 200 && uint64(total.Stuck)*100 > n {
 		t.Errorf("the referee restarted %d groups of kfake in %d cycles: more than one in a hundred hides what it should not", total.Stuck, n)
@@ -66,8 +70,41 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// cycles runs the plans of n seeds, and adds up what they showed.
-func cycles(t *testing.T, first, n uint64, planOf func(seed uint64) *Plan) *Tally {
+// TestAuditAlone is TestFaults with the audit as the only judge: what a broken build does
+// must not be proven. It fails with the kinds of violation that the audit found. The
+// mutations run 60 seeds of it; of the code as it is TestFaults does.
+func TestAuditAlone(t *testing.T) {
+	first, n := seeds(t)
+	if os.Getenv("WEIR_SIM_SEEDS") == "" {
+		n = min(n, 5)
+	}
+	found, luck := make(map[audit.Kind]audit.Violation), 0
+	cycles(t, first, n, NewPlan, func(r *Result) {
+		if r.Audit == nil {
+			return
+		}
+		for _, v := range r.Audit.Violations {
+			found[v.Kind] = v
+		}
+		for _, u := range r.Audit.Untold {
+			found["could_not_tell"] = audit.Violation{Text: u.What}
+		}
+		if r.Audit.Outcome == audit.Proven && !r.Oracle.OK() {
+			luck++
+			t.Logf("PROVEN, and the oracle found %v (seed %d)", r.Oracle.Faults, r.Plan.Seed)
+		}
+	})
+	for _, kind := range slices.Sorted(maps.Keys(found)) {
+		t.Run(string(kind), func(t *testing.T) { t.Error(found[kind]) })
+	}
+	if luck > 0 {
+		t.Errorf("%d cycles were proven, and the oracle found faults in them", luck)
+	}
+}
+
+// cycles runs the plans of n seeds, and adds up what they showed. judge looks at each
+// result, one at a time; nil fails for each that has a fault.
+func cycles(t *testing.T, first, n uint64, planOf func(seed uint64) *Plan, judge func(*Result)) *Tally {
 	total := newTally()
 	var mu sync.Mutex
 	test := t.Name()
@@ -91,9 +128,11 @@ func cycles(t *testing.T, first, n uint64, planOf func(seed uint64) *Plan) *Tall
 				defer stuck.Stop()
 				synctest.Test(t, func(*testing.T) { r = Run(plan, trace) })
 				mu.Lock()
+				defer mu.Unlock()
 				total.Add(r.Tally)
-				mu.Unlock()
-				if len(r.Faults) > 0 {
+				if judge != nil {
+					judge(r)
+				} else if len(r.Faults) > 0 {
 					t.Errorf("%s\nagain: go test ./cmd/weir/faultsim -run %s -seed %d -count 20 -failfast", r, test, seed)
 				} else if *oneSeed > 0 && testing.Verbose() {
 					t.Log(r)
