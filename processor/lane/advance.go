@@ -157,8 +157,11 @@ func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, n
 	l.slot++
 	e := it.event
 	e.Status, e.At, e.Attempt = schemas.StatusSending, t, it.attempt
-	s.status(tx, it, e)
 	late := it.staleAt != 0 && it.staleAt < t
+	if late {
+		e.Reason = reasonLate
+	}
+	s.status(tx, it, e)
 	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t, CallBy: it.callBy, Late: late})
 	if l.throttle.probing {
 		l.probe = it.key

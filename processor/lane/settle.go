@@ -15,6 +15,7 @@ const (
 	reasonHeld      = "held"               // its outcome is unknown and the class says hold
 	reasonExpired   = "expired"
 	reasonContent   = "bad_content" // what was admitted cannot be rendered under today's policy
+	reasonLate      = "late"        // of a sending: its permit is later than its decision lets it be
 	codeInDoubt     = "in_doubt"    // a permit whose outcome was lost with its process
 )
 

@@ -112,11 +112,21 @@ func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
 		within  time.Duration
 	}
 	windows := make(map[string][]seen)
-	for _, c := range calls {
+	last := make(map[string]int) // by message: its last call
+	for i, c := range calls {
+		if j, again := last[c.Message]; !again || calls[j].At <= c.At {
+			last[c.Message] = i
+		}
+	}
+	for n, c := range calls {
 		all := f.admitted[c.Message]
 		i, _ := slices.BinarySearchFunc(all, c.At+1, func(a dispatchable, t schemas.Millis) int { return cmp.Compare(a.appended, t) })
 		if i == 0 {
 			o.fault(FaultCalls, Record{Offset: -1, Event: &schemas.Event{MessageID: c.Message}}, "called at %s, before it was admitted", c.At)
+			continue
+		}
+		if last[c.Message] != n { // in doubt, and sent again: its charge moved on
+			o.report.Again++
 			continue
 		}
 		if f.late[c.Message] {
@@ -129,16 +139,16 @@ func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
 	}
 	for key, list := range windows {
 		slices.SortStableFunc(list, func(a, b seen) int { return cmp.Compare(a.at, b.at) })
-		for last := range list {
-			within, total := list[last].within, int64(0)
-			for first := last; first >= 0; first-- {
-				within = min(within, list[first].within)
-				if list[last].at.Sub(list[first].at) >= within {
+		for i, to := range list {
+			within, total := to.within, int64(0)
+			for j := i; j >= 0; j-- {
+				within = min(within, list[j].within)
+				if to.at.Sub(list[j].at) >= within {
 					break
 				}
-				if total += list[first].cost; total > list[last].n && first < last {
-					o.fault(FaultClose, Record{Offset: -1, Event: &schemas.Event{MessageID: list[last].message}},
-						"%d calls within %s, to %s, in a window of %s", total, list[last].at.Sub(list[first].at), list[last].at, key)
+				if total += list[j].cost; total > to.n && j < i {
+					o.fault(FaultClose, Record{Offset: -1, Event: &schemas.Event{MessageID: to.message}},
+						"%d calls within %s, to %s, in a window of %s", total, to.at.Sub(list[j].at), to.at, key)
 					break
 				}
 			}

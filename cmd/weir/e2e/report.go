@@ -63,6 +63,7 @@ type Report struct {
 	Released  int // decisions without sending
 	NotHeld   int // releases of what is none, or not any more
 	Calls     int
+	Again     int // calls that may have been received before their message was called again
 	Judged    int // calls that recipients may have received
 	Late      int // those of messages of which Weir says that they were called late
 
