@@ -21,7 +21,8 @@ limits:
   - {name: two, match: {class: verify}, per: [recipient], allow: [2/10s, 5/calendar-hour]}
   - {name: pair, match: {class: pair}, per: [recipient, class], allow: [1/5s]}
 classes:
-  - {name: verify, expires_after: 60s}
+  - {name: verify, expires_after: 60s, stale_after: 31d}
+  - {name: pair, stale_after: 31d}
 providers:
   - {name: sim, type: simulated, channels: [sms], pace: [3/1s]}
 tenants:
@@ -139,7 +140,7 @@ func (s *sheet) step(name, to, class string, st schemas.Status, attempt int, t s
 // call is an attempt with its permit and its outcome.
 func (s *sheet) call(name, to, class string, end schemas.Status, attempt int, t schemas.Millis) *schemas.Event {
 	s.step(name, to, class, schemas.StatusSending, attempt, t)
-	s.journal = append(s.journal, written{offset: int64(len(s.journal)), appended: t + 5, journal: journalled{Kind: "permit", ID: id(name), Attempt: attempt, T: t}})
+	s.journal = append(s.journal, written{offset: int64(len(s.journal)), appended: t + 5, journal: journalled{Kind: "permit", ID: id(name), Attempt: attempt, T: t, CallBy: t}})
 	e := s.step(name, to, class, end, attempt, t+50)
 	s.journal = append(s.journal, written{offset: int64(len(s.journal)), appended: t + 55,
 		journal: journalled{Kind: "outcome", ID: id(name), Attempt: attempt, T: t + 50, Permit: t, Outcome: "accepted"}})
@@ -300,5 +301,6 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	for _, f := range b.compare(nil, nil) {
 		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
 	}
+	b.found.judgeLate(true)
 	return b.found.finish()
 }

@@ -412,7 +412,7 @@ func (m *letter) call(st schemas.Status, t schemas.Millis) *schemas.Event {
 	m.attempt++
 	m.step(schemas.StatusSending, t)
 	m.w.journal = append(m.w.journal,
-		written{offset: int64(len(m.w.journal)), appended: t + 5, journal: journalled{Kind: "permit", ID: id(m.name), Attempt: m.attempt, T: t}},
+		written{offset: int64(len(m.w.journal)), appended: t + 5, journal: journalled{Kind: "permit", ID: id(m.name), Attempt: m.attempt, T: t, CallBy: t}},
 		written{offset: int64(len(m.w.journal)) + 1, appended: t + 55, journal: journalled{Kind: "outcome", ID: id(m.name), Attempt: m.attempt, T: t + 50, Permit: t, Outcome: "accepted"}})
 	return m.step(st, t+50)
 }
@@ -544,5 +544,6 @@ func (w *world) audit(t testing.TB) *Report {
 	for _, f := range b.compare(nil, nil) {
 		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
 	}
+	b.found.judgeLate(true)
 	return b.found.finish()
 }
