@@ -6,8 +6,7 @@ import (
 )
 
 // calls finds the densest real sending in each rolling window of each limit:
-// decisions are spaced exactly, but what was admitted one by one may be sent all
-// at once, when a provider was slow. A call counts at its permit's time, in the
+// decisions are spaced exactly, and each call may follow its own by the slack. A call counts at its permit's time, in the
 // scopes in which its message was charged. A permit that expires unused counts
 // until the message has another.
 type calls struct {

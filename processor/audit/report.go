@@ -158,7 +158,7 @@ type Clock struct {
 // Density is the densest real sending: the most calls that any trailing window
 // held, each at the time of its permit. Of a provider, in the windows of its
 // pace; of a limit, in one of its scopes and rolling windows, where it may
-// exceed N: what was admitted one by one may have waited and been sent at once.
+// exceed N by calls that followed their decisions by up to the slack, and by those made again.
 type Density struct {
 	Provider string         `json:"provider,omitempty"`
 	Limit    string         `json:"limit,omitempty"`
