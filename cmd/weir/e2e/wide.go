@@ -297,7 +297,9 @@ func (o *Oracle) restore(p *logged, r Record) {
 		p.moved[mark] = from[:len(from)-1]
 		l := o.limit(d.Revision, c.Limit)
 		p.add(key, "", place{t: c.T, cost: c.Cost, message: r.Event.MessageID, scope: c.Scope})
-		if l == nil {
+		// One that observes lets messages through beyond n: what was sent elsewhere may
+		// have filled it, and others may have come since.
+		if l == nil || l.Mode == schemas.ModeObserve {
 			continue
 		}
 		for _, w := range windowsFor(l, r.Event.To) {
