@@ -26,7 +26,12 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	}
 	var r limit.Result
 	if p.settled(m) {
-		r.OK = true
+		if late := p.late(m); len(late) > 0 {
+			if p.table.DecideReturn(&r, p.cur.rules, m.to.Key, nil, nil, late, p.cur.meta.T); !r.OK {
+				return p.turnedAway(m, &r)
+			}
+			m.round.add(&r)
+		}
 		return p.cameRound(m, &r, nil, v, queue)
 	}
 	s := m.subject()
@@ -48,7 +53,7 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		m.planned(stops, own, here)
 	}
 	old, taken := m.round.standing(m.env.Place, here) // what these limits are asked without
-	var former []schemas.Charge                       // that home's own have taken
+	var former, late []schemas.Charge                 // that home's own have taken
 	switch {
 	case own && m.round.Home: // home's revision changed: its own limits are asked anew
 		m.round.Evidence = slices.DeleteFunc(m.round.Evidence, func(e schemas.Evidence) bool { return !limit.Wide(e.Scope) })
@@ -56,15 +61,21 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 		taken = append(taken, former...)
 	case own:
 		old = append(old, slices.DeleteFunc(slices.Clone(m.env.Place), isWide)...)
+	case len(rest) == 0: // the next step is the dispatch
+		late = p.late(m)
 	}
 	r.OK = true
-	if own || len(here) > 0 {
+	switch {
+	case len(late) > 0:
+		p.table.DecideReturn(&r, p.cur.rules, m.to.Key, here, old, append(taken, late...), p.cur.meta.T)
+	case own || len(here) > 0:
 		if !own {
 			s = nil
 		}
-		if p.table.DecideStep(&r, p.cur.rules, s, here, old, taken, p.cur.meta.T); !r.OK {
-			return p.turnedAway(m, &r)
-		}
+		p.table.DecideStep(&r, p.cur.rules, s, here, old, taken, p.cur.meta.T)
+	}
+	if !r.OK {
+		return p.turnedAway(m, &r)
 	}
 	m.round.add(&r)
 	drawn := m.round.forget(without(former, r.Returned, r.Missing))
@@ -82,6 +93,17 @@ func (p *partition) ask(m *message, v schemas.Verdict, queue topics.Queue) outco
 	o := p.cameRound(m, &r, stops, v, queue)
 	o.event.Decision.Passed = append(o.event.Decision.Passed, drawn...)
 	return o
+}
+
+// late returns the charges of home's own limits that were taken before now, under the
+// revision in force. A message is dispatched with charges of the time of its dispatch:
+// windows of the limits hold for charges, and so hold for dispatches. So these are taken
+// again, now. What is of another revision is asked again in full, or given up.
+func (p *partition) late(m *message) []schemas.Charge {
+	if m.round.HomeRevision != p.cur.meta.Marker.Revision {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(m.round.Taken), func(c schemas.Charge) bool { return isWide(c) || c.T == p.cur.meta.T })
 }
 
 // next returns what of a plan is to be asked now: home's own limits, the wide

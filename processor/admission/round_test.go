@@ -190,12 +190,15 @@ func (r *ring) deliver(num int32) bool {
 }
 
 // holdsOnce checks that who goes on holds one place of each limit at most, and only of
-// those that home has.
+// those that home has; and that home's own have the time of the dispatch.
 func (r *ring) holdsOnce(num int32, env *schemas.Envelope) {
 	held := map[string]bool{}
 	for _, c := range env.Place {
 		if held[c.Limit] || r.limit(num, c.Limit) == nil {
 			r.t.Fatalf("%s goes on with %+v\n%s", env.ID, env.Place, strings.Join(r.full(), "\n"))
+		}
+		if drains := !slices.ContainsFunc(r.limit(num, c.Limit).Allow, func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket }); !isWide(c) && c.T != env.DecidedAt && !drains {
+			r.t.Fatalf("%s goes on at %s with a charge of %s in %s\n%s", env.ID, env.DecidedAt, c.T, c.Limit, strings.Join(r.full(), "\n"))
 		}
 		held[c.Limit] = true
 	}

@@ -97,7 +97,7 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 	for i := range p.windows {
 		w := &p.windows[i]
 		count, first, level := t.count(s, p.l, w, now)
-		if p.cost <= w.n-count {
+		if p.cost <= w.n-count || p.again && w.bucket() {
 			continue
 		}
 		e := schemas.Evidence{Limit: p.l.name, Scope: p.scope, Window: w.text, N: w.n, Cost: p.cost, Since: w.since, Count: count}

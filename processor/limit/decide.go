@@ -54,7 +54,7 @@ type plan struct {
 	at      uint32 // where key's slot was when it was last looked for
 	found   uint64 // Table.moves when slot was; 0 if it never was
 	skip    bool   // it only observes, and is full
-	again   bool   // an old place put back: no bucket is drawn from
+	again   bool   // a place that is put back or moves within its attempt: no bucket is drawn from
 }
 
 // Decide answers all limits that apply to s at once, all or nothing. old are

@@ -75,6 +75,35 @@ func (t *Table) DecideStep(res *Result, r *Rules, s *Subject, asks []schemas.Ask
 	runtime.KeepAlive(t)
 }
 
+// DecideReturn is DecideStep for a message that is back from its round: taken are
+// places of this very attempt, and those of the limits of recipient to are taken again,
+// now. Its scopes and costs stay as they are. Buckets are not asked: of one it has drawn
+// already, and a place that stands in a bucket alone there is not.
+func (t *Table) DecideReturn(res *Result, r *Rules, to string, asks []schemas.Ask, old, taken []schemas.Charge, now schemas.Millis) {
+	res.reset()
+	now = t.advance(now)
+	t.use(r)
+	t.plans = t.plans[:0]
+	for i := range taken {
+		c := &taken[i]
+		l := r.byName[c.Limit]
+		if l == nil || l.wide || !r.kept(*c) || c.Cost < 1 || c.Cost > maxCount {
+			continue
+		}
+		var p *plan
+		t.plans, p = extend(t.plans)
+		p.l, p.windows, p.cost, p.scope, p.found, p.skip, p.again = l, l.windowsFor(to), c.Cost, c.Scope, 0, false, true
+		p.key, p.at = t.keyOf(c.Limit, c.Scope), nowhere
+	}
+	for i := range asks {
+		if !t.planAsk(r, &asks[i]) {
+			res.Passed = append(res.Passed, asks[i])
+		}
+	}
+	t.answer(res, r, old, taken, now, false)
+	runtime.KeepAlive(t)
+}
+
 // RecordStep is Record for one wide limit: the place of a message that was sent
 // elsewhere, at the ask's time. It is false where the rules have no such limit.
 func (t *Table) RecordStep(r *Rules, a *schemas.Ask, now schemas.Millis) (schemas.Charge, bool) {
