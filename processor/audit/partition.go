@@ -79,6 +79,7 @@ type partition struct {
 	why     string         // for what reason it came, before its round
 	stops   []stop         // memory for its plan
 	own     []bool         // and for its step
+	again   bool           // places of the recipient's limits move to the end of their round: no bucket is drawn from
 	judged  bool
 	read    *kgo.Record // the input that was last read as a request
 	req     *schemas.Request
@@ -135,7 +136,7 @@ func (p *partition) cannotTell(what string) {
 }
 
 func (p *partition) take(r *kgo.Record) error {
-	p.rec, p.e, p.expires, p.charged = r, nil, 0, 0
+	p.rec, p.e, p.expires, p.charged, p.again = r, nil, 0, 0, false
 	p.judged = schemas.MillisOf(r.Timestamp) >= p.bounds.since
 	e, err := schemas.DecodeEvent(r.Value)
 	if err == nil && e.Kind != schemas.KindStatus && (e.Kind != schemas.KindDecision || e.Decision == nil) {

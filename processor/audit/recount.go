@@ -39,6 +39,9 @@ func (p *partition) recount(l *limit, scope string, cost int64, t schemas.Millis
 		w := &windows[i]
 		r := room{l: l, w: w, scope: scope, cost: cost, since: l.since[w.UnitKey()]}
 		if w.Kind == schemas.WindowBucket {
+			if p.again && !l.wide {
+				continue
+			}
 			level, known := p.tanks.level(key, l, w, t)
 			r.count, r.short, r.whole = w.N-level/w.RefillEvery, r.cost*w.RefillEvery-level, known
 			rooms = append(rooms, r)

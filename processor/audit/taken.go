@@ -13,6 +13,7 @@ import (
 func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 	e, d, r := p.e, p.e.Decision, &p.trip.round
 	gone, _ := minus(r.Taken, d.Carried)
+	p.again = p.trip.on && !p.anew() && slices.ContainsFunc(gone, p.late)
 	switch {
 	case d.Verdict == schemas.VerdictMove:
 		p.counts.Moved += p.one()
@@ -36,6 +37,11 @@ func (p *partition) admit(in *kgo.Record, env *schemas.Envelope) {
 	if p.revision < 0 {
 		p.cannotTell("decisions under a revision that is not known")
 		return
+	}
+	for _, c := range d.Carried {
+		if p.late(c) {
+			p.fault(KindCarried, "it carries its place in %s of %s: in a limit of its recipient it must have one of its admission, %s", c.Limit, c.T, d.T)
+		}
 	}
 	s, sure := p.subject(in)
 	if !sure {
@@ -146,7 +152,9 @@ func (p *partition) takesAt(l *limit, scope string, cost int64, c *schemas.Charg
 // stand takes a place as of a moment.
 func (p *partition) stand(l *limit, scope string, at schemas.Millis, cost int64) {
 	key := sumOf(l.Name, scope)
-	p.tanks.draw(key, l, l.windows(p.to), at, p.e.Decision.T, cost)
+	if !p.again || l.wide {
+		p.tanks.draw(key, l, l.windows(p.to), at, p.e.Decision.T, cost)
+	}
 	if seen := p.e.Decision.T - l.reach; l.reach > 0 && at >= seen {
 		p.places.add(key, at, cost, p.key[0], seen)
 	}

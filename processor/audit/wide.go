@@ -201,8 +201,9 @@ func asksHome(plan []stop, own []bool) bool {
 
 // step is what home is to do now, of a plan: to answer for its own limits that
 // come first of those that were not asked, and then to send the message to the
-// owners of those that follow, up to the next of its own. own says which of the
-// plan it answers for; it is valid until the next step.
+// owners of those that follow, up to the next of its own. Where no owner follows,
+// home answers again for its own limits, in which it took places before now. own says
+// which of the plan it answers for; it is valid until the next step.
 func (p *partition) step(plan []stop) (own []bool, asks []schemas.Ask) {
 	own = append(p.own[:0], make([]bool, len(plan))...)
 	p.own = own
@@ -218,7 +219,26 @@ func (p *partition) step(plan []stop) (own []bool, asks []schemas.Ask) {
 			asks = append(asks, schemas.Ask{Limit: st.l.Name, Scope: st.scope, Cost: st.cost})
 		}
 	}
+	d, r := p.e.Decision, &p.trip.round
+	if len(asks) > 0 || !r.Home || p.anew() {
+		return own, asks
+	}
+	for i := range plan {
+		st := &plan[i]
+		own[i] = own[i] || !st.l.wide && slices.ContainsFunc(r.Taken, func(c schemas.Charge) bool {
+			return st.at(&c) && c.Cost == st.cost && p.late(c) && !slices.Contains(d.Carried, c)
+		})
+		p.again = p.again || own[i] && !st.l.wide
+	}
 	return own, asks
+}
+
+// late reports whether a place in a limit of the recipient was taken before this
+// decision. Nobody is left to be asked: then the message leaves with places of now, and
+// what it has is left out of the counts. What was drawn from a bucket alone is drawn.
+func (p *partition) late(c schemas.Charge) bool {
+	l := p.rules.byName[c.Limit]
+	return !isWide(c.Scope) && c.T != p.e.Decision.T && (l == nil || !l.drains)
 }
 
 // mine parts what an owner is asked into what it must answer in this step and

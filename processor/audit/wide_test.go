@@ -68,7 +68,7 @@ func newCleanWorld(t testing.TB) *cleanWorld {
 	w.c = w.send("c", alice, "verify", s)
 	w.c.on(s, nil, "ip")
 	w.c.take(s+10, "ip")
-	w.c.round.Evidence, w.c.round.RetryAt = []schemas.Evidence{fullOf("verify", alice, "2/10s", 2, start+1020)}, start+11_020
+	w.c.round.Evidence, w.c.round.RetryAt = []schemas.Evidence{fullOf("verify", alice, "2/10s", 2, start+1050)}, start+11_050
 	w.c.refuse(s + 20)
 
 	s = start + 5000
@@ -284,6 +284,25 @@ func TestWideLawfulLogs(t *testing.T) {
 			m.take(free+599_910, "ip")
 			left, _ := minus(m.old, m.round.Moved)
 			m.endsBoth(free+600_050, m.round.Taken, left)
+		}},
+		{"home refuses at the end, since others took the places meanwhile", Proven, func(w *cleanWorld) {
+			m := w.slow()
+			m.round.Evidence, m.round.RetryAt = []schemas.Evidence{fullOf("verify", bob, "2/10s", 2, free+10_120)}, free+20_120
+			m.refuse(free + 11_050)
+		}},
+		{"a bucket beside a window is drawn from when the round begins, and not again", Proven, func(w *cleanWorld) {
+			w.revise(w.t, nil, "allow: [9/60s, 90/calendar-day]", `allow: [9/60s, "bucket 1 refill 1/10s"], exempt: ["+8613900000000"]`)
+			m := w.half(free)
+			m.take(free+40, "all")
+			m.admit(free + 5000)
+			w.send("y", bob, "verify", free+10_000).around(free + 10_000).admit(free + 10_050)
+		}},
+		{"a bucket alone is drawn from when the round begins, and not again", Proven, func(w *cleanWorld) {
+			w.revise(w.t, nil, "allow: [9/60s, 90/calendar-day]", `allow: ["bucket 1 refill 1/10s"], exempt: ["+8613900000000"]`)
+			m := w.half(free)
+			m.take(free+40, "all")
+			m.admit(free + 5000)
+			w.send("y", bob, "verify", free+10_000).around(free + 10_000).admit(free + 10_050)
 		}},
 		{"under way at the end of the log", Proven, func(w *cleanWorld) { w.half(free) }},
 		{"asked back at the end of the log", Proven, func(w *cleanWorld) {

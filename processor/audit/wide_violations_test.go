@@ -16,8 +16,10 @@ func only(cs []schemas.Charge, limit string) []schemas.Charge {
 }
 
 // half is a message on its way: it has been at two owners, and home took its own.
-func (w *cleanWorld) half(t schemas.Millis) *letter {
-	m := w.send("x", bob, "verify", t)
+func (w *cleanWorld) half(t schemas.Millis) *letter { return w.halfOf("x", t) }
+
+func (w *cleanWorld) halfOf(name string, t schemas.Millis) *letter {
+	m := w.send(name, bob, "verify", t)
 	m.on(t, nil, "ip")
 	m.take(t+10, "ip")
 	m.on(t+20, []string{"verify", "pair"}, "acme", "all")
@@ -30,6 +32,16 @@ const (
 	over = free + 10_000   // after fill
 	late = start + 1_000_000
 )
+
+// slow is a message whose round takes longer than the window of verify: two others have
+// taken its places by then.
+func (w *cleanWorld) slow() *letter {
+	m, y, z := w.half(free), w.halfOf("y", free+10_100), w.halfOf("z", free+10_200)
+	m.take(free+11_000, "all")
+	y.take(free+11_010, "all")
+	z.take(free+11_020, "all")
+	return m
+}
 
 // keepsCheaper lets an owner take the dearer place beside the cheaper one.
 func keepsCheaper(w *cleanWorld, m *letter) {
@@ -339,6 +351,34 @@ func TestWideEveryViolation(t *testing.T) {
 			d.Carried[0].T--
 		}},
 		{"a place carried that does not stand here", KindCarried, func(w *cleanWorld) {
+			m := w.send("x", carol, "verify", free)
+			m.on(free, nil, "ip")
+			m.take(free+10, "ip")
+			m.on(free+20, []string{"verify", "pair", "acme"}, "all")
+			in, at := m.in, m.at
+			m.pass(m.home, schemas.ReadmitGiveBack, free+22, nil, only(m.round.Taken, "acme"), nil)
+			w.decide(m.home, m.event(schemas.KindDecision), schemas.VerdictGiveBack, free+23, m.in).Returned = only(m.round.Taken, "acme")
+			m.in, m.at = in, at
+			m.take(free+40, "all")
+			m.admit(free + 50)
+		}},
+		{"places of the recipient's limits carried, of before the admission", KindCarried, func(w *cleanWorld) {
+			d := w.said(w.a, schemas.VerdictAdmit)[0].Decision
+			d.Carried = append(slices.Clone(d.Carried), d.Returned...)
+			d.Charges, d.Returned = nil, nil
+			w.dispatch[0].env.Place = d.Carried
+		}},
+		{"home at the end over by one", KindOver, func(w *cleanWorld) {
+			w.slow().admit(free + 11_050)
+		}},
+		{"home refuses at the end by its own place", KindRefused, func(w *cleanWorld) {
+			m := w.half(free)
+			w.halfOf("y", free+100)
+			m.take(free+1000, "all")
+			m.round.Evidence, m.round.RetryAt = []schemas.Evidence{fullOf("verify", bob, "2/10s", 2, free+20)}, free+10_020
+			m.refuse(free + 1050)
+		}},
+		{"home moves at the end what does not stand", KindReturned, func(w *cleanWorld) {
 			m := w.half(free)
 			in, at := m.in, m.at
 			m.pass(m.home, schemas.ReadmitGiveBack, free+32, nil, only(m.round.Taken, "pair"), nil)
@@ -621,7 +661,7 @@ func (w *cleanWorld) observedAtHome() *schemas.Decision {
 		}
 		d = m.on(t, own, "acme", "all", "watch")
 		if i == 1 {
-			ev := fullOf("mine", bob, "1/60s", 1, t-1000)
+			ev := fullOf("mine", bob, "1/60s", 1, t-970)
 			ev.Since = w.parts[m.home].status[w.parts[m.home].indexOf("", "marker")].event.At
 			for _, o := range w.parts[m.home].status {
 				if o.event.Decision != nil && o.event.Decision.Verdict == schemas.VerdictMarker {

@@ -264,7 +264,16 @@ func (m *letter) admit(t schemas.Millis, own ...string) *schemas.Event {
 	}
 	d := m.w.decide(m.home, e, v, t, m.in)
 	d.Charges, d.Returned = m.takes(t, own)
-	d.Carried, d.Passed = slices.Clone(m.round.Taken), slices.Clone(m.round.Passed)
+	d.Passed = slices.Clone(m.round.Passed)
+	for _, c := range m.round.Taken {
+		if isWide(c.Scope) || c.T == t || m.drains(c.Limit) {
+			d.Carried = append(d.Carried, c)
+			continue
+		}
+		d.Returned = append(d.Returned, c)
+		c.T = t
+		d.Charges = append(d.Charges, c)
+	}
 	if len(m.round.Evidence) > 0 {
 		e.Observed, d.Evidence, e.Limit, e.Window = true, m.round.Evidence, m.round.Evidence[0].Limit, m.round.Evidence[0].Window
 	}
@@ -273,6 +282,13 @@ func (m *letter) admit(t schemas.Millis, own ...string) *schemas.Event {
 	m.w.dispatch = append(m.w.dispatch, written{offset: int64(len(m.w.dispatch)), appended: t + 5, env: schemas.Envelope{
 		ID: e.MessageID, Key: m.to, Origin: schemas.Source{Topic: "weir.requests"}, Provider: "sim", DecidedAt: t, Place: m.held}})
 	return e
+}
+
+// drains reports whether a limit of the latest policy has only buckets.
+func (m *letter) drains(name string) bool {
+	p := m.w.policies[len(m.w.policies)-1]
+	i := slices.IndexFunc(p.Limits, func(l schemas.Limit) bool { return l.Name == name })
+	return i >= 0 && !slices.ContainsFunc(p.Limits[i].Allow, func(w schemas.Window) bool { return w.Kind != schemas.WindowBucket })
 }
 
 // ends writes home's end of a message, or its wait, and asks back what stands
