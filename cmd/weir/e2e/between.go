@@ -50,18 +50,19 @@ type Wide struct {
 	Anew       int // rounds that home planned anew, under another revision
 	Cut        int // rounds that ended for another reason than a limit: cancelled, suppressed, expired on the way
 	Deferred   int // owners' refusals after which the message waits
+	Back       int // admissions later than the places that home had taken on the way
 }
 
 func (w Wide) String() string {
-	return fmt.Sprintf("%d rounds, %d steps of owners, %d refusals of owners, %d passed, %d places moved, %d unwound, %d put back, %d given back, %d former, %d recorded, %d planned anew, %d cut short, %d deferred",
-		w.Rounds, w.Steps, w.Refused, w.Passed, w.Moved, w.Unwound, w.Reinstated, w.GivenBack, w.Former, w.Recorded, w.Anew, w.Cut, w.Deferred)
+	return fmt.Sprintf("%d rounds, %d steps of owners, %d refusals of owners, %d passed, %d places moved, %d unwound, %d put back, %d given back, %d former, %d recorded, %d planned anew, %d cut short, %d deferred, %d back later",
+		w.Rounds, w.Steps, w.Refused, w.Passed, w.Moved, w.Unwound, w.Reinstated, w.GivenBack, w.Former, w.Recorded, w.Anew, w.Cut, w.Deferred, w.Back)
 }
 
 // Counts names each figure.
 func (w Wide) Counts() map[string]int {
 	return map[string]int{"rounds": w.Rounds, "steps of owners": w.Steps, "refusals of owners": w.Refused, "passed": w.Passed, "moved": w.Moved,
 		"unwound": w.Unwound, "put back": w.Reinstated, "given back": w.GivenBack, "former": w.Former, "recorded": w.Recorded,
-		"planned anew": w.Anew, "cut short": w.Cut, "deferred": w.Deferred}
+		"planned anew": w.Anew, "cut short": w.Cut, "deferred": w.Deferred, "back later": w.Back}
 }
 
 // Add sums up.
@@ -79,6 +80,7 @@ func (w *Wide) Add(v Wide) {
 	w.Anew += v.Anew
 	w.Cut += v.Cut
 	w.Deferred += v.Deferred
+	w.Back += v.Back
 }
 
 // journey is what a message's home and its owners say of it.
@@ -87,6 +89,8 @@ type journey struct {
 	around bool             // it is on its way round the owners
 	held   []schemas.Charge // places, as home has it
 	kept   []schemas.Charge // in limits that count attempts
+	own    []schemas.Charge // that home took in its own limits, on the way under way
+	asked  int64            // the revision under which it did
 	moved  []schemas.Charge // places that home and owners have given back for new ones, on all ways
 	cut    bool             // it ended on its way
 	back   []schemas.Charge // and got these back then
@@ -149,6 +153,9 @@ func (o *Oracle) follow(r Record) {
 		if home {
 			s.around = true
 			o.report.Wide.Rounds++
+			if own := slices.DeleteFunc(slices.Clone(d.Charges), func(c schemas.Charge) bool { return wide(c.Scope) }); len(own) > 0 {
+				s.own, s.asked = own, d.Revision
+			}
 			o.report.Wide.Unwound += len(d.Released)
 			break
 		}
@@ -166,7 +173,10 @@ func (o *Oracle) follow(r Record) {
 			o.report.Wide.Recorded += len(d.Charges)
 		}
 	case schemas.VerdictAdmit, schemas.VerdictMove:
-		s.around, s.gaveBack, s.home = false, false, r.Partition
+		if o.back(r) {
+			o.report.Wide.Back++
+		}
+		s.around, s.own, s.gaveBack, s.home = false, nil, false, r.Partition
 		s.held, s.under = slices.Concat(d.Charges, d.Carried), d.Revision
 		for _, c := range s.held {
 			if o.perAttempt(c.Limit) {
@@ -197,12 +207,21 @@ func (o *Oracle) follow(r Record) {
 				o.report.Wide.Cut++
 				s.cut, s.back = true, slices.Concat(d.Restored, d.Reinstated)
 			}
-			s.around = false
+			s.around, s.own = false, nil
 		}
 		s.letGo(d)
 		o.report.Wide.Unwound += len(d.Released)
 	}
 	o.note(s, r, home)
+}
+
+// back reports whether home decides on a message that was at its own limits before, on
+// the same way and under the same revision. If every owner let it pass, home puts it to
+// them again: its places must be of the admission.
+func (o *Oracle) back(r Record) bool {
+	s, d := o.story(r), r.Event.Decision
+	return d.Verdict != schemas.VerdictCharge && o.partitionOf(r.Event.To) == r.Partition && s.asked == d.Revision &&
+		slices.ContainsFunc(s.own, func(c schemas.Charge) bool { return c.T != d.T })
 }
 
 // letGo takes out of what a message holds what a decision gives up.

@@ -204,8 +204,13 @@ func (o *Oracle) take(p *logged, r Record) {
 		held[c.Limit], here[c.Limit] = true, c
 	}
 	for _, c := range d.Carried {
-		if held[c.Limit] || c.Scope != "" && !wide(c.Scope) && c.T > d.T {
-			o.fault(FaultCharges, r, "carried a second place in %s, or one of later", c.Limit)
+		if held[c.Limit] {
+			o.fault(FaultCharges, r, "carried a second place in %s", c.Limit)
+		}
+		// What home dispatches at once is what its recipient's windows count. If its place
+		// were of before, so many more could leave within a window as rounds take long.
+		if l := o.limit(d.Revision, c.Limit); !wide(c.Scope) && c.T != d.T && (l == nil || !drawsOnly(l)) {
+			o.fault(FaultOver, r, "dispatched at %s with a place in %s of %s", d.T, c.Limit, c.T)
 		}
 		held[c.Limit] = true
 	}
@@ -254,6 +259,9 @@ func (o *Oracle) stand(p *logged, r Record, l *schemas.Limit, c schemas.Charge) 
 	}
 	for _, w := range windowsFor(l, r.Event.To) {
 		if w.Kind == schemas.WindowBucket {
+			if !isWide(l) && o.back(r) {
+				continue // it has drawn
+			}
 			if !o.draw(p, r, l, w, c) && d.Verdict != schemas.VerdictRecord {
 				o.fault(FaultOver, r, "drew %d from %s of %s at %s, which has less", c.Cost, w, l.Name, d.T)
 			}

@@ -89,6 +89,9 @@ func (o *Oracle) full(p *logged, r Record, l *schemas.Limit, c schemas.Charge, t
 		key = wideShelf(c)
 	}
 	for _, w := range windowsFor(l, r.Event.To) {
+		if w.Kind == schemas.WindowBucket && !isWide(l) && o.back(r) {
+			continue // it has drawn
+		}
 		if o.in(p, r, l, w, key, t)+c.Cost > w.N {
 			return true
 		}
@@ -120,5 +123,13 @@ func (o *Oracle) in(p *logged, r Record, l *schemas.Limit, w schemas.Window, key
 	if l.Count == schemas.CountAttempt {
 		without = ""
 	}
-	return count(w, l, p.since, p.places[key], t, without)
+	n := count(w, l, p.since, p.places[key], t, without)
+	if without == "" && !isWide(l) && o.back(r) { // it has made no attempt on this way
+		for _, c := range o.story(r).own {
+			if c.Limit == l.Name {
+				n -= c.Cost * count(w, l, p.since, one(c.T), t, "")
+			}
+		}
+	}
+	return n
 }

@@ -224,7 +224,9 @@ func (w *walk) takes(s *step) {
 	}
 	var now []int
 	for _, c := range s.d.Charges {
-		now = append(now, w.rank(c.Limit))
+		if rank := w.rank(c.Limit); s.d.Onward != nil || wide(c.Scope) || !slices.Contains(w.asked, rank) {
+			now = append(now, rank)
+		}
 	}
 	for _, a := range s.d.Passed {
 		if s.event == nil { // home's tells what others passed, too
@@ -241,7 +243,12 @@ func (w *walk) takes(s *step) {
 func (w *walk) refuses(s *step) {
 	var now []int
 	for _, e := range s.d.Evidence {
-		now = append(now, w.rank(e.Limit))
+		if rank := w.rank(e.Limit); s.event == nil || wide(e.Scope) || !slices.Contains(w.asked, rank) {
+			now = append(now, rank)
+		}
+	}
+	if len(now) == 0 && len(s.d.Evidence) > 0 {
+		now = []int{len(w.plan)} // home's own let it pass before, and are asked again after all others
 	}
 	w.turn(s, now)
 	if len(now) == 0 || w.changed {

@@ -54,6 +54,25 @@ classes: [{name: verify}]
 providers: [{name: p, type: simulated, channels: [sms]}]
 `
 
+// In revision 5 home lets one through in ten seconds, in 6 two, from a bucket of one.
+const wideOne = `
+limits:
+  - {name: acme, per: [tenant], allow: [9/10s]}
+  - {name: own, per: [recipient], allow: [1/10s]}
+  - {name: all, per: [], allow: [9/10s]}
+classes: [{name: verify}]
+providers: [{name: p, type: simulated, channels: [sms]}]
+`
+
+const wideOwnBucket = `
+limits:
+  - {name: acme, per: [tenant], allow: [9/10s]}
+  - {name: own, per: [recipient], allow: [2/10s, bucket 1 refill 0.1/s]}
+  - {name: all, per: [], allow: [9/10s]}
+classes: [{name: verify}]
+providers: [{name: p, type: simulated, channels: [sms]}]
+`
+
 // rounds writes the logs of three partitions by hand.
 type rounds struct {
 	log      []Record
@@ -151,6 +170,38 @@ func (w *rounds) admit(id string, from, s float64) way {
 	return y
 }
 
+// ends admits a message at s, whose round began at from: its own place moves.
+func (w *rounds) ends(id string, y way, from, s float64) way {
+	y.all = w.step(ownsAll, id, schemas.VerdictCharge, s, wideHome)
+	y.all.Decision.Charges = []schemas.Charge{placed("all", s)}
+	y.end = w.decide(wideHome, id, schemas.VerdictAdmit, s)
+	d := y.end.Decision
+	y.end.Kind, y.end.Status, d.Input = schemas.KindStatus, schemas.StatusQueued, w.readmit(wideHome)
+	d.Carried = []schemas.Charge{placed("acme", from), placed("all", s)}
+	d.Charges, d.Returned = []schemas.Charge{placed("own", s)}, []schemas.Charge{placed("own", from)}
+	w.lane(id, 1, schemas.StatusSent)
+	return y
+}
+
+// refusedBack is a message that home refuses at the end of its round, whose place another
+// took.
+func (w *rounds) refusedBack() way {
+	y, b := w.begin("a", 0, 1), w.begin("b", 0, 11.5)
+	y.all = w.step(ownsAll, "a", schemas.VerdictCharge, 12, wideHome)
+	y.all.Decision.Charges = []schemas.Charge{placed("all", 12)}
+	y.end = w.decide(wideHome, "a", schemas.VerdictRefuse, 12)
+	y.end.Kind, y.end.Status, y.end.Reason, y.end.RetryAt, y.end.Limit, y.end.Window = schemas.KindStatus, schemas.StatusLimited, "limited", at(21.5), "own", "1/10s"
+	d := y.end.Decision
+	d.Input, d.Evidence = w.readmit(wideHome), []schemas.Evidence{{Limit: "own", Scope: wideTo, Window: "1/10s", N: 1, Count: 1, Cost: 1, Oldest: at(11.5)}}
+	d.Returned, d.Released = []schemas.Charge{placed("own", 1)}, []schemas.Charge{placed("acme", 1), placed("all", 12)}
+	for n, c := range map[int32]schemas.Charge{ownsAcme: placed("acme", 1), ownsAll: placed("all", 12)} {
+		back := w.decide(n, "a", schemas.VerdictGiveBack, 12)
+		back.Decision.Input, back.Decision.Returned = w.readmit(n), []schemas.Charge{c}
+	}
+	w.ends("b", b, 11.5, 12.5)
+	return y
+}
+
 // sent is an admission that a lane sends.
 func (w *rounds) sent(id string, s float64) way {
 	y := w.admit(id, 0, s)
@@ -235,7 +286,7 @@ func (w *rounds) drop(e *schemas.Event) {
 
 func TestOracleWide(t *testing.T) {
 	policies := map[int64]*schemas.Policy{}
-	for i, text := range []string{widePolicy, wideLater, wideWithout, wideBucket} {
+	for i, text := range []string{widePolicy, wideLater, wideWithout, wideBucket, wideOne, wideOwnBucket} {
 		doc, err := schemas.ParsePolicy("wide.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
@@ -519,6 +570,32 @@ func TestOracleWide(t *testing.T) {
 			y.all.Decision.Passed, y.end.Decision.Passed = []schemas.Ask{{Limit: "all", Cost: 1}}, []schemas.Ask{{Limit: "all", Cost: 1}}
 			y.end.Decision.Carried = y.end.Decision.Carried[:2]
 		}, map[Fault]int{FaultWronglyHeld: 1, FaultCharges: 1}},
+		"clean, and back later": {5, func(w *rounds) {
+			w.ends("a", w.begin("a", 0, 1), 1, 4)
+			w.ends("b", w.begin("b", 0, 14), 14, 15)
+		}, nil},
+		"clean, and refused when it is back": {5, func(w *rounds) { w.refusedBack() }, nil},
+		"refused when it is back, by its own place": {5, func(w *rounds) {
+			y := w.refusedBack()
+			y.end.Decision.Evidence[0].Count++
+		}, map[Fault]int{FaultWronglyHeld: 1}},
+		"dispatched with home's place of before": {5, func(w *rounds) {
+			y := w.ends("a", w.begin("a", 0, 1), 1, 4)
+			d := y.end.Decision
+			d.Carried, d.Charges, d.Returned = append(d.Carried, d.Returned...), nil, nil
+		}, map[Fault]int{FaultOver: 1}},
+		"back later, and the place of before stays": {5, func(w *rounds) {
+			w.ends("a", w.begin("a", 0, 1), 1, 4).end.Decision.Returned = nil
+		}, map[Fault]int{FaultOver: 1, FaultStands: 1, FaultCharges: 1}},
+		"back when the windows are full, and dispatched": {5, func(w *rounds) {
+			y, b := w.begin("a", 0, 1), w.begin("b", 0, 11.5)
+			w.ends("a", y, 1, 12)
+			w.ends("b", b, 11.5, 22.5)
+		}, map[Fault]int{FaultOver: 1}},
+		"a bucket of home is drawn from when the way begins": {6, func(w *rounds) {
+			w.ends("a", w.begin("a", 0, 1), 1, 9)
+			w.ends("b", w.begin("b", 0, 11), 11, 11.5)
+		}, nil},
 		"a bucket": {4, func(w *rounds) {
 			w.sent("a", 1)
 			w.sent("b", 1.5)
