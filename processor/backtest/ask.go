@@ -103,22 +103,23 @@ func (r *replay) askHome(l *life, s *step, last bool) bool {
 	if forced && last && s.then.Refused {
 		return false // what happened, happened
 	}
-	together := own || len(r.asks) > 0
+	late := last && l.ownAsked && slices.ContainsFunc(r.stops, func(st limit.Stop) bool { return !st.Own }) && len(l.late(s.t)) > 0
+	together := own || late || len(r.asks) > 0
 	for i := range r.stops {
 		st := &r.stops[i]
 		switch {
-		case st.Own && own, !st.Own && slices.Contains(r.asks, st.Ask):
-			if together && !r.put(l, &r.counter, s, own, r.asks, forced) {
+		case st.Own && (own || late), !st.Own && slices.Contains(r.asks, st.Ask):
+			if together && !r.put(l, &r.counter, s, own, late, r.asks, forced) {
 				return false
 			}
 			together = false
 		case last && !st.Own && !l.hasVisited(st.Ask.Limit, st.Ask.Scope):
-			if !r.put(l, r.counterOf(st.Ask.Limit, st.Ask.Scope), s, false, []schemas.Ask{st.Ask}, forced) {
+			if !r.put(l, r.counterOf(st.Ask.Limit, st.Ask.Scope), s, false, false, []schemas.Ask{st.Ask}, forced) {
 				return false
 			}
 		}
 	}
-	if together && !r.put(l, &r.counter, s, own, r.asks, forced) {
+	if together && !r.put(l, &r.counter, s, own, late, r.asks, forced) {
 		return false
 	}
 	if !last {
@@ -132,9 +133,10 @@ func (r *replay) askHome(l *life, s *step, last bool) bool {
 	return true
 }
 
-// put asks some limits at once, all or nothing, and keeps what they say. What
-// happened before the policy is taken to be in force is not asked but repeated.
-func (r *replay) put(l *life, at *counter, s *step, own bool, asks []schemas.Ask, forced bool) bool {
+// put asks some limits at once, all or nothing, and keeps what they say: home's own for
+// the first time (own) or at the end of a round (late), and wide ones. What happened
+// before the policy is taken to be in force is not asked but repeated.
+func (r *replay) put(l *life, at *counter, s *step, own, late bool, asks []schemas.Ask, forced bool) bool {
 	r.old = r.old[:0]
 	for _, c := range l.places {
 		if wide := limit.Wide(c.Scope); !wide && own || wide && slices.ContainsFunc(asks, func(a schemas.Ask) bool { return a.Limit == c.Limit && a.Scope == c.Scope }) {
@@ -151,8 +153,21 @@ func (r *replay) put(l *life, at *counter, s *step, own bool, asks []schemas.Ask
 		skip := func(name string) bool { return slices.Contains(s.observed, name) }
 		charges, _ := at.table.Take(at.rules, who, asks, skip, s.t)
 		l.taken = append(l.taken, charges...)
+		if late {
+			returned, missing := at.table.Unwind(at.rules, l.late(s.t), s.t)
+			for _, c := range append(returned, missing...) {
+				l.strike(c)
+				if c.T = s.t; !skip(c.Limit) {
+					l.taken = append(l.taken, at.table.Restore(at.rules, []schemas.Charge{c}, s.t)...)
+				}
+			}
+		}
 	} else {
-		at.table.DecideStep(&r.res, at.rules, who, asks, r.old, nil, s.t)
+		if late {
+			at.table.DecideReturn(&r.res, at.rules, l.subject.Recipient, asks, r.old, l.late(s.t), s.t)
+		} else {
+			at.table.DecideStep(&r.res, at.rules, who, asks, r.old, nil, s.t)
+		}
 		if !r.res.OK {
 			e := &r.res.Refused[0]
 			l.now = Said{Refused: true, Limit: e.Limit, Window: e.Window}
@@ -162,7 +177,14 @@ func (r *replay) put(l *life, at *counter, s *step, own bool, asks []schemas.Ask
 			e := &r.res.Observed[0]
 			l.now = Said{Observed: true, Limit: e.Limit, Window: e.Window}
 		}
-		l.moved = append(l.moved, r.res.Returned...)
+		for _, c := range r.res.Returned {
+			if !l.strike(c) {
+				l.moved = append(l.moved, c)
+			}
+		}
+		for _, c := range r.res.Missing {
+			l.strike(c)
+		}
 		l.taken = append(l.taken, r.res.Charges...)
 	}
 	l.ownAsked = l.ownAsked || own
@@ -193,7 +215,7 @@ func (r *replay) owner(s *step) {
 		return
 	}
 	forced := s.t < r.x.from
-	ok := !(forced && s.then.Refused) && r.put(l, &r.counter, s, false, r.asks, forced)
+	ok := !(forced && s.then.Refused) && r.put(l, &r.counter, s, false, false, r.asks, forced)
 	switch {
 	case ok:
 	case s.then.Refused:

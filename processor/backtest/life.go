@@ -59,6 +59,21 @@ func (l *life) begin(t schemas.Millis) {
 	l.now = Said{}
 }
 
+// late returns the places of this round in limits of the recipient that were taken before
+// t.
+func (l *life) late(t schemas.Millis) []schemas.Charge {
+	return slices.DeleteFunc(slices.Clone(l.taken), func(c schemas.Charge) bool { return limit.Wide(c.Scope) || c.T == t })
+}
+
+// strike takes a place out of those that this round took; false if it is none of them.
+func (l *life) strike(c schemas.Charge) bool {
+	i := slices.Index(l.taken, c)
+	if i >= 0 {
+		l.taken = slices.Delete(l.taken, i, i+1)
+	}
+	return i >= 0
+}
+
 func (l *life) hasVisited(name, scope string) bool {
 	return len(l.visited) > 0 && slices.Contains(l.visited, scopeRef{name, scope})
 }
