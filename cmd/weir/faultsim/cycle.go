@@ -297,7 +297,7 @@ func (c *cycle) run(r *Result) (err error) {
 	for _, s := range c.slots {
 		s.clock.Store(0)
 	}
-	drained := c.drain()
+	drained := c.drain(ctx)
 	if c.broken.Load() {
 		for _, s := range c.slots { // nobody starts again
 			s.leave(0)

@@ -27,13 +27,16 @@ func (c *cycle) tell(r *Result, id string) {
 }
 
 // drain waits until every message has ended, every record that admission reads
-// has been decided, and nothing has come of it for a while.
-func (c *cycle) drain() bool {
+// has been decided, and nothing has come of it for a while. An open transaction hides
+// what others have committed behind it: so all must be over.
+func (c *cycle) drain(ctx context.Context) bool {
 	deadline := time.Now().Add(drainsWithin)
+	adm := kadm.NewClient(c.cl)
 	quiet := 0
 	for time.Now().Before(deadline) && !c.broken.Load() {
 		time.Sleep(time.Second)
-		if c.open() == "" {
+		behind, err := c.behind(ctx, adm)
+		if c.open() == "" && behind == "" && err == nil {
 			if quiet++; quiet == 5 {
 				c.mu.Lock()
 				c.drained = len(c.readmit)
@@ -82,29 +85,35 @@ func (c *cycle) caughtUp(ctx context.Context) error {
 	adm := kadm.NewClient(c.cl)
 	deadline := time.Now().Add(time.Minute)
 	for {
-		ends, err := adm.ListEndOffsets(ctx, c.followed()...)
-		if err == nil {
-			err = ends.Error()
-		}
-		if err != nil {
+		behind, err := c.behind(ctx, adm)
+		if err != nil || behind == "" {
 			return err
-		}
-		behind := ""
-		c.mu.Lock()
-		ends.Each(func(o kadm.ListedOffset) {
-			if c.seen[o.Topic][o.Partition] < o.Offset {
-				behind = fmt.Sprintf("%s/%d read to %d of %d", o.Topic, o.Partition, c.seen[o.Topic][o.Partition], o.Offset)
-			}
-		})
-		c.mu.Unlock()
-		if behind == "" {
-			return nil
 		}
 		if time.Now().After(deadline) {
 			return errors.New("a transaction stays open: " + behind)
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
+}
+
+// behind says what the follower has not read; "" when it has read all.
+func (c *cycle) behind(ctx context.Context, adm *kadm.Client) (string, error) {
+	ends, err := adm.ListEndOffsets(ctx, c.followed()...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return "", err
+	}
+	behind := ""
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ends.Each(func(o kadm.ListedOffset) {
+		if at := c.seen[o.Topic][o.Partition]; at < o.Offset {
+			behind = fmt.Sprintf("%s/%d read to %d of %d", o.Topic, o.Partition, at, o.Offset)
+		}
+	})
+	return behind, nil
 }
 
 // judge lets both judges look.
