@@ -141,6 +141,24 @@ func TestRoundReturnsLate(t *testing.T) {
 	}
 }
 
+// TestRoundReturnsUnderAnotherRevision: the recipient's limit does not apply any more. Its
+// charge is given up, and not taken again.
+func TestRoundReturnsUnderAnotherRevision(t *testing.T) {
+	const tenant = "  - {name: tenant, per: [tenant], allow: [5/60s]}\n"
+	r := setOut(t, "limits:\n  - {name: verify, per: [recipient], allow: [3/60s]}\n"+tenant)
+	r.now += 1000
+	r.apply(ownerOf(anewTo), 2, "limits:\n  - {name: verify, match: {metadata.kind: other}, per: [recipient], allow: [3/60s]}\n"+tenant+roundRest)
+	r.settle()
+	for id := range r.sent {
+		if held := heldBy(r, id); held["verify"] != 0 || held["tenant"] != 1 {
+			t.Errorf("it holds %v\n%s", held, r.said())
+		}
+	}
+	if r.forget(); len(r.sent) != 1 || len(r.stand) != 1 {
+		t.Errorf("%d were dispatched, and %v stands", len(r.sent), r.stand)
+	}
+}
+
 // TestRoundReturnsAtOnce: charges that have the time of the dispatch already stay as they
 // are.
 func TestRoundReturnsAtOnce(t *testing.T) {

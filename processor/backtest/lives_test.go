@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -446,6 +447,76 @@ func TestPutBackByAnOwner(t *testing.T) {
 	if len(answers) != 5 || got.Then != got.Now || got.NewlyRefused > 0 {
 		t.Errorf("%d answers, then %+v, now %+v", len(answers), got.Then, got.Now)
 	}
+}
+
+// TestBackLate: a message whose round takes longer than its recipient's window is put to
+// that window again when it is back: another took its place, or it has one of then.
+func TestBackLate(t *testing.T) {
+	p := policyOf(t, "  - {name: own, per: [recipient], allow: [1/10s]}\n  - {name: drawn, per: [recipient], allow: [bucket 1 refill 1/10s]}\n  - {name: wide, per: [], allow: [9/60s]}")
+	const n = 4
+	owner := ownerOf(n)
+	to := someone
+	for i := 0; schemas.PartitionOf(to, n) == owner; i++ {
+		to = fmt.Sprintf("+8613800%06d", i)
+	}
+	own := func(limit string, at schemas.Millis) schemas.Charge {
+		return schemas.Charge{Limit: limit, Scope: to, T: at, Cost: 1}
+	}
+	wide := func(at schemas.Millis) schemas.Charge { return schemas.Charge{Limit: "wide", T: at, Cost: 1} }
+	record := func() *log {
+		g := newLog(n)
+		home := g.home(to)
+		leave := func(id int, at schemas.Millis) *schemas.Event {
+			m := msg(id, to, "notice")
+			onward := with(m, at, "", schemas.VerdictCharge, own("own", at), own("drawn", at))
+			onward.Decision.Onward = &owner
+			g.add(onward)
+			g.addTo(owner, &schemas.Event{Kind: schemas.KindDecision, MessageID: m.MessageID, Tenant: m.Tenant, To: m.To, At: at,
+				Decision: &schemas.Decision{Verdict: schemas.VerdictCharge, Charges: []schemas.Charge{wide(at)}, Onward: &home}})
+			return m
+		}
+		back := func(m *schemas.Event, from, at schemas.Millis) {
+			e := with(m, at, schemas.StatusQueued, schemas.VerdictAdmit, own("own", at))
+			e.Decision.Returned, e.Decision.Carried = []schemas.Charge{own("own", from)}, []schemas.Charge{own("drawn", from), wide(from)}
+			g.add(e)
+		}
+		a := leave(1, t0)
+		b := leave(2, t0+10*sec)
+		refused := refusedBy(a, t0+12*sec, "own", "1/10s")
+		refused.Decision.Evidence[0].Scope = to
+		refused.Decision.Returned, refused.Decision.Released = []schemas.Charge{own("own", t0)}, []schemas.Charge{wide(t0)}
+		g.add(refused)
+		back(b, t0+10*sec, t0+13*sec)
+		c := msg(3, to, "notice")
+		refused = refusedBy(c, t0+22*sec, "own", "1/10s")
+		refused.Decision.Evidence[0].Scope = to
+		g.add(refused)
+		d := leave(4, t0+23*sec)
+		back(d, t0+23*sec, t0+24*sec)
+		return g
+	}
+	for name, from := range map[string]schemas.Millis{"": 0, "as it happened, until then": t0 + 15*sec} {
+		t.Run(name, func(t *testing.T) {
+			got, answers := (&trial{tried: p, inForce: p, from: from}).run(t, record())
+			if got.Then != got.Now || got.NewlyRefused+got.NewlyAdmitted > 0 {
+				t.Errorf("then %+v, now %+v", got.Then, got.Now)
+			}
+			if len(answers) != 4 {
+				t.Fatalf("%d answers", len(answers))
+			}
+			for k, a := range answers {
+				if a.Now.Refused != a.Then.Refused || !slices.EqualFunc(sorted(a.Now.Places), sorted(a.Then.Places), func(a, b schemas.Charge) bool { return a == b }) {
+					t.Errorf("%v: %+v, and then it was %+v", k, a.Now, a.Then)
+				}
+			}
+		})
+	}
+}
+
+func sorted(all []schemas.Charge) []schemas.Charge {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b schemas.Charge) int { return strings.Compare(a.Limit, b.Limit) })
+	return all
 }
 
 // TestGivenUpAtHome: a message gives up a place that no window of its owner sees any more, so

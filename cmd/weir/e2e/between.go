@@ -51,11 +51,12 @@ type Wide struct {
 	Cut        int // rounds that ended for another reason than a limit: cancelled, suppressed, expired on the way
 	Deferred   int // owners' refusals after which the message waits
 	Back       int // admissions later than the places that home had taken on the way
+	NotBack    int // refusals by home of what it had let pass on the way
 }
 
 func (w Wide) String() string {
-	return fmt.Sprintf("%d rounds, %d steps of owners, %d refusals of owners, %d passed, %d places moved, %d unwound, %d put back, %d given back, %d former, %d recorded, %d planned anew, %d cut short, %d deferred, %d back later",
-		w.Rounds, w.Steps, w.Refused, w.Passed, w.Moved, w.Unwound, w.Reinstated, w.GivenBack, w.Former, w.Recorded, w.Anew, w.Cut, w.Deferred, w.Back)
+	return fmt.Sprintf("%d rounds, %d steps of owners, %d refusals of owners, %d passed, %d places moved, %d unwound, %d put back, %d given back, %d former, %d recorded, %d planned anew, %d cut short, %d deferred, %d back later, %d refused when they were back",
+		w.Rounds, w.Steps, w.Refused, w.Passed, w.Moved, w.Unwound, w.Reinstated, w.GivenBack, w.Former, w.Recorded, w.Anew, w.Cut, w.Deferred, w.Back, w.NotBack)
 }
 
 // Counts names each figure.
@@ -81,6 +82,7 @@ func (w *Wide) Add(v Wide) {
 	w.Cut += v.Cut
 	w.Deferred += v.Deferred
 	w.Back += v.Back
+	w.NotBack += v.NotBack
 }
 
 // journey is what a message's home and its owners say of it.
@@ -203,6 +205,9 @@ func (o *Oracle) follow(r Record) {
 			break
 		}
 		if e.Kind == schemas.KindStatus {
+			if len(d.Evidence) > 0 && !wide(d.Evidence[0].Scope) && o.back(r) {
+				o.report.Wide.NotBack++
+			}
 			if s.around && d.Verdict != schemas.VerdictRefuse && d.Verdict != schemas.VerdictDefer {
 				o.report.Wide.Cut++
 				s.cut, s.back = true, slices.Concat(d.Restored, d.Reinstated)

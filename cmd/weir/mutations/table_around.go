@@ -22,6 +22,24 @@ var mutations = slices.Concat(exactness, around, guards)
 // kept, and what is tried.
 var around = []mutation{
 	{
+		name:   "try-keeps-the-first-charge",
+		what:   "a try does not put a message to its recipient's limits again when it is back",
+		harm:   "a try admits what the policy in force refuses",
+		file:   "processor/backtest/ask.go",
+		old:    "	late := last && l.ownAsked && ",
+		new:    "	late := false && last && l.ownAsked && ",
+		checks: []check{backtestTests},
+	},
+	{
+		name:   "try-forces-the-first-charge",
+		what:   "what happened before the policy begins has the charges of the beginning of its round",
+		harm:   "the first windows of a try are not as they were",
+		file:   "processor/backtest/ask.go",
+		old:    "		if late {\n			returned, missing",
+		new:    "		if false {\n			returned, missing",
+		checks: []check{backtestTests},
+	},
+	{
 		name:   "alert-at-most",
 		what:   "one notice more than at_most fits into its window",
 		harm:   "people are told more often than they asked for",
