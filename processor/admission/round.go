@@ -244,7 +244,7 @@ func (o *round) add(r *limit.Result) {
 func (o *round) gaveUp(c schemas.Charge) bool {
 	i := slices.Index(o.Taken, c)
 	if i >= 0 {
-		o.Taken = slices.Delete(o.Taken, i, i+1)
+		o.Taken = slices.Delete(slices.Clone(o.Taken), i, i+1) // the input has the same slice, and a decision changes none
 	}
 	return i >= 0
 }
