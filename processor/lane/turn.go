@@ -76,13 +76,16 @@ func (l *lanePart) situation(t schemas.Millis, read func(*item)) (v situation) {
 }
 
 // allowed returns how many permits the pace allows in half of the time for which a
-// decision may be called on, of the message that has the least.
+// decision may be called on, of the message that has the least: so many that are on their
+// way or wait are called in time. Where returns take longer than half of it, it is what
+// they take, or the lane would wait for them.
 func (l *lanePart) allowed(h *heads, windows []schemas.Window, t schemas.Millis) int {
 	n := math.MaxInt
 	for p := range h.stale {
 		for _, it := range h.stale[p] {
 			if it != nil {
-				n = min(n, l.pace.allows(windows, t, max(it.staleAt.Sub(it.env.DecidedAt)/2, 0)))
+				within := max(it.staleAt.Sub(it.env.DecidedAt), 0)
+				n = min(n, l.pace.allows(windows, t, max(within/2, min(l.recall.took, within))))
 			}
 		}
 	}

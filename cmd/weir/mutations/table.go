@@ -656,6 +656,15 @@ var exactness = []mutation{
 		checks: []check{{pkg: "processor/admission", run: "TestStaleInARow"}},
 	},
 	{
+		name:   "slow-returns-wait",
+		what:   "a lane counts on half of a decision's time though returns take longer",
+		harm:   "a provider with a pace idles while admission is slow",
+		file:   "processor/lane/turn.go",
+		old:    "max(within/2, min(l.recall.took, within))",
+		new:    "within/2",
+		checks: []check{{pkg: "processor/lane", run: "TestStaleMillion"}},
+	},
+	{
 		name:   "no-permit-held",
 		what:   "a lane holds no permit for a message that is on its way back",
 		harm:   "behind a slow provider, messages of short windows are never called while urgent ones keep coming",
