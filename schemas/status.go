@@ -15,7 +15,7 @@ const (
 	StatusDelivered   Status = "delivered"   // amendment: the receipt says received
 	StatusUndelivered Status = "undelivered" // amendment: the receipt says not received
 	StatusFailed      Status = "failed"      // end: the provider refused it for good, or attempts ran out
-	StatusUnknown     Status = "unknown"     // end: it may have been sent, and the class says hold
+	StatusUnknown     Status = "unknown"     // end: it may have been received, and it is not sent again
 	StatusLimited     Status = "limited"     // end: a limit refused it
 	StatusSuppressed  Status = "suppressed"  // end: the recipient opted out
 	StatusExpired     Status = "expired"     // end: its time ran out

@@ -310,6 +310,7 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 			}
 			fmt.Fprintf(c.stderr, "%d of %d will be sent again:\n", dry.Redriven, dry.Matched)
 			printReasons(c.stderr, "send", dry)
+			warnReceived(c.stderr, dry)
 			o.Cursor = dry.Start
 		}
 		return box.Redrive(ctx, f, o)
@@ -329,11 +330,21 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 		}
 		fmt.Fprintf(c.stdout, "%d of %d %s, in %s.\n", s.Redriven, s.Matched, did, time.Since(began).Round(time.Millisecond))
 		printReasons(c.stdout, "redriven", s)
+		if s.DryRun {
+			warnReceived(c.stdout, s)
+		}
 	}
 	if err != nil && !s.DryRun {
 		err = fmt.Errorf("%w\nIt broke off. To go on: weir dlq redrive --resume", err)
 	}
 	return s.Matched, err
+}
+
+// warnReceived says how many may reach their recipients a second time.
+func warnReceived(w io.Writer, s dlq.Summary) {
+	if s.MayBeReceived > 0 {
+		fmt.Fprintf(w, "Warning: %d of them may have been received: an attempt was neither accepted nor surely refused. Their recipients may get them twice.\n", s.MayBeReceived)
+	}
 }
 
 // printReasons prints how many are sent and how many are left out, by reason.

@@ -154,8 +154,11 @@ type Redriven struct {
 	Redriven int64            `json:"redriven"`
 	Skipped  map[string]int64 `json:"skipped"` // by why they are left out
 	ByReason map[string]int64 `json:"by_reason"`
-	DryRun   bool             `json:"dry_run"`
-	Cursor   string           `json:"cursor,omitempty"` // goes on; empty at the end
+	// MayBeReceived is how many of the redriven may have been received: their recipients
+	// may get them twice.
+	MayBeReceived int64  `json:"may_be_received,omitempty"`
+	DryRun        bool   `json:"dry_run"`
+	Cursor        string `json:"cursor,omitempty"` // goes on; empty at the end
 	// Start is of a dry run's first call: as Cursor of the same request without DryRun
 	// it sends what the dry run counts, and nothing that was given up on since.
 	Start string `json:"start,omitempty"`

@@ -213,6 +213,20 @@ func TestRateIsACap(t *testing.T) {
 	}
 }
 
+// TestRedriveWarns: what may have been received is counted, before and as it is sent again.
+func TestRedriveWarns(t *testing.T) {
+	w := newWorld(t)
+	for i, taint := range []schemas.Taint{schemas.TaintNone, schemas.TaintReceived, schemas.TaintUnknown} {
+		w.bury(i, "", func(e *schemas.Envelope) { e.Reason, e.Taint = "attempts_exhausted", taint })
+	}
+	for _, dry := range []bool{true, false} {
+		sum, err := w.box.Redrive(t.Context(), dlq.Filter{}, dlq.RedriveOptions{DryRun: dry, Rate: 5000})
+		if err != nil || sum.Redriven != 3 || sum.MayBeReceived != 2 {
+			t.Fatalf("dry %v: %+v, %v", dry, sum, err)
+		}
+	}
+}
+
 // TestRedriveLeavesOut: what ended for good is left out unless it is named, and what
 // was sent again is marked: a list shows it and a second redrive leaves it out.
 func TestRedriveLeavesOut(t *testing.T) {

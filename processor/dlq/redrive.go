@@ -45,7 +45,10 @@ type Summary struct {
 	Redriven int64            `json:"redriven"` // admission was asked for; what it decided is in weir.status
 	Skipped  map[string]int64 `json:"skipped"`  // by why: it cannot be sent again, was before (redriven), or ended for a permanent reason, which it is under
 	ByReason map[string]int64 `json:"by_reason"`
-	DryRun   bool             `json:"dry_run"`
+	// MayBeReceived is how many of the redriven may have been received: an attempt of
+	// theirs left that open, so that their recipients may get them twice.
+	MayBeReceived int64 `json:"may_be_received,omitempty"`
+	DryRun        bool  `json:"dry_run"`
 	// Cursor goes on where this call ended; empty when it came to the end that
 	// stood when it began.
 	Cursor string `json:"cursor,omitempty"`
@@ -254,6 +257,9 @@ func (d *drive) take(ctx context.Context, r *Record) error {
 	d.sum.Matched++
 	d.sum.Redriven++
 	d.sum.ByReason[r.Reason]++
+	if r.Envelope.Taint != schemas.TaintNone {
+		d.sum.MayBeReceived++
+	}
 	return ctx.Err()
 }
 

@@ -199,6 +199,11 @@ func TestSettle(t *testing.T) {
 		{"unknown, resend", out(provider.Unknown, true), resend, 1, none, settlement{status: schemas.StatusRetrying, reason: "unknown", wait: time.Second, taint: unknown}},
 		{"unknown for the last time", out(provider.Unknown, true), resend, 3, none, settlement{status: schemas.StatusUnknown, reason: reasonExhausted, taint: unknown}},
 		{"unknown, hold", out(provider.Unknown, true), hold, 1, received, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: unknown}},
+		{"transient, perhaps received, hold", out(provider.Transient, true), hold, 1, none, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: received}},
+		{"transient, perhaps received, hold, for the last time", out(provider.Transient, true), hold, 99, none, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: received}},
+		{"throttled, perhaps received, hold", out(provider.Throttled, true), hold, 1, none, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: received}},
+		{"transient after perhaps received, hold", out(provider.Transient, false), hold, 2, received, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: received}},
+		{"permanent, perhaps received, hold", out(provider.Permanent, true), hold, 1, none, settlement{status: schemas.StatusFailed, reason: reasonPermanent, deadLetter: true, taint: received}},
 		{"transient under hold", out(provider.Transient, false), hold, 1, none, settlement{status: schemas.StatusRetrying, reason: "transient", wait: time.Second}},
 		{"transient, and never again", provider.Outcome{Kind: provider.Transient, Suppress: schemas.SuppressHardBounce}, resend, 1, none, settlement{status: schemas.StatusFailed, reason: reasonPermanent, deadLetter: true, giveBack: true}},
 		{"unknown, and never again", provider.Outcome{Kind: provider.Unknown, Suppress: schemas.SuppressHardBounce}, hold, 1, none, settlement{status: schemas.StatusUnknown, reason: reasonHeld, taint: unknown}},
@@ -253,7 +258,7 @@ func TestWhatWeirDoesNext(t *testing.T) {
 			switch {
 			case k == provider.Accepted && maybe, k == provider.Unknown && !maybe:
 				continue
-			case k == provider.Unknown:
+			case maybe && k != provider.Permanent:
 				holds = append(holds, schemas.UnknownHold)
 			}
 			for _, h := range holds {
@@ -267,7 +272,7 @@ func TestWhatWeirDoesNext(t *testing.T) {
 				if k == provider.Accepted {
 					r[1] = ""
 				}
-				if k == provider.Unknown {
+				if len(holds) > 1 {
 					r[0] += ", `on_unknown: " + string(h) + "`"
 				}
 				if fails(&o) {

@@ -12,7 +12,7 @@ import (
 const (
 	reasonPermanent = "permanent"          // the provider refused it for good
 	reasonExhausted = "attempts_exhausted" // after the last retry
-	reasonHeld      = "held"               // its outcome is unknown and the class says hold
+	reasonHeld      = "held"               // an attempt may have been received and the class says hold
 	reasonExpired   = "expired"
 	reasonContent   = "bad_content" // what was admitted cannot be rendered under today's policy
 	reasonLate      = "late"        // of a sending: its permit is later than its decision lets it be
@@ -48,11 +48,10 @@ func settle(o provider.Outcome, class schemas.Class, attempt int, taint schemas.
 		return settlement{status: schemas.StatusSent, taint: taint}
 	case provider.Permanent:
 		return end(schemas.StatusFailed, reasonPermanent, taint)
-	case provider.Unknown:
-		if class.OnUnknown == schemas.UnknownHold {
-			return end(schemas.StatusUnknown, reasonHeld, taint)
-		}
-	case provider.Throttled, provider.Transient:
+	case provider.Unknown, provider.Throttled, provider.Transient:
+	}
+	if class.OnUnknown == schemas.UnknownHold && taint != schemas.TaintNone {
+		return end(schemas.StatusUnknown, reasonHeld, taint) // a retry would repeat a call that may have been received
 	}
 	if !more {
 		return end(schemas.StatusFailed, reasonExhausted, taint)

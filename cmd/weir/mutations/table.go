@@ -143,6 +143,15 @@ var exactness = []mutation{
 		checks: []check{laneTests},
 	},
 	{
+		name:   "held-only-unknown",
+		what:   "`on_unknown: hold` holds only what ended unknown, not what failed and may have been received",
+		harm:   "a call that may have been received is repeated, and the recipient has the message twice",
+		file:   "processor/lane/settle.go",
+		old:    "schemas.UnknownHold && taint != schemas.TaintNone {",
+		new:    "schemas.UnknownHold && taint == schemas.TaintUnknown {",
+		checks: []check{laneTests},
+	},
+	{
 		name:   "unknown-forgotten",
 		what:   "an attempt whose outcome is unknown leaves nothing behind",
 		harm:   "a message that may be on its way ends as failed",

@@ -11,13 +11,15 @@ export interface Sum {
   redriven: number;
   skipped: Record<string, number>;
   by_reason: Record<string, number>;
+  /** Of the redriven: their recipients may get them twice. */
+  may_be_received: number;
   /** There is more to come. */
   going: boolean;
   /** Of a dry run: the cursor with which what it counted is sent, and nothing that came since. */
   start?: string | undefined;
 }
 
-export const nothing: Sum = { matched: 0, redriven: 0, skipped: {}, by_reason: {}, going: true };
+export const nothing: Sum = { matched: 0, redriven: 0, skipped: {}, by_reason: {}, may_be_received: 0, going: true };
 
 export function add(sum: Sum, part: Schemas["Redriven"]): Sum {
   const plus = (a: Record<string, number>, b: Record<string, number>) => {
@@ -25,7 +27,7 @@ export function add(sum: Sum, part: Schemas["Redriven"]): Sum {
     for (const [k, n] of Object.entries(b)) out[k] = (out[k] ?? 0) + n;
     return out;
   };
-  return { matched: sum.matched + part.matched, redriven: sum.redriven + part.redriven, skipped: plus(sum.skipped, part.skipped), by_reason: plus(sum.by_reason, part.by_reason), going: !!part.cursor, start: sum.start ?? part.start };
+  return { matched: sum.matched + part.matched, redriven: sum.redriven + part.redriven, skipped: plus(sum.skipped, part.skipped), by_reason: plus(sum.by_reason, part.by_reason), may_be_received: sum.may_be_received + (part.may_be_received ?? 0), going: !!part.cursor, start: sum.start ?? part.start };
 }
 
 /**

@@ -2404,6 +2404,8 @@ export interface components {
             by_reason: {
                 [key: string]: number;
             };
+            /** @description Of those that were asked for again, how many may have been received: their recipients may get them twice. */
+            may_be_received?: number;
             /** @description Nothing was written. */
             dry_run: boolean;
             /** @description There is more: goes on where this call ended. */
@@ -3014,7 +3016,7 @@ export interface components {
              */
             retries: components["schemas"]["duration"][];
             /**
-             * @description When nobody can tell whether a call arrived: resend, with the same idempotency key, or hold, which ends the message as unknown.
+             * @description After a call that may have been received and was not accepted: resend, with the same idempotency key, or hold, which ends the message as unknown and repeats no such call.
              * @default resend
              * @enum {unknown}
              */

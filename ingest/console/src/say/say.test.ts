@@ -161,8 +161,8 @@ describe("pages", () => {
   ])("a first page is asked for again: %s", (_, fresh, have, want) => expect(renew(fresh, have, key)).toMatchObject(want));
   test("a further page brings no row twice", () => expect(append([{ id: 3 }, { id: 2 }], [{ id: 2 }, { id: 1 }], key)).toEqual([{ id: 3 }, { id: 2 }, { id: 1 }]));
   test("a redrive's calls are summed", () => {
-    const part = { matched: 3, redriven: 2, skipped: { gone: 1 }, by_reason: { permanent: 2 }, dry_run: false };
-    expect(add(add(nothing, { ...part, cursor: "c" }), part)).toEqual({ matched: 6, redriven: 4, skipped: { gone: 2 }, by_reason: { permanent: 4 }, going: false });
+    const part = { matched: 3, redriven: 2, skipped: { gone: 1 }, by_reason: { permanent: 2 }, may_be_received: 1, dry_run: false };
+    expect(add(add(nothing, { ...part, cursor: "c" }), part)).toEqual({ matched: 6, redriven: 4, skipped: { gone: 2 }, by_reason: { permanent: 4 }, may_be_received: 2, going: false });
   });
 });
 

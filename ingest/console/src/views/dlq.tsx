@@ -178,6 +178,7 @@ function Progress({ step, onGo, onClose }: { step: Exclude<Step, { is: "idle" }>
           <>
             <p class="notice-title">{sum.redriven === 0 ? "Dry run: nothing would be sent again" : `Dry run: ${plural(sum.redriven, "message")} would be sent again`}</p>
             {sum.redriven > 0 && <p>{parts(sum.by_reason)}. Each becomes a new message of the same content, which limits decide like any other.</p>}
+            {sum.may_be_received > 0 && <p>{plural(sum.may_be_received, "message")} of them may have been received: their recipients may get them twice.</p>}
           </>
         )}
         {step.is === "sending" && (
