@@ -37,6 +37,7 @@ const (
 	HeaderRestBytes   = "weir-rest-bytes"   // and how many its key and the producer's headers had, decimal
 	HeaderCallBy      = "weir-call-by"      // on dispatch topics: until when the message may be called on its decision, Unix milliseconds
 	HeaderStale       = "weir-stale"        // of a message that is decided again because it went stale: how often, decimal (Envelope.Stale)
+	HeaderOutcome     = "weir-outcome"      // on a lane's record of weir.status: what the journal says came of the attempt, and "received" behind it where the recipient may have the message
 	HeaderReply       = "weir-reply"        // partition/correlation of weir.replies: who waits for the first decision. Of requests too
 )
 

@@ -109,6 +109,7 @@ func (p *partition) decision() error {
 	}
 	p.comesWith(env)
 	p.redriven(in, env)
+	p.comesTainted(env)
 	p.comesOnce(in, env)
 	p.declared(in, env)
 	p.gates(in, env)

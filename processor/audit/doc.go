@@ -30,7 +30,9 @@
 //     partition. Whether the provider was right is not Weir's: receipts of messages
 //     that ended otherwise, or that the log does not have, are told by their number;
 //   - every admission was dispatched once, every forward arrived once, every
-//     sending has its permit, and no outcome came before its permit;
+//     sending has its permit, and no outcome came before its permit; every outcome
+//     has its status, which follows from it, and a message that a lane ends returns
+//     its places if and only if no attempt of it may have been received;
 //   - no pace window held more permits than any revision allowed. Beside it the
 //     report has the densest real sending, by provider and by limit.
 //
@@ -70,6 +72,7 @@
 //	doors.go      messages that an input turned away
 //	spelling.go   requests and places that go from an address as it was spelled to its key
 //	handover.go   who ends a message: a lane, or its admission
+//	outcomes.go   what came of attempts, and whether a message's places go back at its end
 //
 // What they count by:
 //

@@ -20,6 +20,9 @@ type journalled struct {
 	CallBy  schemas.Millis `json:"call_by"` // permit: when it may be given at the latest; absent in those of earlier versions
 	Permit  schemas.Millis `json:"permit"`  // outcome: its permit's t; absent when there was no call
 	Outcome string         `json:"outcome"` // outcome
+	// Received is of an outcome: whether the attempt may have been received. Journals of
+	// earlier versions do not say.
+	Received *bool `json:"may_be_received,omitempty"`
 
 	Partition *int32 `json:"partition,omitempty"` // the dispatch record's, and the journal's
 	Offset    int64  `json:"offset,omitempty"`
@@ -105,6 +108,7 @@ func (l *lane) take(r *kgo.Record) {
 		return
 	}
 	l.counts.Outcomes++
+	l.outcome(r, &e, fault)
 	if e.Permit == 0 {
 		return // ended or given back without a call
 	}

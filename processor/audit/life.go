@@ -34,6 +34,10 @@ const (
 	flagBefore               // it began before the log that was read
 	flagReceived             // a receipt came
 	flagRound                // it is on its way round the owners of wide limits
+	flagTaint                // an attempt may have been received
+	flagUnsaid               // of an attempt it is not said whether it may have been: an earlier version made it
+	flagHolds                // its last admission took places
+	flagOwed                 // it ended, and its places are to be returned
 )
 
 func (m *message) state() schemas.Status { return schemas.Statuses[m.status] }
@@ -115,6 +119,7 @@ func (p *partition) status() {
 		}
 	case m.state().End() && e.At-m.first >= unique && mayFollow("", e.Status):
 		// Its id may be used again.
+		p.kept(&m)
 		p.calls.release(m.held)
 		m, there = message{given: m.given}, false
 		p.counts.Messages += p.one()
@@ -167,8 +172,10 @@ func (p *partition) status() {
 		if e.Reason == "unknown" {
 			m.flags |= flagUnknown
 		}
-	default: // says nothing of permits or outcomes
+	default: // says nothing of permits
 	}
+	p.outcome(&m)
+	m.holds(e.Decision)
 	if e.Status.End() {
 		p.calls.release(m.held)
 		m.held = 0
@@ -177,6 +184,7 @@ func (p *partition) status() {
 		if m.flags&flagUnknown != 0 && e.Status != schemas.StatusSent && e.Status != schemas.StatusUnknown {
 			p.fault(KindOrder, "ended as %s, though the outcome of an attempt is unknown", e.Status)
 		}
+		p.owes(&m)
 		if m.expires != 0 && e.At > m.expires.Add(p.slack) {
 			p.fault(KindLate, "ended as %s at %s: it expired at %s", e.Status, e.At, m.expires)
 		}

@@ -25,6 +25,7 @@ type bounds struct {
 	gone              map[string]bool // providers without topics
 	dispatched        *join           // admissions against dispatch topics
 	permitted         *join           // sendings against journals
+	ended             *join           // what lanes say came of attempts, against journals
 	forwarded         *join           // forwards against readmit
 	hops              *join           // what goes round the owners of wide limits, against readmit
 	wide              *wideCalls
@@ -196,6 +197,7 @@ func (p *partition) sweep() {
 	}
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
+			p.kept(&m)
 			delete(p.messages, k)
 			if !p.cut {
 				p.forgot.add(k)
@@ -210,19 +212,6 @@ func (p *partition) finish() error {
 	if p.owns {
 		p.counts.Owners = 1
 	}
-	for _, m := range p.messages {
-		if m.state().End() {
-			continue
-		}
-		p.counts.Open++
-		if m.expires != 0 && p.t > m.expires.Add(p.slack) {
-			p.counts.Overdue++
-			p.found.violation(Violation{
-				Kind: KindLate, Topic: p.statusTopic, Partition: p.num, Offset: m.offset, T: m.last,
-				Text: fmt.Sprintf("%s since then, and no end: it expired at %s, and the log goes on to %s", m.state(), m.expires, p.t),
-			})
-		}
-	}
 	for _, f := range p.in {
 		for {
 			r, err := f.peek()
@@ -234,7 +223,9 @@ func (p *partition) finish() error {
 			}
 			f.head = nil
 			if f.topic == p.readmit {
-				if env := p.arrived(r); env != nil && (env.Round != nil || env.Reason == schemas.ReadmitUnwind) {
+				env := p.arrived(r)
+				p.willRefund(env)
+				if env != nil && (env.Round != nil || env.Reason == schemas.ReadmitUnwind) {
 					p.counts.UnderWay++
 				}
 			}
@@ -246,6 +237,20 @@ func (p *partition) finish() error {
 				continue
 			}
 			p.counts.Pending++
+		}
+	}
+	for _, m := range p.messages {
+		if m.state().End() {
+			p.kept(&m)
+			continue
+		}
+		p.counts.Open++
+		if m.expires != 0 && p.t > m.expires.Add(p.slack) {
+			p.counts.Overdue++
+			p.found.violation(Violation{
+				Kind: KindLate, Topic: p.statusTopic, Partition: p.num, Offset: m.offset, T: m.last,
+				Text: fmt.Sprintf("%s since then, and no end: it expired at %s, and the log goes on to %s", m.state(), m.expires, p.t),
+			})
 		}
 	}
 	return nil

@@ -61,6 +61,7 @@ func TestReleasesLawful(t *testing.T) {
 		{"in no window any more", func(s *sheet) { s.kept("h", carol, "not_held", start+3_700_000) }},
 		{"not held, since an attempt may have been received", func(s *sheet) {
 			s.readmit[0].env.Taint = schemas.TaintReceived
+			received(s.status, s.journal, "b")
 			s.kept("b", bob, "not_held", start+5000)
 		}},
 		{"of a limit that is gone", func(s *sheet) {

@@ -48,6 +48,7 @@ const (
 	KindDispatch   Kind = "dispatch"        // an admission not dispatched once, or a dispatch without admission
 	KindForward    Kind = "forward"         // a forward that did not arrive once, or arrived from nowhere
 	KindPermit     Kind = "permit"          // a sending without permit, or an outcome before one
+	KindOutcome    Kind = "outcome"         // what came of a call, its status and its journal do not agree
 	KindSuppressed Kind = "suppressed"      // against a suppression that stood, or because of one that did not
 	KindCancelled  Kind = "cancelled"       // against a cancel, or without one
 	KindReceipt    Kind = "receipt"         // an amendment of a message that is not there, or of a provider that was not given it
@@ -146,6 +147,7 @@ type Counts struct {
 	Outcomes   int64 `json:"outcomes"`
 	InFlight   int64 `json:"in_flight"`  // permits without outcome
 	LateCalls  int64 `json:"late_calls"` // permits later than their slack that say so
+	Unsaid     int64 `json:"unsaid"`    // outcomes that do not say whether the attempt may have been received: of earlier versions
 }
 
 // Clock is how far decisions' times and the broker's append times of their
@@ -300,7 +302,7 @@ func (c *Counts) add(o *Counts) {
 		{&c.Others, &o.Others}, {&c.Windows, &o.Windows}, {&c.Places, &o.Places}, {&c.Returned, &o.Returned},
 		{&c.Missing, &o.Missing}, {&c.Messages, &o.Messages}, {&c.Ended, &o.Ended}, {&c.Open, &o.Open}, {&c.Overdue, &o.Overdue},
 		{&c.Receipts, &o.Receipts}, {&c.Dispatched, &o.Dispatched}, {&c.Permits, &o.Permits}, {&c.Outcomes, &o.Outcomes},
-		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls},
+		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls}, {&c.Unsaid, &o.Unsaid},
 		{&c.Owners, &o.Owners}, {&c.Charged, &o.Charged}, {&c.OwnersPlaces, &o.OwnersPlaces}, {&c.OwnersRefused, &o.OwnersRefused},
 		{&c.Passed, &o.Passed}, {&c.Carried, &o.Carried}, {&c.Released, &o.Released}, {&c.Reinstated, &o.Reinstated},
 		{&c.Restored, &o.Restored}, {&c.UnderWay, &o.UnderWay},
@@ -344,6 +346,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "dispatched, permits         %d, %d (outcomes %d, in flight %d)\n", c.Dispatched, c.Permits, c.Outcomes, c.InFlight)
 	if c.LateCalls > 0 {
 		fmt.Fprintf(&b, "called late, and named so   %d\n", c.LateCalls)
+	}
+	if c.Unsaid > 0 {
+		fmt.Fprintf(&b, "outcomes, refunds           of %d outcomes it is not said whether they may have been received: an earlier version wrote them, and refunds after them are not judged\n", c.Unsaid)
 	}
 	fmt.Fprintf(&b, "t against append time       at most %s ahead, %s behind\n", r.Clock.Ahead, r.Clock.Behind)
 	for _, d := range r.Densest {

@@ -36,6 +36,9 @@ func (p *partition) giveBack(in *kgo.Record, env *schemas.Envelope) {
 	case !m.state().End():
 		p.fault(KindCause, "the message is %s, not ended", m.state())
 	}
+	if there {
+		p.refunded(m)
+	}
 	p.settle(nil, p.trip.old, nil)
 }
 

@@ -194,6 +194,7 @@ func (a *auditing) run(ctx context.Context) error {
 	b.wide = newWideCalls()
 	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), recent)
 	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), recent)
+	b.ended = newJoin(b.permitted.from, recent)
 
 	var mu sync.Mutex
 	tails := &share{of: a.budget}
@@ -204,7 +205,7 @@ func (a *auditing) run(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.wide.size())
+		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.ended.size()+b.wide.size())
 	}
 	report := &a.found.report
 	report.Partitions, report.Revisions = n, len(config.policies)-1
@@ -407,6 +408,7 @@ type found struct {
 // compare returns what only one of two topics has.
 func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 	status := []string{b.statusTopic}
+	holes := maps.Clone(b.holes) // a skipped record is a permit or an outcome
 	for _, c := range []struct {
 		j           *join
 		kind        Kind
@@ -419,11 +421,15 @@ func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 		{b.hops, KindHop, []string{b.readmit}, "sent on, and not there once in weir.readmit with all that it carries", "in weir.readmit as sent on, and no decision sent it so", "steps of messages whose requests lie before the retained log"},
 		{b.released, KindReleased, []string{b.readmit}, "asked back of its owner, or to be put back, and not there once in weir.readmit", "in weir.readmit as asked back, or to be put back, and no decision of home asked for it", "places asked back that were taken before the retained log"},
 		{b.permitted, KindPermit, slices.Sorted(maps.Keys(journals)), "sending, without one permit in the journal", "permitted in the journal, without its status sending", "sendings before the retained journals"},
+		{b.ended, KindOutcome, slices.Sorted(maps.Keys(journals)), "what it says came of the attempt is not once in the journal", "an outcome of the journal that no status says", "outcomes before the retained journals"},
 	} {
 		only, extra, tangled := c.j.difference()
 		for _, i := range only {
 			if c.kind == KindPermit && b.skippedPermit(i) {
 				continue // it is counted as what cannot be told
+			}
+			if c.kind == KindOutcome && skippedOutcome(holes, i) {
+				continue
 			}
 			all = append(all, found{i, c.kind, status, c.only})
 		}

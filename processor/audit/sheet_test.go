@@ -37,6 +37,21 @@ type written struct {
 	env      schemas.Envelope
 	journal  journalled
 	value    string
+	outcome  string // what a lane says of an attempt beside its status; empty is nothing
+}
+
+// came is what comes of an attempt with a status, in a hand-made log.
+var came = map[schemas.Status]string{
+	schemas.StatusSent: "accepted", schemas.StatusRetrying: "transient", schemas.StatusFailed: "permanent", schemas.StatusUnknown: "unknown", schemas.StatusExpired: "expired",
+}
+
+// answers is an outcome with its permit, as the journal and the status beside it say it.
+func answers(name, what string, received bool, attempt int, permit, t schemas.Millis) (journalled, string) {
+	j := journalled{Kind: "outcome", ID: id(name), Attempt: attempt, T: t, Permit: permit, Outcome: what, Received: &received}
+	if received {
+		what += " received"
+	}
+	return j, what
 }
 
 // sheet is a hand-made log of a partition, with all that belongs to it.
@@ -142,9 +157,28 @@ func (s *sheet) call(name, to, class string, end schemas.Status, attempt int, t 
 	s.step(name, to, class, schemas.StatusSending, attempt, t)
 	s.journal = append(s.journal, written{offset: int64(len(s.journal)), appended: t + 5, journal: journalled{Kind: "permit", ID: id(name), Attempt: attempt, T: t, CallBy: t}})
 	e := s.step(name, to, class, end, attempt, t+50)
-	s.journal = append(s.journal, written{offset: int64(len(s.journal)), appended: t + 55,
-		journal: journalled{Kind: "outcome", ID: id(name), Attempt: attempt, T: t + 50, Permit: t, Outcome: "accepted"}})
+	j, said := answers(name, came[end], end == schemas.StatusSent || end == schemas.StatusUnknown, attempt, t, t+50)
+	s.status[len(s.status)-1].outcome = said
+	if end == schemas.StatusRetrying {
+		e.Reason = came[end]
+	}
+	s.journal = append(s.journal, written{offset: int64(len(s.journal)), appended: t + 55, journal: j})
 	return e
+}
+
+// received has the recipient perhaps have a message by an attempt that failed.
+func received(status, journal []written, name string) {
+	yes := true
+	for i := range status {
+		if w := &status[i]; w.event.MessageID == id(name) && w.outcome == "transient" {
+			w.outcome = "transient received"
+		}
+	}
+	for i := range journal {
+		if j := &journal[i].journal; j.ID == id(name) && j.Outcome == "transient" {
+			j.Received = &yes
+		}
+	}
 }
 
 func (s *sheet) refuse(name, to, class string, t schemas.Millis, at schemas.Millis, ev ...schemas.Evidence) *schemas.Event {
@@ -248,6 +282,9 @@ func records(topic string, from []written) source {
 		case w.journal.Kind != "":
 			r.Value, _ = json.Marshal(w.journal)
 		}
+		if w.outcome != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: schemas.HeaderOutcome, Value: []byte(w.outcome)})
+		}
 		w.env.Each(func(k string, v []byte) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		return r, nil
 	}
@@ -278,7 +315,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	b := &bounds{
 		partitions: s.partitions, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h, doors: h.doors(),
 		since: s.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
-		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), forwarded: newJoin(s.since, never),
+		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), ended: newJoin(s.since, never), forwarded: newJoin(s.since, never),
 		hops: newJoin(s.since, never), released: newJoin(s.since, never), wide: newWideCalls(),
 	}
 	p := newPartition(0, b, open("weir.requests"), open("weir.readmit"))

@@ -268,7 +268,8 @@ func TestWideLawfulLogs(t *testing.T) {
 			m := w.half(free)
 			m.take(free+40, "all")
 			m.admit(free + 50)
-			m.call(schemas.StatusRetrying, free+100).Reason = "transient"
+			m.call(schemas.StatusRetrying, free+100)
+			received(w.parts[m.home].status, w.journal, m.name)
 			m.taint = schemas.TaintReceived
 			m.back(schemas.ReadmitRetry, free+599_000)
 			m.around(free + 599_800)

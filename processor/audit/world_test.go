@@ -427,10 +427,17 @@ func (m *letter) step(st schemas.Status, t schemas.Millis) *schemas.Event {
 func (m *letter) call(st schemas.Status, t schemas.Millis) *schemas.Event {
 	m.attempt++
 	m.step(schemas.StatusSending, t)
+	j, said := answers(m.name, came[st], st == schemas.StatusSent || st == schemas.StatusUnknown, m.attempt, t, t+50)
 	m.w.journal = append(m.w.journal,
 		written{offset: int64(len(m.w.journal)), appended: t + 5, journal: journalled{Kind: "permit", ID: id(m.name), Attempt: m.attempt, T: t, CallBy: t}},
-		written{offset: int64(len(m.w.journal)) + 1, appended: t + 55, journal: journalled{Kind: "outcome", ID: id(m.name), Attempt: m.attempt, T: t + 50, Permit: t, Outcome: "accepted"}})
-	return m.step(st, t+50)
+		written{offset: int64(len(m.w.journal)) + 1, appended: t + 55, journal: j})
+	e := m.step(st, t+50)
+	s := m.w.parts[m.home]
+	s.status[len(s.status)-1].outcome = said
+	if st == schemas.StatusRetrying {
+		e.Reason = came[st]
+	}
+	return e
 }
 
 // back is the message's return to its home.
@@ -529,7 +536,7 @@ func (w *world) audit(t testing.TB) *Report {
 	b := &bounds{
 		partitions: worldParts, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h,
 		since: w.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
-		dispatched: join(), permitted: join(), forwarded: join(), hops: join(), released: join(), wide: newWideCalls(),
+		dispatched: join(), permitted: join(), ended: join(), forwarded: join(), hops: join(), released: join(), wide: newWideCalls(),
 	}
 	for i, s := range w.parts {
 		p := newPartition(int32(i), b, records("weir.requests", s.requests), records("weir.readmit", s.readmit))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -47,8 +48,22 @@ type stood struct {
 	metadata string
 }
 
-func (s *stage) outcome(tx *stream.Tx, l *lanePart, it *item, what, code string, t schemas.Millis) {
-	s.journal(tx, l, it, entry{Kind: kindOutcome, ID: it.env.ID, Attempt: it.attempt, T: t, Permit: it.key.permit, Outcome: what, Code: code})
+// outcome writes what came of an attempt, or of a message that was not called.
+func (s *stage) outcome(tx *stream.Tx, l *lanePart, it *item, what, code string, received bool, t schemas.Millis) {
+	s.journal(tx, l, it, entry{Kind: kindOutcome, ID: it.env.ID, Attempt: it.attempt, T: t, Permit: it.key.permit, Outcome: what, Code: code, Received: &received})
+}
+
+// mayBeReceived reports whether the recipient may have the message by this attempt.
+func mayBeReceived(o *provider.Outcome) bool {
+	return o.MayBeReceived || o.Kind == provider.Accepted || o.Kind == provider.Unknown
+}
+
+// said is an outcome beside its status, for who compares the two (weir audit).
+func said(what string, received bool) []kgo.RecordHeader {
+	if received {
+		what += " received"
+	}
+	return []kgo.RecordHeader{{Key: schemas.HeaderOutcome, Value: []byte(what)}}
 }
 
 func (s *stage) journal(tx *stream.Tx, l *lanePart, it *item, e entry) {

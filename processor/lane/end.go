@@ -17,13 +17,13 @@ func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Mill
 	it.state = ending
 	if it.foreign != nil {
 		tx.Produce(request.Foreign(it.rec, s.cfg.Names.DLQ(), s.cfg.DLQPartitions, it.foreign))
-		s.outcome(tx, l, it, outcomeForeign, "", t)
+		s.outcome(tx, l, it, outcomeForeign, "", false, t)
 		s.tx.ended = append(s.tx.ended, ended{lane: l, item: it})
 		return
 	}
 	if it.answer.uncalled {
 		it.overdue = it.overdue || it.answer.overdue
-		s.outcome(tx, l, it, outcomeExpiredPermit, "", t)
+		s.outcome(tx, l, it, outcomeExpiredPermit, "", false, t)
 		s.tx.ended = append(s.tx.ended, ended{lane: l, item: it})
 		return
 	}
@@ -52,11 +52,12 @@ func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Mill
 			e.Price, e.Currency = p.Of(e.Segments), p.Currency
 		}
 	}
-	s.status(tx, it, e)
+	received := mayBeReceived(&o)
+	s.status(tx, it, e, said(string(o.Kind), received)...)
 	if o.Suppress != "" {
 		s.suppress(tx, it, o.Suppress)
 	}
-	s.outcome(tx, l, it, string(o.Kind), o.Code, t)
+	s.outcome(tx, l, it, string(o.Kind), o.Code, received, t)
 	s.tx.ended = append(s.tx.ended, ended{l, it, e})
 }
 
@@ -83,10 +84,10 @@ func (s *stage) endUncalled(tx *stream.Tx, l *lanePart, it *item, what string, t
 		e = it.event
 		e.Status, e.At, e.Reason, e.Attempt, e.Error = v.status, t, v.reason, it.env.Attempt, text
 		s.close(tx, it, it.env.Attempt, v, it.env.LastError, text)
-		s.status(tx, it, e)
+		s.status(tx, it, e, said(what, false)...)
 	}
 	it.state = ending
-	s.outcome(tx, l, it, what, "", t)
+	s.outcome(tx, l, it, what, "", false, t)
 	s.tx.ended = append(s.tx.ended, ended{l, it, e})
 }
 

@@ -162,10 +162,10 @@ func addressed(req *schemas.Request, key string) string {
 }
 
 // status writes a status event of an item.
-func (s *stage) status(tx *stream.Tx, it *item, e schemas.Event) {
+func (s *stage) status(tx *stream.Tx, it *item, e schemas.Event, headers ...kgo.RecordHeader) {
 	tx.Produce(&kgo.Record{
 		Topic: s.cfg.Names.Status(), Partition: schemas.PartitionOf(it.env.Key, s.cfg.Partitions),
-		Key: []byte(it.env.Key), Value: schemas.AppendEvent(nil, &e),
+		Key: []byte(it.env.Key), Value: schemas.AppendEvent(nil, &e), Headers: headers,
 	})
 }
 
