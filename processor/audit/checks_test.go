@@ -38,7 +38,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"a place of another spelling that is not put in", "spelling.go", "			p.fault(KindRestored, \"it does not put in", "			func(...any) {}(KindRestored, \"it does not put in", "Spellings"},
 
 	{"expired early", "decision.go", "p.t < max(m.expires, p.expires) {", "p.t < max(m.expires, p.expires) && false {", ""},
-	{"never ended", "partition.go", "if m.expires != 0 && p.t > m.expires.Add(p.slack) {", "if false {", ""},
+	{"never ended", "waits.go", "	case at > late:\n", "	case false:\n", ""},
 	{"ended late", "life.go", "if m.expires != 0 && e.At > m.expires.Add(p.slack) {", "if false {", ""},
 	{"called late", "called.go", "case m.by == 0 || e.At <= m.by:", "case e.Reason != reasonLate || e.At <= m.by:", ""},
 	{"called late without need", "called.go", "e.Reason == reasonLate && m.stale >= staleTwice", "e.Reason == reasonLate", ""},

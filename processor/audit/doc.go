@@ -33,6 +33,8 @@
 //     sending has its permit, and no outcome came before its permit; every outcome
 //     has its status, which follows from it, and a message that a lane ends returns
 //     its places if and only if no attempt of it may have been received;
+//   - the ledger ends where the log does, what waits has a record that brings it back,
+//     and what was given up on is in weir.dlq;
 //   - no pace window held more permits than any revision allowed. Beside it the
 //     report has the densest real sending, by provider and by limit.
 //
@@ -88,6 +90,7 @@
 //	read.go       partitions, up to the cut
 //	join.go       what two topics hold, compared; hops.go what partitions send each other, as it is compared
 //	lanes.go      journals and dispatch topics
+//	ledger.go     the ledger's end; waits.go the delay topics, and what is overdue; letters.go weir.dlq
 //	dense.go      the densest real sending; wide_calls.go in scopes that partitions share
 //	memory.go     the bound
 //	report.go     what was found; brief.go as others are told of it

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -424,7 +425,10 @@ func (c *change) copied(t *testing.T, logs map[string]map[int32][]*kgo.Record, p
 func (l *live) logs() map[string]map[int32][]*kgo.Record {
 	l.t.Helper()
 	out := make(map[string]map[int32][]*kgo.Record)
-	names := []string{l.names.Status(), l.names.Requests(), l.names.Readmit(), l.names.Journal("sim")}
+	names := []string{l.names.Status(), l.names.Requests(), l.names.Readmit(), l.names.Journal("sim"), l.names.DLQ(), l.names.Ledger(), l.names.Seen()}
+	for _, t := range topics.Tiers {
+		names = append(names, l.names.Delay(t.Name))
+	}
 	for _, q := range topics.Queues {
 		names = append(names, l.names.Dispatch("sim", q))
 	}
@@ -433,7 +437,7 @@ func (l *live) logs() map[string]map[int32][]*kgo.Record {
 	for _, topic := range names {
 		out[topic], moved[topic] = make(map[int32][]*kgo.Record), make(map[int32]map[int64]int64)
 		n := int32(parts)
-		if topic != l.names.Status() && topic != l.names.Requests() && topic != l.names.Readmit() {
+		if topic == l.names.Journal("sim") || strings.HasPrefix(topic, "weir.dispatch.") {
 			n = 1
 		}
 		for p := range n {

@@ -176,6 +176,30 @@ func TestOutcomesThatAgree(t *testing.T) {
 	}
 }
 
+// A message of an idle partition is overdue by the brokers' time; by this machine's
+// clock alone it cannot be told.
+func TestOverdueWhereNothingHappens(t *testing.T) {
+	s := newSheet(t)
+	s.call("e", bob, "pair", schemas.StatusSent, 1, start+8000)
+	s.admit("g", bob, "verify", start+9000)
+	for _, c := range []struct {
+		name   string
+		clocks clocks
+		want   Outcome
+		late   int64
+	}{
+		{"in time", clocks{brokers: start + 60_000, own: start + 60_000}, Proven, 0},
+		{"at its last moment", clocks{brokers: start + 78_990, own: start + 78_990}, Proven, 0},
+		{"by the brokers", clocks{brokers: start + 78_991}, Violated, 1},
+		{"by this machine alone", clocks{brokers: start + 9000, own: start + 90_000}, CouldNotTell, 1},
+	} {
+		s.clocks = c.clocks
+		if r := s.audit(t); r.Outcome != c.want || r.Checked.Overdue != c.late || (r.Faults[KindLate] > 0) != (c.want == Violated) {
+			t.Errorf("%s: %d overdue\n%s", c.name, r.Checked.Overdue, show(r))
+		}
+	}
+}
+
 // A record of a journal that was skipped may be the outcome that a status says.
 func TestSkippedOutcomes(t *testing.T) {
 	holes := map[string]int64{"sim": 1}

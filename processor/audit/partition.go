@@ -30,6 +30,10 @@ type bounds struct {
 	hops              *join           // what goes round the owners of wide limits, against readmit
 	wide              *wideCalls
 	released          *join // what home asks back of owners, against readmit
+	dead              *join // what was given up on, against weir.dlq
+	waiting           waits
+	metas             *metas // nil: there is no ledger to compare with
+	clocks            clocks
 	found             *findings
 }
 
@@ -56,6 +60,7 @@ type partition struct {
 	calls     *calls
 	messages  map[sum]message
 	decided   map[sum]decided        // without sending
+	back      map[sum]struct{}       // messages whose records of readmit wait to be decided
 	forgot    forgotten              // messages that are not in messages any more
 	providers []string               // as message.given has them
 	moved     map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
@@ -88,7 +93,7 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), decided: make(map[sum]decided), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
+		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), decided: make(map[sum]decided), back: make(map[sum]struct{}), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
 		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
@@ -163,6 +168,7 @@ func (p *partition) take(r *kgo.Record) error {
 			return err
 		}
 	}
+	p.buried()
 	if e.Kind == schemas.KindStatus {
 		p.status()
 	}
@@ -209,6 +215,7 @@ func (p *partition) sweep() {
 // finish judges what only the whole log can show.
 func (p *partition) finish() error {
 	p.judged, p.e = true, nil
+	p.agrees()
 	if p.owns {
 		p.counts.Owners = 1
 	}
@@ -225,6 +232,7 @@ func (p *partition) finish() error {
 			if f.topic == p.readmit {
 				env := p.arrived(r)
 				p.willRefund(env)
+				p.comesBack(env)
 				if env != nil && (env.Round != nil || env.Reason == schemas.ReadmitUnwind) {
 					p.counts.UnderWay++
 				}
@@ -239,19 +247,14 @@ func (p *partition) finish() error {
 			p.counts.Pending++
 		}
 	}
-	for _, m := range p.messages {
+	for k, m := range p.messages {
 		if m.state().End() {
 			p.kept(&m)
 			continue
 		}
 		p.counts.Open++
-		if m.expires != 0 && p.t > m.expires.Add(p.slack) {
-			p.counts.Overdue++
-			p.found.violation(Violation{
-				Kind: KindLate, Topic: p.statusTopic, Partition: p.num, Offset: m.offset, T: m.last,
-				Text: fmt.Sprintf("%s since then, and no end: it expired at %s, and the log goes on to %s", m.state(), m.expires, p.t),
-			})
-		}
+		p.overdue(&m)
+		p.waitsSomewhere(k, &m)
 	}
 	return nil
 }

@@ -59,6 +59,24 @@ func (r *reader) ends(ctx context.Context, adm *kadm.Client, topics ...string) e
 	return nil
 }
 
+// stable takes the last stable offsets of topics for their ends: what lies below is of
+// transactions that are over.
+func (r *reader) stable(ctx context.Context, adm *kadm.Client, topics ...string) error {
+	if err := r.ends(ctx, adm, topics...); err != nil {
+		return err
+	}
+	stable, err := adm.ListCommittedOffsets(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("list stable offsets: %w", err)
+	}
+	stable.Each(func(o kadm.ListedOffset) {
+		if until := r.until[o.Topic]; o.Err == nil && until != nil {
+			until[o.Partition] = min(until[o.Partition], o.Offset)
+		}
+	})
+	return nil
+}
+
 // settled waits until no transaction is open below the ends that were taken of a
 // topic: only then all that such a transaction writes elsewhere is there.
 func (r *reader) settled(ctx context.Context, adm *kadm.Client, topic string) error {
@@ -116,7 +134,12 @@ func (r *reader) begins(ctx context.Context, topic string) (schemas.Millis, erro
 // open reads a partition's committed records up to the end that was taken. A
 // transaction that is open below it is waited for.
 func (r *reader) open(ctx context.Context, topic string, num int32) (source, func(), error) {
-	from, until := r.start[topic][num], r.until[topic][num]
+	return r.openFrom(ctx, topic, num, r.start[topic][num])
+}
+
+// openFrom reads a partition's committed records from an offset on.
+func (r *reader) openFrom(ctx context.Context, topic string, num int32, from int64) (source, func(), error) {
+	until := r.until[topic][num]
 	if from >= until {
 		return func() (*kgo.Record, error) { return nil, nil }, func() {}, nil
 	}

@@ -49,6 +49,9 @@ const (
 	KindForward    Kind = "forward"         // a forward that did not arrive once, or arrived from nowhere
 	KindPermit     Kind = "permit"          // a sending without permit, or an outcome before one
 	KindOutcome    Kind = "outcome"         // what came of a call, its status and its journal do not agree
+	KindLetter     Kind = "dead_letter"     // given up on, and not in weir.dlq
+	KindDelay      Kind = "delay"           // a message that waits, and no record that brings it back
+	KindLedger     Kind = "ledger"          // the ledger and the log do not have the same decisions
 	KindSuppressed Kind = "suppressed"      // against a suppression that stood, or because of one that did not
 	KindCancelled  Kind = "cancelled"       // against a cancel, or without one
 	KindReceipt    Kind = "receipt"         // an amendment of a message that is not there, or of a provider that was not given it
@@ -141,13 +144,15 @@ type Counts struct {
 	Ended      int64 `json:"ended"`
 	Open       int64 `json:"open"`
 	Overdue    int64 `json:"overdue"` // open, beyond their expiry and the slack
+	Waiting    int64 `json:"waiting"` // open, and wait for their time
+	Letters    int64 `json:"letters"` // of weir.dlq, of messages
 	Receipts   int64 `json:"receipts"`
 	Dispatched int64 `json:"dispatched"`
 	Permits    int64 `json:"permits"`
 	Outcomes   int64 `json:"outcomes"`
 	InFlight   int64 `json:"in_flight"`  // permits without outcome
 	LateCalls  int64 `json:"late_calls"` // permits later than their slack that say so
-	Unsaid     int64 `json:"unsaid"`    // outcomes that do not say whether the attempt may have been received: of earlier versions
+	Unsaid     int64 `json:"unsaid"`     // outcomes that do not say whether the attempt may have been received: of earlier versions
 }
 
 // Clock is how far decisions' times and the broker's append times of their
@@ -302,7 +307,7 @@ func (c *Counts) add(o *Counts) {
 		{&c.Others, &o.Others}, {&c.Windows, &o.Windows}, {&c.Places, &o.Places}, {&c.Returned, &o.Returned},
 		{&c.Missing, &o.Missing}, {&c.Messages, &o.Messages}, {&c.Ended, &o.Ended}, {&c.Open, &o.Open}, {&c.Overdue, &o.Overdue},
 		{&c.Receipts, &o.Receipts}, {&c.Dispatched, &o.Dispatched}, {&c.Permits, &o.Permits}, {&c.Outcomes, &o.Outcomes},
-		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls}, {&c.Unsaid, &o.Unsaid},
+		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls}, {&c.Unsaid, &o.Unsaid}, {&c.Waiting, &o.Waiting}, {&c.Letters, &o.Letters},
 		{&c.Owners, &o.Owners}, {&c.Charged, &o.Charged}, {&c.OwnersPlaces, &o.OwnersPlaces}, {&c.OwnersRefused, &o.OwnersRefused},
 		{&c.Passed, &o.Passed}, {&c.Carried, &o.Carried}, {&c.Released, &o.Released}, {&c.Reinstated, &o.Reinstated},
 		{&c.Restored, &o.Restored}, {&c.UnderWay, &o.UnderWay},
@@ -343,6 +348,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		ends[i] = schemas.Status(fmt.Sprintf("%s %d", s, r.Ends[s]))
 	}
 	fmt.Fprintf(&b, "ends                        %s\n", joined(ends))
+	fmt.Fprintf(&b, "waiting, dead letters       %d, %d\n", c.Waiting, c.Letters)
 	fmt.Fprintf(&b, "dispatched, permits         %d, %d (outcomes %d, in flight %d)\n", c.Dispatched, c.Permits, c.Outcomes, c.InFlight)
 	if c.LateCalls > 0 {
 		fmt.Fprintf(&b, "called late, and named so   %d\n", c.LateCalls)

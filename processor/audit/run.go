@@ -124,6 +124,13 @@ func (a *auditing) run(ctx context.Context) error {
 		return fmt.Errorf("fetch the group's offsets: %w", err)
 	}
 	state := []string{names.Requests(), names.Readmit(), names.Status(), names.Config()}
+	var ledger metas
+	if err := a.reader.stable(ctx, a.adm, names.Ledger()); err != nil {
+		return err
+	}
+	if ledger.before, err = a.ledgers(ctx); err != nil {
+		return err
+	}
 	if err := a.reader.ends(ctx, a.adm, names.Status()); err != nil {
 		return err
 	}
@@ -131,7 +138,15 @@ func (a *auditing) run(ctx context.Context) error {
 	if err := a.reader.settled(ctx, a.adm, names.Status()); err != nil {
 		return err
 	}
-	if err := a.reader.ends(ctx, a.adm, names.Requests(), names.Readmit(), names.Config()); err != nil {
+	waiting, released, err := a.waits(ctx)
+	if err != nil {
+		return err
+	}
+	delays := []string{}
+	for _, t := range topics.Tiers {
+		delays = append(delays, names.Delay(t.Name))
+	}
+	if err := a.reader.ends(ctx, a.adm, append(delays, names.Requests(), names.Readmit(), names.Config(), names.DLQ(), names.Ledger())...); err != nil {
 		return err
 	}
 	for _, topic := range state {
@@ -167,6 +182,18 @@ func (a *auditing) run(ctx context.Context) error {
 	if !a.Since.IsZero() {
 		b.since = schemas.MillisOf(a.Since)
 	}
+	if b.metas = &ledger; len(a.reader.until[names.Ledger()]) == 0 {
+		b.metas = nil
+	} else if ledger.after, err = a.ledgers(ctx); err != nil {
+		return err
+	}
+	if err := a.hold(ctx, &waiting, released); err != nil {
+		return err
+	}
+	b.waiting = waiting
+	if b.clocks, err = a.clocks(ctx, append(state, names.DLQ(), names.Ledger(), names.Health(), names.Reports())...); err != nil {
+		return err
+	}
 	queues, journals, err := a.providers(ctx, b)
 	if err != nil {
 		return err
@@ -195,6 +222,7 @@ func (a *auditing) run(ctx context.Context) error {
 	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), recent)
 	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), recent)
 	b.ended = newJoin(b.permitted.from, recent)
+	b.dead = newJoin(from(names.Status(), names.DLQ()), recent)
 
 	var mu sync.Mutex
 	tails := &share{of: a.budget}
@@ -205,7 +233,7 @@ func (a *auditing) run(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.ended.size()+b.wide.size())
+		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.ended.size()+b.dead.size()+b.wide.size())
 	}
 	report := &a.found.report
 	report.Partitions, report.Revisions = n, len(config.policies)-1
@@ -253,6 +281,23 @@ func (a *auditing) run(ctx context.Context) error {
 			})
 		}
 	}
+	for num := range a.reader.until[names.DLQ()] {
+		work.Go(func() error {
+			log, closeLog, err := a.reader.open(ctx, names.DLQ(), num)
+			if err != nil {
+				return err
+			}
+			defer closeLog()
+			var c Counts
+			if err := letters(b, log, &c, tick); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			report.Checked.add(&c)
+			return nil
+		})
+	}
 	for topic, provider := range journals {
 		work.Go(func() error {
 			lanes := int32(len(a.reader.until[topic]))
@@ -293,7 +338,7 @@ func (a *auditing) run(ctx context.Context) error {
 	}
 	a.lanesRead = true
 	report.densest(b.wide.densest())
-	return a.locate(whole, b.compare(queues, journals))
+	return a.locate(whole, append(b.compare(queues, journals), b.unburied()...))
 }
 
 // skips reads what operators skipped, and notes it for the report.

@@ -60,6 +60,7 @@ type sheet struct {
 	status, requests, readmit, dispatch, journal []written
 	committed                                    int64 // the group's offset of requests; 0 is what was answered
 	since                                        schemas.Millis
+	clocks                                       clocks
 	partitions                                   int32
 	seq                                          int64
 	place                                        map[string][]schemas.Charge
@@ -313,9 +314,9 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	}
 	const never = schemas.Millis(1 << 60)
 	b := &bounds{
-		partitions: s.partitions, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h, doors: h.doors(),
+		partitions: s.partitions, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h, doors: h.doors(), clocks: s.clocks,
 		since: s.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
-		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), ended: newJoin(s.since, never), forwarded: newJoin(s.since, never),
+		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), ended: newJoin(s.since, never), dead: newJoin(s.since, never), forwarded: newJoin(s.since, never),
 		hops: newJoin(s.since, never), released: newJoin(s.since, never), wide: newWideCalls(),
 	}
 	p := newPartition(0, b, open("weir.requests"), open("weir.readmit"))

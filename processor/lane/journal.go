@@ -42,8 +42,8 @@ type entry struct {
 	Permit    schemas.Millis `json:"permit,omitzero"`  // outcome: its permit's t; absent when there was no call
 	Outcome   string         `json:"outcome,omitzero"` // outcome: a provider's kind, or one of the above
 	Code      string         `json:"code,omitempty"`
-	CallBy    schemas.Millis `json:"call_by,omitzero"` // permit: until when the decision says to call
-	Late      bool           `json:"late,omitempty"`   // permit: its t is after that, since deciding again made no difference
+	CallBy    schemas.Millis `json:"call_by,omitzero"`          // permit: until when the decision says to call
+	Late      bool           `json:"late,omitempty"`            // permit: its t is after that, since deciding again made no difference
 	Received  *bool          `json:"may_be_received,omitempty"` // outcome: whether this attempt may have been received; absent in journals of earlier versions
 	Topic     string         `json:"topic"`
 	Partition int32          `json:"partition"`

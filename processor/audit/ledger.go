@@ -1,0 +1,90 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// ledgerMeta is the ledger's record of a partition as a whole, as far as the audit reads
+// it: it is written with every decision.
+type ledgerMeta struct {
+	Seq      int64          `json:"seq"` // of the last decision
+	T        schemas.Millis `json:"t"`
+	Requests int64          `json:"requests"` // next offset to decide
+	Readmit  int64          `json:"readmit"`
+	offset   int64          // where it stands
+}
+
+// ledgerTail is how many offsets of a ledger's end are read for its meta record, which
+// comes last in each transaction.
+const ledgerTail = 2000
+
+// ledgers finds each partition's meta record below the ends that were taken.
+func (a *auditing) ledgers(ctx context.Context) (map[int32]ledgerMeta, error) {
+	topic := a.Names.Ledger()
+	all := make(map[int32]ledgerMeta)
+	for num, until := range a.reader.until[topic] {
+		for _, from := range []int64{max(until-ledgerTail, a.reader.start[topic][num]), a.reader.start[topic][num]} {
+			log, closeLog, err := a.reader.openFrom(ctx, topic, num, from)
+			if err != nil {
+				return nil, err
+			}
+			m, found, err := lastMeta(log)
+			closeLog()
+			if err != nil {
+				return nil, err
+			}
+			if found {
+				all[num] = m
+				break
+			}
+		}
+	}
+	return all, nil
+}
+
+func lastMeta(log source) (m ledgerMeta, found bool, err error) {
+	for {
+		r, err := log()
+		if err != nil || r == nil {
+			return m, found, err
+		}
+		var next ledgerMeta
+		if string(r.Key) == "meta" && json.Unmarshal(r.Value, &next) == nil {
+			next.offset = r.Offset
+			m, found = next, true
+		}
+	}
+}
+
+// agrees judges the log's end by the ledger: what the ledger had before the cut is in the
+// log, and what the log has is in the ledger after it.
+func (p *partition) agrees() {
+	if p.metas == nil {
+		return
+	}
+	before, was := p.metas.before[p.num]
+	after, is := p.metas.after[p.num]
+	fault := func(m ledgerMeta, format string, args ...any) {
+		p.found.violation(Violation{Kind: KindLedger, Topic: p.ledger, Partition: p.num, Offset: m.offset, Seq: p.seq, T: p.t, Text: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case !p.started && p.cut: // retention took all of the log
+	case was && before.Seq > p.seq:
+		fault(before, "it has decisions up to seq %d at %s, and the log ends with seq %d", before.Seq, before.T, p.seq)
+	case p.started && !is:
+		p.found.violation(Violation{Kind: KindLedger, Topic: p.statusTopic, Partition: p.num, Offset: p.rec.Offset, Seq: p.seq, T: p.t, Text: "the log has decisions, and the ledger no record of the partition"})
+	case p.started && after.Seq < p.seq:
+		fault(after, "it has decisions up to seq %d at %s, and the log goes on to seq %d", after.Seq, after.T, p.seq)
+	case p.started && after.Seq == p.seq && after.T < p.t:
+		fault(after, "it says that its time is %s at seq %d, which was decided at %s", after.T, after.Seq, p.t)
+	case p.started && (after.Requests < p.done[p.requests] || after.Readmit < p.done[p.readmit]):
+		fault(after, "it says that requests are decided below %d and readmit below %d, and the group has committed %d and %d", after.Requests, after.Readmit, p.done[p.requests], p.done[p.readmit])
+	}
+}
+
+// metas are the ledger's meta records before the end of weir.status was taken, and after.
+type metas struct{ before, after map[int32]ledgerMeta }
