@@ -100,7 +100,7 @@ func (l *lane) take(r *kgo.Record) {
 		l.counts.Permits++
 		l.flights[flight{idOf(e.ID), e.Attempt, e.T}]++
 		l.open++
-		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T), -1, e.T)
+		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T), -1, l.when(r, e.T))
 		l.sending.add(e.T)
 		if e.CallBy == 0 {
 			l.loose = max(l.loose, e.T)

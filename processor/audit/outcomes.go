@@ -234,7 +234,16 @@ func (l *lane) outcome(r *kgo.Record, e *journalled, fault func(Kind, string, ..
 	if a.said && !a.received && (a.what == wasUnknown || a.what == wasAccepted) {
 		fault(KindOutcome, "outcome %s of attempt %d, and it says that it cannot have been received", e.Outcome, e.Attempt)
 	}
-	l.ended.put(outcomeItem(e.ID, l.provider, e.Attempt, e.T, a), -1, e.T)
+	l.ended.put(outcomeItem(e.ID, l.provider, e.Attempt, e.T, a), -1, l.when(r, e.T))
+}
+
+// when is whether a record of a journal belongs to the tail, in which it may say more than
+// was read of weir.status: not where its transaction was over before.
+func (l *lane) when(r *kgo.Record, t schemas.Millis) schemas.Millis {
+	if r.Offset < l.over[r.Topic][r.Partition] {
+		return 0
+	}
+	return t
 }
 
 // skippedOutcome reports whether the outcome of a status may be a record that was

@@ -32,7 +32,8 @@ type bounds struct {
 	released          *join // what home asks back of owners, against readmit
 	dead              *join // what was given up on, against weir.dlq
 	waiting           waits
-	metas             *metas // nil: there is no ledger to compare with
+	metas             *metas                     // nil: there is no ledger to compare with
+	over              map[string]map[int32]int64 // of journals: below, what they say is said by a status of the log
 	clocks            clocks
 	found             *findings
 }

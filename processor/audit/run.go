@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,6 +132,10 @@ func (a *auditing) run(ctx context.Context) error {
 	if ledger.before, err = a.ledgers(ctx); err != nil {
 		return err
 	}
+	over, err := a.journalsOver(ctx)
+	if err != nil {
+		return err
+	}
 	if err := a.reader.ends(ctx, a.adm, names.Status()); err != nil {
 		return err
 	}
@@ -190,7 +195,7 @@ func (a *auditing) run(ctx context.Context) error {
 	if err := a.hold(ctx, &waiting, released); err != nil {
 		return err
 	}
-	b.waiting = waiting
+	b.waiting, b.over = waiting, over
 	if b.clocks, err = a.clocks(ctx, append(state, names.DLQ(), names.Ledger(), names.Health(), names.Reports())...); err != nil {
 		return err
 	}
@@ -357,6 +362,26 @@ func (a *auditing) skips(ctx context.Context) (skips, error) {
 		a.found.report.Skips = append(a.found.report.Skips, all[record])
 	}
 	return all, err
+}
+
+// journalsOver finds what of the journals is of transactions that were over before the end
+// of weir.status was taken: its statuses are below that end.
+func (a *auditing) journalsOver(ctx context.Context) (map[string]map[int32]int64, error) {
+	all, err := a.adm.ListTopics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	over := make(map[string]map[int32]int64)
+	for _, topic := range all.Names() {
+		if !strings.HasPrefix(topic, a.Names.Journal("")) {
+			continue
+		}
+		if err := a.reader.stable(ctx, a.adm, topic); err != nil {
+			return nil, err
+		}
+		over[topic] = maps.Clone(a.reader.until[topic])
+	}
+	return over, nil
 }
 
 // partition judges one partition of the decision log.

@@ -16,7 +16,7 @@ var (
 	minuteTests   = check{pkg: "processor/sink", run: "TestMinutes"}
 )
 
-var mutations = slices.Concat(exactness, around, guards)
+var mutations = slices.Concat(exactness, around, guards, audited)
 
 // around are the ways to break what stands around the limits: who is told, what is
 // kept, and what is tried.
