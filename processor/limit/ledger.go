@@ -96,29 +96,35 @@ func readKey(b []byte) [2]uint64 {
 // nil value is a tombstone. Key and value are fn's to keep.
 func (t *Table) Dirty(fn func(key, value []byte)) {
 	defer runtime.KeepAlive(t)
+	t.writing, t.told = t.written, true
 	var chunk []byte
-	tell := func(from int, st *standing) {
+	tell := func(from int, st *standing) Check {
 		key := chunk[from:len(chunk):len(chunk)]
 		if st == nil {
 			fn(key, nil)
-			return
+			return 0
 		}
 		at := len(chunk)
 		chunk = appendRecord(chunk, key, st)
-		fn(key, chunk[at:len(chunk):len(chunk)])
+		value := chunk[at:len(chunk):len(chunk)]
+		fn(key, value)
 		if len(chunk) > 1<<16 { // so that a record kept for long does not keep many others
 			chunk = make([]byte, 0, 1<<16)
 		}
+		return checkOf(value)
 	}
 	for i := range t.undo {
-		key := t.undo[i].slot.key
+		b := &t.undo[i]
+		key := b.slot.key
 		from := len(chunk)
 		chunk = appendKey(chunk, key)
-		if s, _ := t.again(key, t.undo[i].at); s.empty() {
-			tell(from, nil)
+		s, at := t.again(key, b.at)
+		if s.empty() {
+			b.check = tell(from, nil)
 		} else {
-			tell(from, t.open(s))
+			b.check = tell(from, t.open(s))
 		}
+		t.writing.replace(key, *t.memory.check(at), b.check)
 	}
 	for i := range t.saved {
 		b := &t.saved[i]
@@ -130,13 +136,14 @@ func (t *Table) Dirty(fn func(key, value []byte)) {
 		from := len(chunk)
 		chunk = appendSegmentKey(chunk, b.key, b.segment.number)
 		if k < 0 {
-			tell(from, nil)
-			continue
+			b.check = tell(from, nil)
+		} else {
+			st := t.relaid()
+			st.limit, st.part = l.limit, true
+			t.lay(st, &l.segs[k])
+			b.check = tell(from, st)
 		}
-		st := t.relaid()
-		st.limit, st.part = l.limit, true
-		t.lay(st, &l.segs[k])
-		tell(from, st)
+		t.writing.replace(b.key, b.segment.check, b.check)
 	}
 }
 
@@ -162,40 +169,50 @@ func (t *Table) Load(key, value []byte) error {
 	t.last = max(t.last, newest)
 	t.stood = t.last
 	if len(key) == segmentKeySize {
-		t.loadSegment(readKey(key[1:]), binary.BigEndian.Uint32(key[1+keySize:]), len(value) > 0)
+		t.loadSegment(readKey(key[1:]), binary.BigEndian.Uint32(key[1+keySize:]), checkOf(value))
 	} else {
-		t.loadSlot(readKey(key), newest, len(value) > 0)
+		t.loadSlot(readKey(key), newest, checkOf(value))
 	}
 	t.loaded = t.loaded || len(t.longs) > 0
 	return nil
 }
 
-// loadSlot makes the slot of key what is laid open, or nothing.
-func (t *Table) loadSlot(key [2]uint64, newest schemas.Millis, stands bool) {
-	if !stands {
+// loadSlot makes the slot of key what is laid open, or nothing if c is 0.
+func (t *Table) loadSlot(key [2]uint64, newest schemas.Millis, c Check) {
+	s, at := t.locate(key)
+	if s == nil {
+		if c == 0 {
+			return
+		}
+		s, at = t.add(key)
+	}
+	is := t.memory.check(at)
+	t.written.replace(key, *is, c)
+	*is = c
+	if c == 0 {
 		t.remove(key)
 		return
 	}
-	s := t.find(key)
-	if s == nil {
-		s, _ = t.add(key)
-	}
 	t.build(s, &t.laid, newest)
-	if s.empty() {
+	if s.empty() { // of another version: nothing stands in it
+		t.written.replace(key, c, 0)
 		t.remove(key)
 	}
 }
 
-// loadSegment makes a segment what is laid open, or nothing.
-func (t *Table) loadSegment(key [2]uint64, number uint32, stands bool) {
+// loadSegment makes a segment what is laid open, or nothing if c is 0.
+func (t *Table) loadSegment(key [2]uint64, number uint32, c Check) {
 	l := t.longFor(key)
+	was := Check(0)
 	if i := l.index(number); i >= 0 {
+		was = l.segs[i].check
 		t.blocks.release(l.segs[i].class, l.segs[i].block)
 		l.detach(i, i+1)
 	}
-	if stands {
+	t.written.replace(key, was, c)
+	if c != 0 {
 		sg := t.newSegment(t.laid.times, t.laid.costs)
-		sg.number, l.limit = number, t.laid.limit
+		sg.number, sg.check, l.limit = number, c, t.laid.limit
 		l.attach(&sg)
 	}
 	t.letGo(key)

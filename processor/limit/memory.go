@@ -21,24 +21,28 @@ type mapping struct {
 }
 
 const (
-	pageSlots  = 128     // 8 KiB
-	chunkPages = 1 << 11 // 16 MiB
+	pageSlots  = 128     // 8.5 KiB
+	chunkPages = 1 << 11 // 17 MiB
 	chunkSize  = int(unsafe.Sizeof(chunk{}))
 )
 
 type (
-	page  [pageSlots]slot
-	chunk [chunkPages * pageSlots]slot
+	// page has slots and, beside each, the check of its record in the ledger: a slot
+	// fills a cache line, and has no room for it.
+	page struct {
+		slots  [pageSlots]slot
+		checks [pageSlots]Check
+	}
+	chunk [chunkPages]page
 )
 
-func (m *memory) page(n uint32) *page {
-	return (*page)(m.chunks[n/chunkPages][n%chunkPages*pageSlots:])
-}
+func (m *memory) page(n uint32) *page { return &m.chunks[n/chunkPages][n%chunkPages] }
 
 // slot returns the slot with this number, as Table.number makes them.
-func (m *memory) slot(at uint32) *slot {
-	return &m.chunks[at/(chunkPages*pageSlots)][at%(chunkPages*pageSlots)]
-}
+func (m *memory) slot(at uint32) *slot { return &m.page(at / pageSlots).slots[at%pageSlots] }
+
+// check returns the check of the slot with this number.
+func (m *memory) check(at uint32) *Check { return &m.page(at / pageSlots).checks[at%pageSlots] }
 
 // take returns a page of empty slots.
 func (m *memory) take() uint32 {

@@ -6,6 +6,7 @@ package limit
 type savedSegment struct {
 	key     [2]uint64
 	segment segment // its number alone if it did not exist
+	check   Check   // of the record that Dirty reported
 	existed bool
 	// at is how long Table.undo was then. A slot is saved before its segments
 	// are, so those of a decision that began at mark have an at above it.
@@ -108,6 +109,9 @@ func (t *Table) commitSegments() {
 		l := t.longOf(b.key)
 		if k := l.index(b.segment.number); k >= 0 {
 			l.segs[k].dirty = false
+			if t.told {
+				l.segs[k].check = b.check
+			}
 		}
 		if b.existed {
 			t.blocks.release(b.segment.class, b.segment.block)

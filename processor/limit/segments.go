@@ -33,6 +33,7 @@ type segment struct {
 	number   uint32 // its name in the ledger, together with the slot's key
 	block    uint32
 	n        uint32
+	check    Check // of its record in the ledger
 	class    uint8
 	weighted bool
 	dirty    bool // its state before the open transaction is in Table.saved
@@ -346,9 +347,9 @@ func (t *Table) relaid() *standing {
 func (t *Table) rewrite(l *long, sg *segment, st *standing) {
 	l.n, l.cost = l.n-int(sg.n), l.cost-sg.cost
 	t.blocks.release(sg.class, sg.block)
-	number, dirty := sg.number, sg.dirty
+	number, check, dirty := sg.number, sg.check, sg.dirty
 	*sg = t.newSegment(st.times, st.costs)
-	sg.number, sg.dirty = number, dirty
+	sg.number, sg.check, sg.dirty = number, check, dirty
 	l.n, l.cost = l.n+int(sg.n), l.cost+sg.cost
 }
 

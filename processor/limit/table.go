@@ -21,11 +21,14 @@ type Table struct {
 	last   schemas.Millis // the latest time it has seen
 	stood  schemas.Millis // last, before the open transaction
 
-	inTx  bool
-	undo  []before
-	words []uint32 // the blocks of undo, one after another
-	mark  int      // where the running decision's part of undo begins, or -1
-	saved []savedSegment
+	inTx    bool
+	undo    []before
+	words   []uint32 // the blocks of undo, one after another
+	mark    int      // where the running decision's part of undo begins, or -1
+	saved   []savedSegment
+	written Sum  // of the ledger's records, as loaded and committed
+	writing Sum  // with the open transaction, as Dirty reported it
+	told    bool // Dirty was called in the open transaction
 
 	longs      map[[2]uint64]*long // by the slot's key
 	lately     *long               // the one that was asked for last
@@ -64,6 +67,7 @@ type before struct {
 	slot    slot   // its key alone if it did not exist
 	words   int    // where its block begins in Table.words
 	at      uint32 // where the slot was then: it may have moved
+	check   Check  // of the record that Dirty reported; 0: a tombstone
 	existed bool
 }
 
@@ -194,8 +198,9 @@ func (t *Table) grow(sh *shard) {
 		p := t.memory.page(number)
 		for i, tag := range old[n*pageSlots:][:pageSlots] {
 			if tag != 0 {
-				to := sh.tags.first(sh.home(p[i].key), 0)
-				*t.at(sh, to), sh.tags[to] = p[i], tag
+				to := sh.tags.first(sh.home(p.slots[i].key), 0)
+				at := sh.number(to)
+				*t.memory.slot(at), *t.memory.check(at), sh.tags[to] = p.slots[i], p.checks[i], tag
 			}
 		}
 	}
@@ -219,11 +224,13 @@ func (t *Table) remove(key [2]uint64) {
 	for i := (hole + 1) % size; sh.tags[i] != 0; i = (i + 1) % size {
 		// A slot may move back into the hole if its home is not beyond it.
 		if s := t.at(sh, i); (i-sh.home(s.key)+size)%size >= (i-hole+size)%size {
-			*t.at(sh, hole), sh.tags[hole] = *s, sh.tags[i]
+			at := sh.number(hole)
+			*t.memory.slot(at), *t.memory.check(at), sh.tags[hole] = *s, *t.memory.check(sh.number(i)), sh.tags[i]
 			hole = i
 		}
 	}
-	*t.at(sh, hole), sh.tags[hole] = slot{}, 0
+	at := sh.number(hole)
+	*t.memory.slot(at), *t.memory.check(at), sh.tags[hole] = slot{}, 0, 0
 	sh.n--
 	t.live--
 	t.moves++
@@ -244,13 +251,16 @@ func (t *Table) Commit() {
 	defer runtime.KeepAlive(t)
 	for i := range t.undo {
 		key := t.undo[i].slot.key
-		s, _ := t.again(key, t.undo[i].at)
+		s, at := t.again(key, t.undo[i].at)
 		s.flags &^= flagDirty
 		if s.empty() {
 			t.remove(key)
+		} else if t.told {
+			*t.memory.check(at) = t.undo[i].check
 		}
 	}
 	t.commitSegments()
+	t.written = t.Sum()
 	t.stood = t.last
 	t.close()
 }
@@ -265,7 +275,7 @@ func (t *Table) Rollback() {
 }
 
 func (t *Table) close() {
-	t.undo, t.words, t.saved, t.inTx, t.mark, t.mended = t.undo[:0], t.words[:0], t.saved[:0], false, -1, false
+	t.undo, t.words, t.saved, t.inTx, t.mark, t.mended, t.told = t.undo[:0], t.words[:0], t.saved[:0], false, -1, false, false
 }
 
 // touch saves s as it is before its first change in the transaction and, while

@@ -1,0 +1,78 @@
+package limit
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math/bits"
+)
+
+// Sum is the number and the hash of some records, each under a key of its own. It
+// does not depend on the order in which they came, nor on what each key had before:
+// who reads a compacted log has the Sum of who wrote it, or not the same records.
+// The hash finds accidents. Who wants to deceive it can.
+type Sum struct {
+	Records int64  `json:"n"`
+	Hash    uint64 `json:"h"`
+}
+
+// Check is the CRC-32C of a record's key and value; 0 is no record. Who keeps a Sum keeps the
+// Check of each key's last record, because a Sum changes by what a record replaces.
+type Check uint32
+
+// CheckOf returns the Check of a record that is not a table's.
+func CheckOf(key, value []byte) Check {
+	if len(value) == 0 {
+		return 0
+	}
+	return Check(max(recordSum(key, value), 1))
+}
+
+// checkOf returns the check with which the value of a table's record ends.
+func checkOf(value []byte) Check {
+	if len(value) == 0 {
+		return 0
+	}
+	return Check(max(binary.LittleEndian.Uint32(value[len(value)-crc32.Size:]), 1))
+}
+
+// Replace counts one record in the place of another; 0 is none.
+func (s *Sum) Replace(key [keySize]byte, was, is Check) {
+	s.replace(readKey(key[:]), was, is)
+}
+
+func (s *Sum) replace(key [2]uint64, was, is Check) {
+	if was == is {
+		return
+	}
+	if was != 0 {
+		s.Records--
+		s.Hash -= Mix(key, uint64(was))
+	}
+	if is != 0 {
+		s.Records++
+		s.Hash += Mix(key, uint64(is))
+	}
+}
+
+// Add counts the records of another Sum, of other keys.
+func (s *Sum) Add(o Sum) {
+	s.Records += o.Records
+	s.Hash += o.Hash
+}
+
+// Sum returns that of the ledger's records: as it was loaded and committed, and with the
+// open transaction once Dirty has reported it.
+func (t *Table) Sum() Sum {
+	if t.told {
+		return t.writing
+	}
+	return t.written
+}
+
+// Mix hashes a key and what stands under it.
+func Mix(key [2]uint64, what uint64) uint64 {
+	const a, b = 0x9e3779b97f4a7c15, 0xd6e8feb86659fd93
+	hi, lo := bits.Mul64(key[0]^what*a, key[1]^b)
+	hi, lo = bits.Mul64(hi^lo^a, what^key[0]^b)
+	return hi ^ lo
+}
