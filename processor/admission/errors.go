@@ -10,6 +10,8 @@ var (
 	// ErrLedgerRecord: a key of the ledger's own has a value that is not, so
 	// what stood there before may be gone.
 	ErrLedgerRecord = errors.New("a record of the ledger is torn or foreign where state stood, so what it replaced must be restored before anything is decided: stop admission and run weir ledger check, which says what weir ledger repair would do")
+	// ErrLedgerDiffers: records were removed, replaced or put back.
+	ErrLedgerDiffers = errors.New("the state is not what the last transaction left: records of it were removed, replaced or put back, so limits would let too many through or a message be sent twice; stop admission and run weir ledger check, which says what weir ledger repair would do")
 	// ErrLedgerLost: decisions were made here, and their state is gone.
 	ErrLedgerLost = errors.New("the ledger is empty although decisions were made: it was deleted, or this is another prefix; put the topic back from a copy, or correct kafka.prefix, before anything is decided")
 	// ErrPositions: the group's offsets are not those of the last transaction.

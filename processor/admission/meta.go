@@ -41,6 +41,9 @@ type meta struct {
 	Zones      string `json:"zones,omitempty"` // release of the time zone database, of the last decision; empty before a version that wrote it
 	// State of other spellings than keys have. A version that does not know it leaves it out.
 	Spellings spellings `json:"spellings,omitzero"`
+	// What the state has when this record is the last. A version that does not know it
+	// leaves it out, and then nothing is compared.
+	Sums sums `json:"sums,omitzero"`
 }
 
 func (m *meta) encode() ([]byte, error) {

@@ -40,8 +40,9 @@ type partition struct {
 
 	spelled []stateKey // opt-outs to be moved to the owners of their keys; nil: not listed
 
-	damaged damages // records of the log that stand where state stood
-	strays  []stray // those that replaced nothing, to be told
+	damaged damages  // records of the log that stand where state stood
+	outside outsides // records of the ledger that are in no transaction
+	strays  []stray  // those that replaced nothing, to be told
 }
 
 // standing is the part of the state that is replaced rather than mutated.
@@ -52,7 +53,7 @@ type standing struct {
 }
 
 func newPartition(num int32, env environment) (*partition, error) {
-	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), held: newHolds(), cursors: make(map[cursorKey]cursor), damaged: make(damages)}
+	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), held: newHolds(), cursors: make(map[cursorKey]cursor), damaged: make(damages), outside: make(outsides)}
 	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion, Zones: schemas.ZonesVersion, Spellings: spellings{Folds: true}}
 	return p, p.adopt(&schemas.Revision{})
 }
@@ -130,6 +131,7 @@ func (p *partition) changes(ledger func(key, value []byte), seen func(*seenRecor
 	for _, r := range p.cancels.overlay {
 		seen(&r)
 	}
+	p.cur.meta.Sums = p.sums(p.cur.meta.T)
 	b, err := p.cur.meta.encode()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -53,6 +54,8 @@ type holding struct {
 	Version int              `json:"v"`
 	Until   schemas.Millis   `json:"until"`           // no window sees its places from then on
 	Place   []schemas.Charge `json:"place,omitempty"` // none: it was released
+
+	check limit.Check // of its record
 }
 
 const heldVersion = 1
@@ -70,6 +73,7 @@ type holds struct {
 	ends    map[int64][]stateKey  // by the hour of their Until; some in vain. nil: to be made of base
 	first   int64                 // no hour before has any
 	taken   []stateKey            // out of ends, by the open transaction
+	tally   tally
 }
 
 const heldBucket = 60 * 60 * 1000 // ms
@@ -139,11 +143,13 @@ func (h *holds) commit() {
 		h.base[k] = *e
 	}
 	clear(h.overlay)
+	h.tally.commit()
 	h.taken = h.taken[:0]
 }
 
 func (h *holds) rollback() {
 	clear(h.overlay)
+	h.tally.rollback()
 	for _, k := range h.taken {
 		if e, ok := h.base[k]; ok {
 			h.ending(k, e.Until)
@@ -155,9 +161,12 @@ func (h *holds) rollback() {
 // dirty calls fn with every record that the open transaction changed; a nil
 // value is a tombstone.
 func (h *holds) dirty(fn func(key stateKey, value []byte)) error {
+	h.tally.begin()
 	for k, e := range h.overlay {
+		was := h.base[k].check
 		if e == nil {
 			fn(k, nil)
+			h.tally.write(k, was, nil)
 			continue
 		}
 		b, err := json.Marshal(e)
@@ -165,6 +174,7 @@ func (h *holds) dirty(fn func(key stateKey, value []byte)) error {
 			return fmt.Errorf("encode a decision without sending: %w", err)
 		}
 		fn(k, b)
+		e.check = h.tally.write(k, was, b)
 	}
 	return nil
 }
@@ -174,6 +184,7 @@ func (h *holds) dirty(fn func(key stateKey, value []byte)) error {
 func (h *holds) load(k stateKey, value []byte) error {
 	h.ends = nil
 	if len(value) == 0 {
+		h.tally.load(k, h.base[k].check, nil)
 		delete(h.base, k)
 		return nil
 	}
@@ -184,6 +195,7 @@ func (h *holds) load(k stateKey, value []byte) error {
 	if e.Version != heldVersion {
 		return fmt.Errorf("decision without sending has version %d, this weir knows %d: run the version that wrote it", e.Version, heldVersion)
 	}
+	e.check = h.tally.load(k, h.base[k].check, value)
 	h.base[k] = e
 	return nil
 }

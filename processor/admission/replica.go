@@ -141,6 +141,7 @@ func (p *partition) loadLedger(r *kgo.Record) {
 		p.strays = append(p.strays, newStray(r, err))
 	default:
 		p.damaged.note(r, err)
+		p.outside.note(r)
 	}
 }
 

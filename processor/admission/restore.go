@@ -53,6 +53,9 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 		if err := s.agrees(p, committed); err != nil {
 			return nil, stream.Fatal(err)
 		}
+		if err := s.complete(p); err != nil {
+			return nil, stream.Fatal(err)
+		}
 		if phones, zones, differ := p.base.meta.adoptData(); differ {
 			s.cfg.Logger.Warn("this partition was decided with other numbering plans or time zones; from now on this worker's are in effect",
 				"partition", n, "phones", recipient.MetadataVersion, "former_phones", phones, "zones", schemas.ZonesVersion, "former_zones", zones)
@@ -144,6 +147,15 @@ func (s *stage) agrees(p *partition, committed map[stream.Partition]stream.Posit
 		}
 	}
 	return nil
+}
+
+// complete reports whether a partition's state is what its last transaction left.
+func (s *stage) complete(p *partition) error {
+	now := schemas.MillisOf(time.Now())
+	for _, o := range s.parts {
+		now = max(now, o.floor) // the brokers' time, where they say it
+	}
+	return p.differs(now)
 }
 
 // drop lets go of a stage's states. A stage that was none has none.

@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -33,6 +35,8 @@ type seenEntry struct {
 type seen struct {
 	buckets map[int64]map[seenKey]seenEntry // by hour of t
 	overlay map[seenKey]seenRecord
+	sums    map[int64]limit.Sum // of buckets, by span: see spanOf
+	next    map[int64]limit.Sum // with the overlay; nil: not counted yet
 }
 
 // seenRecord is an entry with its time: what stands in weir.seen.
@@ -43,7 +47,7 @@ type seenRecord struct {
 }
 
 func newSeen() *seen {
-	return &seen{buckets: make(map[int64]map[seenKey]seenEntry), overlay: make(map[seenKey]seenRecord)}
+	return &seen{buckets: make(map[int64]map[seenKey]seenEntry), overlay: make(map[seenKey]seenRecord), sums: make(map[int64]limit.Sum)}
 }
 
 func newSeenKey(kind byte, tenant, recipient, key string) seenKey {
@@ -76,29 +80,89 @@ func (s *seen) find(k seenKey, t schemas.Millis) (seenEntry, bool) {
 // none reports whether nothing at all is remembered.
 func (s *seen) none() bool { return len(s.buckets) == 0 && len(s.overlay) == 0 }
 
-func (s *seen) remember(r seenRecord) { s.overlay[r.key] = r }
+func (s *seen) remember(r seenRecord) { s.overlay[r.key], s.next = r, nil }
 
 // commit makes the overlay permanent and drops the buckets that are too old.
 func (s *seen) commit(t schemas.Millis) {
+	s.sums, s.next = s.pending(), nil
 	for _, r := range s.overlay {
-		s.load(r)
+		s.bucket(r.t)[r.key] = r.entry
 	}
 	clear(s.overlay)
+	first := firstHour(t)
 	for hour := range s.buckets {
-		if hour < (int64(t)-seenFor)/seenBucket {
+		if hour < first {
 			delete(s.buckets, hour)
+		}
+	}
+	for span := range s.sums {
+		if span < firstSpan(t) {
+			delete(s.sums, span)
 		}
 	}
 }
 
-func (s *seen) rollback() { clear(s.overlay) }
+// firstHour is the earliest of which keys are remembered at t.
+func firstHour(t schemas.Millis) int64 { return (int64(t) - seenFor) / seenBucket }
+
+func (s *seen) rollback() {
+	clear(s.overlay)
+	s.next = nil
+}
 
 func (s *seen) load(r seenRecord) {
-	hour := int64(r.t) / seenBucket
+	b := s.bucket(r.t)
+	count(s.sums, b, &r)
+	b[r.key] = r.entry
+}
+
+// bucket returns that of the hour of t.
+func (s *seen) bucket(t schemas.Millis) map[seenKey]seenEntry {
+	hour := int64(t) / seenBucket
 	if s.buckets[hour] == nil {
 		s.buckets[hour] = make(map[seenKey]seenEntry)
 	}
-	s.buckets[hour][r.key] = r.entry
+	return s.buckets[hour]
+}
+
+// pending returns the sums with the overlay.
+func (s *seen) pending() map[int64]limit.Sum {
+	if len(s.overlay) == 0 {
+		return s.sums
+	}
+	if s.next == nil {
+		s.next = maps.Clone(s.sums)
+		for _, r := range s.overlay {
+			count(s.next, s.buckets[int64(r.t)/seenBucket], &r)
+		}
+	}
+	return s.next
+}
+
+// count adds r to the sum of its span, in the place of what its bucket has.
+func count(sums map[int64]limit.Sum, bucket map[seenKey]seenEntry, r *seenRecord) {
+	old, again := bucket[r.key]
+	if again && old == r.entry {
+		return
+	}
+	sum := sums[spanOf(r.t)]
+	if again {
+		sum.Records--
+		sum.Hash -= old.hash(r.key, r.t)
+	}
+	sum.Records++
+	sum.Hash += r.entry.hash(r.key, r.t)
+	sums[spanOf(r.t)] = sum
+}
+
+// hash is that of all that is kept of a record: of its time the hour.
+func (e *seenEntry) hash(k seenKey, t schemas.Millis) uint64 {
+	h := limit.Mix(words(k), uint64(int64(t)/seenBucket))
+	return limit.Mix(words(e.content), limit.Mix(words(e.id), h))
+}
+
+func words(b [16]byte) [2]uint64 {
+	return [2]uint64{binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])}
 }
 
 const seenRecordVersion, seenRecordLen = 1, 1 + 16 + 16 + 16 + 8

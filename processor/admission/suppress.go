@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -37,6 +38,8 @@ type suppressed struct {
 	Version int           `json:"v"`
 	To      string        `json:"to"` // canonical
 	Scopes  []suppression `json:"scopes"`
+
+	check limit.Check // of its record
 }
 
 // suppression is one scope, what was said with it, and the time of the decision
@@ -74,6 +77,7 @@ type suppressions struct {
 	base    map[stateKey]suppressed
 	overlay map[stateKey]suppressed
 	endings endings
+	tally   tally
 }
 
 func newSuppressions() *suppressions {
@@ -184,11 +188,13 @@ func (s *suppressions) commit() {
 		}
 	}
 	clear(s.overlay)
+	s.tally.commit()
 	s.endings.taken = s.endings.taken[:0]
 }
 
 func (s *suppressions) rollback() {
 	clear(s.overlay)
+	s.tally.rollback()
 	for _, k := range s.endings.taken {
 		s.endings.note(k, s.base[k].Scopes)
 	}
@@ -259,16 +265,18 @@ func (e *endings) due(t schemas.Millis, most int, fn func(stateKey)) {
 // dirty calls fn with every record that the open transaction changed; a nil
 // value is a tombstone.
 func (s *suppressions) dirty(fn func(key stateKey, value []byte)) error {
+	s.tally.begin()
 	for k, r := range s.overlay {
-		if len(r.Scopes) == 0 {
-			fn(k, nil)
-			continue
-		}
-		b, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("encode suppression: %w", err)
+		var b []byte
+		if len(r.Scopes) > 0 {
+			var err error
+			if b, err = json.Marshal(r); err != nil {
+				return fmt.Errorf("encode suppression: %w", err)
+			}
 		}
 		fn(k, b)
+		r.check = s.tally.write(k, s.base[k].check, b)
+		s.overlay[k] = r
 	}
 	return nil
 }
@@ -277,6 +285,7 @@ func (s *suppressions) dirty(fn func(key stateKey, value []byte)) error {
 func (s *suppressions) load(k stateKey, value []byte) error {
 	s.endings = endings{}
 	if len(value) == 0 {
+		s.tally.load(k, s.base[k].check, nil)
 		delete(s.base, k)
 		return nil
 	}
@@ -290,6 +299,7 @@ func (s *suppressions) load(k stateKey, value []byte) error {
 	case suppressionKey(r.To) != k || len(r.Scopes) == 0:
 		return fmt.Errorf("suppression is torn or foreign: it stands under another key than its recipient's, or has no scope")
 	}
+	r.check = s.tally.load(k, s.base[k].check, value)
 	s.put(k, r)
 	return nil
 }

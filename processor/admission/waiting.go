@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -27,6 +28,8 @@ type waiter struct {
 	RedriveOf   string           `json:"redrive_of,omitempty"`
 	CallbackURL string           `json:"callback_url,omitempty"`
 	Cancelled   bool             `json:"cancelled,omitempty"` // it has ended; its record is still to come back
+
+	check limit.Check // of its record
 }
 
 const waiterVersion = 1
@@ -42,6 +45,7 @@ func waitKey(tenant, to, id string) stateKey { return stateKey(newSeenKey('w', t
 type waiting struct {
 	base    waitTable
 	overlay map[stateKey]*waiter // nil: it came back
+	tally   tally
 }
 
 func newWaiting() *waiting {
@@ -76,16 +80,23 @@ func (w *waiting) commit() {
 		}
 	}
 	clear(w.overlay)
+	w.tally.commit()
 }
 
-func (w *waiting) rollback() { clear(w.overlay) }
+func (w *waiting) rollback() {
+	clear(w.overlay)
+	w.tally.rollback()
+}
 
 // dirty calls fn with every record that the open transaction changed; a nil
 // value is a tombstone.
 func (w *waiting) dirty(fn func(key stateKey, value []byte)) error {
+	w.tally.begin()
 	for k, m := range w.overlay {
+		was := w.base.check(k)
 		if m == nil {
 			fn(k, nil)
+			w.tally.write(k, was, nil)
 			continue
 		}
 		b, err := json.Marshal(m)
@@ -93,6 +104,7 @@ func (w *waiting) dirty(fn func(key stateKey, value []byte)) error {
 			return fmt.Errorf("encode waiting message: %w", err)
 		}
 		fn(k, b)
+		m.check = w.tally.write(k, was, b)
 	}
 	return nil
 }
@@ -108,6 +120,7 @@ func (w *waiting) load(k stateKey, value []byte) error {
 			return fmt.Errorf("waiting message has version %d, this weir knows %d: run the version that wrote it", m.Version, waiterVersion)
 		}
 	}
+	m.check = w.tally.load(k, w.base.check(k), value)
 	w.base.remove(k)
 	if len(value) > 0 {
 		w.base.add(k, &m)
@@ -115,7 +128,7 @@ func (w *waiting) load(k stateKey, value []byte) error {
 	return nil
 }
 
-// waitTable keeps millions of waiting messages in 46 to 57 bytes each, out of
+// waitTable keeps millions of waiting messages in 51 to 63 bytes each, out of
 // the garbage collector's sight: an open-addressing table with linear probing,
 // in many shards so that growing one pauses nobody for long. What many messages
 // share is kept once; what few have (places after a refused retry, which cost some
@@ -130,8 +143,9 @@ type waitTable struct {
 }
 
 type waitShard struct {
-	slots []waitSlot
-	n     int
+	slots  []waitSlot
+	checks []limit.Check // beside slots: those of the messages' records
+	n      int
 }
 
 // waitSlot is 40 bytes without a pointer.
@@ -217,6 +231,7 @@ func (t *waitTable) get(k stateKey) (waiter, bool) {
 		AcceptedAt: schemas.Millis(s.accepted),
 		Attempt:    int(s.attempt),
 		Cancelled:  s.flags&waitCancelled != 0,
+		check:      sh.checks[i],
 	}
 	switch {
 	case s.flags&waitUnknown != 0:
@@ -229,6 +244,16 @@ func (t *waitTable) get(k stateKey) (waiter, bool) {
 		m.Place, m.RedriveOf, m.CallbackURL = r.place, r.redriveOf, r.callback
 	}
 	return m, true
+}
+
+// check returns that of the record of k's message, or 0.
+func (t *waitTable) check(k stateKey) limit.Check {
+	hi, lo := halves(k)
+	sh := &t.shards[hi>>56]
+	if i, ok := sh.at(hi, lo); ok {
+		return sh.checks[i]
+	}
+	return 0
 }
 
 // add puts in a message that is not there.
@@ -255,17 +280,18 @@ func (t *waitTable) add(k stateKey, m *waiter) {
 	}
 	sh := &t.shards[hi>>56]
 	if (sh.n+1)*8 > len(sh.slots)*7 {
-		old := sh.slots
+		old, checks := sh.slots, sh.checks
 		sh.slots = make([]waitSlot, max(8, len(old)+len(old)/4)) // so that 70 to 87 of a hundred are used
+		sh.checks = make([]limit.Check, len(sh.slots))
 		for j := range old {
 			if old[j].flags != 0 {
 				i, _ := sh.at(old[j].hi, old[j].lo)
-				sh.slots[i] = old[j]
+				sh.slots[i], sh.checks[i] = old[j], checks[j]
 			}
 		}
 	}
 	i, _ := sh.at(hi, lo)
-	sh.slots[i] = s
+	sh.slots[i], sh.checks[i] = s, m.check
 	sh.n++
 	t.n++
 }
@@ -287,7 +313,7 @@ func (t *waitTable) remove(k stateKey) {
 	for i := (hole + 1) % size; sh.slots[i].flags != 0; i = (i + 1) % size {
 		// A slot may move back into the hole if its home is not beyond it.
 		if (i-sh.home(sh.slots[i].hi)+size)%size >= (i-hole+size)%size {
-			sh.slots[hole] = sh.slots[i]
+			sh.slots[hole], sh.checks[hole] = sh.slots[i], sh.checks[i]
 			hole = i
 		}
 	}

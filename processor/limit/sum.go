@@ -12,7 +12,7 @@ import (
 // The hash finds accidents. Who wants to deceive it can.
 type Sum struct {
 	Records int64  `json:"n"`
-	Hash    uint64 `json:"h"`
+	Hash    uint64 `json:"h,string"` // as text: many JSON readers have 53 bits for a number
 }
 
 // Check is the CRC-32C of a record's key and value; 0 is no record. Who keeps a Sum keeps the
