@@ -1,11 +1,13 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -49,33 +51,43 @@ func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, pa
 		stage: &stage{cfg: Config{Read: read, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}},
 		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,
 	}
+	in.stage.parts = in.parts
 	var ranges []stream.Range
+	ledger := names.Ledger()
 	for n := range partitions {
 		p, err := newPartition(n, in.stage.env)
 		if err != nil {
 			return nil, err
 		}
 		in.parts[n] = p
-		ranges = append(ranges, stream.Range{Partition: stream.Partition{Topic: names.Ledger(), Partition: n}})
+		ranges = append(ranges, p.ranges()...)
 	}
 	if err := stream.Read(ctx, read, ranges, func(r *kgo.Record) error {
-		in.parts[r.Partition].loadLedger(r)
+		in.parts[r.Partition].take(r, r.Topic == ledger)
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("read the ledger: %w", err)
+		return nil, fmt.Errorf("read the ledger and the known keys: %w", err)
 	}
 	for _, p := range in.parts {
 		defer p.close()
 		maps.Copy(in.damaged, p.damaged)
 	}
 	if len(in.damaged) > 0 {
-		if err := in.findGood(ctx, ranges); err != nil {
+		if err := in.findGood(ctx, in.damaged); err != nil {
 			return nil, err
 		}
 	}
 	var out []Problem
-	for k, d := range in.damaged {
-		out = append(out, in.damage(k, d))
+	for _, k := range slices.SortedFunc(maps.Keys(in.damaged), inOrder) {
+		p := in.damage(k, in.damaged[k])
+		if p.Consent == ConsentForget && in.parts[k.partition].base.meta.Seq > 0 {
+			forget, err := in.forget(k.partition)
+			if err != nil {
+				return nil, err
+			}
+			p.Write = append(p.Write, forget)
+		}
+		out = append(out, p)
 	}
 	for n := range partitions {
 		found, err := in.positions(ctx, n)
@@ -83,8 +95,98 @@ func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, pa
 			return nil, err
 		}
 		out = append(out, found...)
+		differs, err := in.differs(ctx, n, len(found) > 0)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, differs...)
 	}
 	return out, nil
+}
+
+// differs compares a partition's state with what its last transaction left. A repair writes
+// again what an outsider's records replaced, if it is still in the log, and then the two are
+// the same or the rest is given up. others: there are problems that must be repaired before.
+func (in *inspection) differs(ctx context.Context, n int32, others bool) ([]Problem, error) {
+	p := in.parts[n]
+	if in.lost(n) {
+		return nil, nil // its own repair takes the rest as it stands
+	}
+	err := in.stage.complete(p)
+	if err == nil {
+		return nil, nil
+	}
+	problem := Problem{Partition: n, Err: err}
+	suspects := make(damages)
+	for key, at := range p.outside {
+		k := damageKey{n, key}
+		if _, damaged := in.damaged[k]; !damaged {
+			suspects[k] = damage{topic: in.stage.env.names.Ledger(), offset: at}
+		}
+	}
+	if len(suspects) > 0 {
+		if err := in.findGood(ctx, suspects); err != nil {
+			return nil, err
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(suspects), inOrder) {
+		value, ok := in.good[k]
+		if !ok {
+			continue
+		}
+		if err := p.load([]byte(k.key), value); err != nil {
+			return nil, err
+		}
+		problem.Write = append(problem.Write, &kgo.Record{Topic: suspects[k].topic, Partition: n, Key: []byte(k.key), Value: value})
+	}
+	again := fmt.Sprintf("what %d keys said before somebody else wrote under them is still in the log, and is written again", len(problem.Write))
+	switch {
+	case in.stage.complete(p) == nil:
+		problem.Gives = again + ": then the state is what the last transaction left, and nothing is lost"
+		return []Problem{problem}, nil
+	case others:
+		problem.Write, problem.Gives = nil, "repair first what else is said of this partition, and look again"
+		return []Problem{problem}, nil
+	}
+	problem.Gives = "the rest of what differs is not in the log any more. To have it back put the topic back from a copy. Else the state is taken as it stands: limits may let more through, opt-outs, cancels and waiting messages may be forgotten, and a message that was sent under a key may be sent again"
+	if len(problem.Write) > 0 {
+		problem.Gives = again + "; " + problem.Gives
+	}
+	forget, err := in.forget(n)
+	if err != nil {
+		return nil, err
+	}
+	problem.Write, problem.Consent = append(problem.Write, forget), ConsentForget
+	return []Problem{problem}, nil
+}
+
+// inOrder has the meta record first: what another repair writes of it must stay.
+func inOrder(a, b damageKey) int {
+	rank := func(k damageKey) int {
+		if k.key == metaKey {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.key, b.key))
+}
+
+// lost reports whether a partition has a damaged record of which no good one is left.
+func (in *inspection) lost(n int32) bool {
+	for k := range in.damaged {
+		if _, ok := in.good[k]; k.partition == n && !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// forget returns the meta record after which a partition's state is taken as it stands.
+func (in *inspection) forget(n int32) (*kgo.Record, error) {
+	m := in.parts[n].base.meta
+	m.Sums = sums{}
+	value, err := m.encode()
+	return &kgo.Record{Topic: in.stage.env.names.Ledger(), Partition: n, Key: []byte(metaKey), Value: value}, err
 }
 
 type inspection struct {
@@ -95,18 +197,26 @@ type inspection struct {
 	group   map[stream.Partition]int64
 }
 
-// findGood reads the ledger once more, for the last good record of each damaged
-// key. If there is one, it is what the damaged record replaced: compaction keeps
+// findGood reads the ledger once more, for the last good record of each bad
+// key. If there is one, it is what the bad record replaced: compaction keeps
 // the last record of a key in what it has cleaned, and everything in the rest,
-// so what stood between the two could only be gone if the first were too.
-func (in *inspection) findGood(ctx context.Context, ranges []stream.Range) error {
+// so what stood between the two could only be gone if the first were too. A bad
+// record that reads as a good one is in no transaction, and its good one is in one.
+func (in *inspection) findGood(ctx context.Context, bad damages) error {
 	scratch, err := newPartition(0, in.stage.env)
 	if err != nil {
 		return err
 	}
+	defer scratch.close()
+	var ranges []stream.Range
+	for k, d := range bad {
+		if at := (stream.Range{Partition: stream.Partition{Topic: d.topic, Partition: k.partition}}); !slices.Contains(ranges, at) {
+			ranges = append(ranges, at)
+		}
+	}
 	if err := stream.Read(ctx, in.stage.cfg.Read, ranges, func(r *kgo.Record) error {
 		k := damageKey{r.Partition, string(r.Key)}
-		if d, ok := in.damaged[k]; ok && r.Offset < d.offset && scratch.load(r.Key, r.Value) == nil {
+		if d, ok := bad[k]; ok && r.Offset < d.offset && (d.why != nil || r.Attrs.IsTransactional()) && scratch.load(r.Key, r.Value) == nil {
 			in.good[k] = r.Value
 		}
 		return nil
@@ -206,6 +316,9 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 		}
 		*at.id = is.TopicID
 		gives += fmt.Sprintf("; %s/%d goes on at %d instead of %d, and what stood between was never decided", at.tp.Topic, n, *at.next, was)
+	}
+	if in.lost(n) {
+		m.Sums = sums{}
 	}
 	value, err := m.encode()
 	if err != nil {

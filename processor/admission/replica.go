@@ -89,11 +89,7 @@ func catchUp(ctx context.Context, reader *stream.Reader, parts map[int32]*partit
 		p := parts[r.Partition] // one goroutine at a time has the records of a number
 		p.log.records++
 		records.Add(1)
-		if r.Topic == ledger {
-			p.loadLedger(r)
-		} else {
-			p.loadKnown(r)
-		}
+		p.take(r, r.Topic == ledger)
 		return nil
 	})
 	for tp, at := range reached {
@@ -130,6 +126,15 @@ func catchUpOrAnew(ctx context.Context, reader *stream.Reader, parts map[int32]*
 		}
 		old.close()
 		parts[old.num] = p
+	}
+}
+
+// take takes one record of weir.ledger, or of weir.seen.
+func (p *partition) take(r *kgo.Record, ledger bool) {
+	if ledger {
+		p.loadLedger(r)
+	} else {
+		p.loadKnown(r)
 	}
 }
 

@@ -292,17 +292,21 @@ func TestEveryWayToAStateIsOneState(t *testing.T) {
 					owner = 1 - owner
 					returns++
 					l.own(owners[owner])
+					l.whole("an owner that returned", owners[owner])
 				}
 			}
 			cold := l.empty()
 			l.own(cold)
+			l.whole("a cold restore", cold)
 			want := l.probe(cold)
 			for k, tail := range tails {
 				l.own(tail)
+				l.whole("a tail", tail)
 				l.same(fmt.Sprint("tail ", k), l.probe(tail), want)
 			}
 			for k, p := range owners {
 				l.own(p)
+				l.whole("an owner", p)
 				l.same(fmt.Sprint("owner ", k), l.probe(p), want)
 			}
 			if aborts == 0 || returns < 2 || cold.base.meta.Marker.Revision < 2 || cold.waiting.base.n == 0 || len(cold.suppressed.base) == 0 || len(cold.held.base) == 0 {

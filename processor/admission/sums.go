@@ -125,15 +125,17 @@ func (p *partition) differs(now schemas.Millis) error {
 			ledger = append(ledger, difference(k.says, k.is)+" "+k.name)
 		}
 	}
+	spans := make(map[int64][2]limit.Sum)
 	for _, k := range says.Known {
-		start := spanStart(k.Span)
-		if start < now-schemas.Millis(comparedFor.Milliseconds()) {
-			continue
-		}
-		sum := p.seen.sums[k.Span]
-		sum.Add(p.cancels.sums[k.Span])
-		if sum != k.Sum {
-			seen = append(seen, fmt.Sprintf("%s of the %d hours from %s", difference(k.Sum, sum), spanHours, start.Time().UTC().Format("2006-01-02 15:04Z")))
+		spans[k.Span] = [2]limit.Sum{k.Sum}
+	}
+	for _, k := range is.Known {
+		spans[k.Span] = [2]limit.Sum{spans[k.Span][0], k.Sum}
+	}
+	for _, span := range slices.Sorted(maps.Keys(spans)) {
+		start, sums := spanStart(span), spans[span]
+		if start >= now-schemas.Millis(comparedFor.Milliseconds()) && sums[0] != sums[1] {
+			seen = append(seen, fmt.Sprintf("%s of the %d hours from %s", difference(sums[0], sums[1]), spanHours, start.Time().UTC().Format("2006-01-02 15:04Z")))
 		}
 	}
 	var text []string
