@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -48,7 +49,7 @@ func (p *Problem) Repairable() bool { return len(p.Write) > 0 || len(p.Stand) > 
 func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, partitions int32, group map[stream.Partition]int64) ([]Problem, error) {
 	read = skip.Batches(ctx, read, names, slog.New(slog.DiscardHandler))
 	in := &inspection{
-		stage: &stage{cfg: Config{Read: read, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}},
+		stage: &stage{cfg: Config{Read: read, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}},
 		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,
 	}
 	in.stage.parts = in.parts

@@ -151,7 +151,7 @@ func (s *stage) agrees(p *partition, committed map[stream.Partition]stream.Posit
 
 // complete reports whether a partition's state is what its last transaction left.
 func (s *stage) complete(p *partition) error {
-	now := schemas.MillisOf(time.Now())
+	now := schemas.MillisOf(s.cfg.Now())
 	for _, o := range s.parts {
 		now = max(now, o.floor) // the brokers' time, where they say it
 	}

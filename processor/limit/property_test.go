@@ -534,6 +534,7 @@ func (w *world) end() {
 			w.fail("a rollback left another state:\n%s", diff)
 		}
 		w.whole()
+		w.summed(w.table)
 		return
 	}
 	changed := map[string][]byte{}
@@ -568,6 +569,27 @@ func (w *world) end() {
 	if diff := cmp.Diff(dump(w.table), dump(w.behind)); diff != "" {
 		w.fail("a follower has another state:\n%s", diff)
 	}
+	w.summed(w.table)
+	w.summed(w.behind)
+}
+
+// summed fails if the table's sum is not that of the ledger's records.
+func (w *world) summed(t *Table) {
+	if got, want := t.Sum(), sumOf(w.ledger); got != want {
+		w.fail("the table's sum is %+v, the ledger's %+v", got, want)
+	}
+}
+
+// sumOf is the Sum of a ledger, of which each record was written once.
+func sumOf(ledger map[string][]byte) (s Sum) {
+	for k, value := range ledger {
+		key := []byte(k)
+		if len(key) == segmentKeySize {
+			key = key[1:]
+		}
+		s.replace(readKey(key), 0, checkOf(value))
+	}
+	return s
 }
 
 // whole fails if the table is not as a table should be.

@@ -324,6 +324,9 @@ func (c *crowd) end(commit bool) {
 			c.t.Fatalf("a rollback left another state:\n%s", diff)
 		}
 		c.whole()
+		if got, want := c.table.Sum(), sumOf(c.ledger); got != want {
+			c.t.Fatalf("after a rollback the table's sum is %+v, the ledger's %+v", got, want)
+		}
 		return
 	}
 	c.committed++
@@ -365,6 +368,9 @@ func (c *crowd) same() {
 	}
 	if diff := cmp.Diff(ledger, dump(c.behind)); diff != "" {
 		c.t.Fatalf("what follows (+) is not what is in the ledger (-):\n%s", diff)
+	}
+	if got, behind, want := c.table.Sum(), c.behind.Sum(), sumOf(c.ledger); got != want || behind != want {
+		c.t.Fatalf("the table's sum is %+v, that of what follows %+v, the ledger's %+v", got, behind, want)
 	}
 }
 

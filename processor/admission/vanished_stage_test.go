@@ -1,0 +1,188 @@
+package admission_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/processor/admission"
+	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/schemas"
+)
+
+// refused runs a worker that is to end by itself, and returns why it did.
+func (w *world) refused() error {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+	defer cancel()
+	return admission.Run(ctx, admission.Config{
+		Stream:     stream.Config{Brokers: w.seeds, TransactionalID: "admission-0", SessionTimeout: 6 * time.Second, BatchBytes: w.names.BatchBytes},
+		Read:       stream.ReadConfig{Brokers: w.seeds},
+		Names:      w.names,
+		Partitions: partitions, DelayPartitions: partitions, DLQPartitions: partitions, ReplyPartitions: replyPartitions,
+	}, w.pol)
+}
+
+// inspect returns what weir ledger check finds.
+func (w *world) inspect() []admission.Problem {
+	w.t.Helper()
+	offsets, err := kadm.NewClient(w.cl).FetchOffsets(w.t.Context(), admission.Group(w.names))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	at := make(map[stream.Partition]int64)
+	offsets.Each(func(o kadm.OffsetResponse) { at[stream.Partition{Topic: o.Topic, Partition: o.Partition}] = o.At })
+	problems, err := admission.Inspect(w.t.Context(), stream.ReadConfig{Brokers: w.seeds}, w.names, partitions, at)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return problems
+}
+
+// last returns the last record of the ledger that fits.
+func (w *world) last(n int32, fits func(r *kgo.Record) bool) (last *kgo.Record) {
+	w.t.Helper()
+	at := stream.Range{Partition: stream.Partition{Topic: w.names.Ledger(), Partition: n}}
+	if err := stream.Read(w.t.Context(), stream.ReadConfig{Brokers: w.seeds}, []stream.Range{at}, func(r *kgo.Record) error {
+		if fits(r) {
+			last = r
+		}
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return last
+}
+
+// TestVanishedStateStops: admission does not decide on a state of which something is missing,
+// weir ledger check says what, and after its repair admission goes on.
+func TestVanishedStateStops(t *testing.T) {
+	const to = "+8613800000000"
+	home := schemas.PartitionOf(to, partitions)
+	for _, c := range []struct {
+		name    string
+		tamper  func(w *world)
+		says    []string
+		consent admission.Consent
+		writes  int
+		then    schemas.Status // of the next request of the recipient
+		again   schemas.Status // of the one whose key was given before
+	}{
+		{"a tombstone", func(w *world) {
+			r := w.last(home, func(r *kgo.Record) bool { return len(r.Key) == 16 })
+			w.produce(&kgo.Record{Topic: w.names.Ledger(), Partition: home, Key: r.Key})
+		}, []string{fmt.Sprintf("weir.ledger/%d: 1 of 1 records are missing of limits", home), "key "}, admission.ConsentNone, 1, schemas.StatusLimited, schemas.StatusDuplicate},
+		{"the ledger is cut off before its meta record", func(w *world) {
+			ledger, meta := w.names.Ledger(), w.last(home, func(*kgo.Record) bool { return true })
+			if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{ledger: {home: {Topic: ledger, Partition: home, At: meta.Offset}}}); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"1 of 1 records are missing of limits"}, admission.ConsentForget, 1, schemas.StatusQueued, schemas.StatusDuplicate},
+		{"known keys are cut off", func(w *world) {
+			seen := w.names.Seen()
+			adm := kadm.NewClient(w.cl)
+			ends, err := adm.ListEndOffsets(t.Context(), seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end, _ := ends.Lookup(seen, home)
+			if _, err := adm.DeleteRecords(t.Context(), kadm.Offsets{seen: {home: {Topic: seen, Partition: home, At: end.Offset}}}); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{fmt.Sprintf("weir.seen/%d: 2 of 2 records are missing of the 3 hours from ", home)}, admission.ConsentForget, 1, schemas.StatusLimited, schemas.StatusLimited},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			stop := w.admit("0")
+			keyed := fmt.Sprintf(`{"id":"0b6f0e7e-0000-4000-8000-000000000001","channel":"sms","to":%q,"class":"verify","body":"x","idempotency_key":"k"}`, to)
+			w.request(home, "%s", keyed)
+			w.statuses(1)
+			stop()
+			if found := w.inspect(); len(found) > 0 {
+				t.Fatalf("before, %v", found[0].Err)
+			}
+			c.tamper(w)
+			err := w.refused()
+			if !errors.Is(err, admission.ErrLedgerDiffers) {
+				t.Fatalf("admission ended with %v", err)
+			}
+			found := w.inspect()
+			if len(found) != 1 || found[0].Partition != home || !errors.Is(found[0].Err, admission.ErrLedgerDiffers) || found[0].Consent != c.consent || len(found[0].Write) != c.writes {
+				t.Fatalf("the check finds %+v", found)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(err.Error(), want) || !strings.Contains(found[0].Err.Error(), want) {
+					t.Errorf("admission says %q, the check %q, want %q", err, found[0].Err, want)
+				}
+			}
+			for _, r := range found[0].Write {
+				w.produce(r)
+			}
+			if found := w.inspect(); len(found) > 0 {
+				t.Fatalf("after the repair, %v", found[0].Err)
+			}
+			stop = w.admit("0")
+			w.request(home, `{"channel":"sms","to":%q,"class":"verify","body":"x"}`, to)
+			if got := lastStatus(w.statuses(1)); got.Status != c.then {
+				t.Errorf("the next request is %s, want %s", got.Status, c.then)
+			}
+			w.request(home, "%s", strings.Replace(keyed, `"id":"0b6f0e7e-0000-4000-8000-000000000001",`, "", 1))
+			if got := lastStatus(w.statuses(1)); got.Status != c.again {
+				t.Errorf("the request with a known key is %s, want %s", got.Status, c.again)
+			}
+			stop()
+			if found := w.inspect(); len(found) > 0 {
+				t.Fatalf("in the end, %v", found[0].Err)
+			}
+		})
+	}
+}
+
+// TestStateOfAnEarlierVersion: its meta record has no sums. Nothing is compared, and the next
+// transaction writes them.
+func TestStateOfAnEarlierVersion(t *testing.T) {
+	const to = "+8613800000000"
+	home := schemas.PartitionOf(to, partitions)
+	w := newWorld(t)
+	isMeta := func(r *kgo.Record) bool { return string(r.Key) == "meta" }
+	ask := func(want schemas.Status) {
+		t.Helper()
+		stop := w.admit("0")
+		w.request(home, `{"channel":"sms","to":%q,"class":"verify","body":"x"}`, to)
+		if got := lastStatus(w.statuses(1)); got.Status != want {
+			t.Fatalf("it is %s, want %s", got.Status, want)
+		}
+		stop()
+	}
+	ask(schemas.StatusQueued)
+	var m map[string]json.RawMessage
+	was := w.last(home, isMeta)
+	if err := json.Unmarshal(was.Value, &m); err != nil || m["sums"] == nil {
+		t.Fatalf("the meta record is %s: %v", was.Value, err)
+	}
+	delete(m, "sums")
+	value, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.produce(&kgo.Record{Topic: w.names.Ledger(), Partition: home, Key: was.Key, Value: value})
+	ask(schemas.StatusLimited)
+	if err := json.Unmarshal(w.last(home, isMeta).Value, &m); err != nil || m["sums"] == nil {
+		t.Fatalf("the meta record has no sums: %v", err)
+	}
+	ask(schemas.StatusLimited)
+}
+
+func (w *world) produce(r *kgo.Record) {
+	w.t.Helper()
+	if err := w.cl.ProduceSync(w.t.Context(), r).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
