@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -35,7 +36,7 @@ func TestWaitTableIsAMap(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w, model := newWaiting(), make(map[stateKey]waiter)
-		ledger := newWaiting()
+		ledger, records := newWaiting(), make(map[stateKey][]byte)
 		key := func() (k stateKey) {
 			k[0], k[1], k[15] = byte(r.IntN(2)), byte(r.IntN(4)), byte(r.IntN(40)) // few homes: long probes
 			return k
@@ -57,6 +58,7 @@ func TestWaitTableIsAMap(t *testing.T) {
 				w.rollback()
 			} else {
 				if err := w.dirty(func(k stateKey, v []byte) {
+					records[k] = v
 					if err := ledger.load(k, v); err != nil {
 						t.Fatal(err)
 					}
@@ -70,6 +72,10 @@ func TestWaitTableIsAMap(t *testing.T) {
 					}
 				}
 			}
+			var sum limit.Sum
+			for k, v := range records {
+				sum.Replace(k, 0, limit.CheckOf(k[:], v))
+			}
 			k := key()
 			want, stands := model[k]
 			for name, x := range map[string]*waiting{"table": w, "restored": ledger} {
@@ -77,6 +83,9 @@ func TestWaitTableIsAMap(t *testing.T) {
 				got.check = 0 // of its record: the model has none
 				if ok != stands || !reflect.DeepEqual(got, want) {
 					t.Fatalf("seed %d: %s has %+v, %v; want %+v, %v", seed, name, got, ok, want, stands)
+				}
+				if got := x.tally.sum(); got != sum {
+					t.Fatalf("seed %d: the sum of the %s is %+v, that of the records %+v", seed, name, got, sum)
 				}
 			}
 		}

@@ -347,9 +347,9 @@ func (t *Table) relaid() *standing {
 func (t *Table) rewrite(l *long, sg *segment, st *standing) {
 	l.n, l.cost = l.n-int(sg.n), l.cost-sg.cost
 	t.blocks.release(sg.class, sg.block)
-	number, check, dirty := sg.number, sg.check, sg.dirty
+	number, dirty := sg.number, sg.dirty
 	*sg = t.newSegment(st.times, st.costs)
-	sg.number, sg.check, sg.dirty = number, check, dirty
+	sg.number, sg.dirty = number, dirty
 	l.n, l.cost = l.n+int(sg.n), l.cost+sg.cost
 }
 

@@ -20,6 +20,8 @@ type check struct {
 var (
 	limitTests     = check{pkg: "processor/limit"}
 	admissionTests = check{pkg: "processor/admission"}
+	vanishedTests  = check{pkg: "processor/admission", run: "TestVanished|TestRetentionIs|TestWaitTable"}
+	sumTests       = check{pkg: "processor/limit", run: "TestSum|TestSegmentsAgainstList|TestTableAgainstOracle"}
 	roundTests     = check{pkg: "processor/admission", run: "TestRound"}
 	turnTests      = check{pkg: "processor/admission", run: "TestCancelFreesATurn$|TestEachKeepsItsTurn|TestEarlyIsNoHarm|TestATurn|TestRoundOfOneThatIsEarly"}
 	replyTests     = check{pkg: "processor/admission", run: "TestReply|TestQuota"}
@@ -348,6 +350,78 @@ var exactness = []mutation{
 		old:    "p.held.dirty(keyed(heldKind))",
 		new:    "error(nil)",
 		checks: []check{admissionTests},
+	},
+	{
+		name:   "sums-not-compared",
+		what:   "a restore does not compare what it read with what the meta record says",
+		harm:   "records of the state that were removed or replaced lead to messages over a limit, or sent twice, and no one notices",
+		file:   "processor/admission/restore.go",
+		old:    "return p.differs(now)",
+		new:    "return error(nil)",
+		checks: []check{vanishedTests},
+	},
+	{
+		name:   "sums-without-known-keys",
+		what:   "the known keys of a partition are not compared",
+		harm:   "after weir.seen was cut off a repeat is sent again, and no one notices",
+		file:   "processor/admission/sums.go",
+		old:    "&& sums[0] != sums[1] {",
+		new:    "&& sums[0] != sums[0] {",
+		checks: []check{vanishedTests},
+	},
+	{
+		name:   "sums-beyond-retention",
+		what:   "known keys that Kafka may have deleted are compared",
+		harm:   "admission does not start on a partition that was idle for some hours",
+		file:   "processor/admission/sums.go",
+		old:    "comparedFor = topics.SeenRetention - time.Hour",
+		new:    "comparedFor = topics.SeenRetention + 3*time.Hour",
+		checks: []check{vanishedTests},
+	},
+	{
+		name:   "sums-of-all-versions",
+		what:   "what a record replaced stays in the sum of the ledger",
+		harm:   "compaction changes the sum, and admission does not start any more",
+		file:   "processor/limit/sum.go",
+		old:    "if was != 0 {",
+		new:    "if was != 0 && is == 0 {",
+		checks: []check{sumTests},
+	},
+	{
+		name:   "sums-lose-a-segment",
+		what:   "a commit does not keep which record a segment has",
+		harm:   "the sum is not the ledger's, and admission does not start any more",
+		file:   "processor/limit/saved.go",
+		old:    "l.segs[k].check = b.check",
+		new:    "_ = b.check",
+		checks: []check{sumTests},
+	},
+	{
+		name:   "sums-lose-a-slot",
+		what:   "a slot that moves leaves the check of its record behind",
+		harm:   "the sum is not the ledger's, and admission does not start any more",
+		file:   "processor/limit/table.go",
+		old:    "= *s, *t.memory.check(sh.number(i)), sh.tags[i]",
+		new:    "= *s, *t.memory.check(at), sh.tags[i]",
+		checks: []check{sumTests},
+	},
+	{
+		name:   "sums-lose-a-waiting-message",
+		what:   "a waiting message that moves in its table leaves the check of its record behind",
+		harm:   "the sum is not the ledger's, and admission does not start any more",
+		file:   "processor/admission/waiting.go",
+		old:    "sh.slots[hole], sh.checks[hole] = sh.slots[i], sh.checks[i]",
+		new:    "sh.slots[hole] = sh.slots[i]",
+		checks: []check{vanishedTests},
+	},
+	{
+		name:   "sums-after-forgetting",
+		what:   "weir ledger repair --forget leaves the sums of what is forgotten in the meta record",
+		harm:   "admission does not start after a repair",
+		file:   "processor/admission/inspect.go",
+		old:    "\tm := in.parts[n].base.meta\n\tm.Sums = sums{}\n",
+		new:    "\tm := in.parts[n].base.meta\n",
+		checks: []check{vanishedTests},
 	},
 	{
 		name:   "handed-over-unended",
