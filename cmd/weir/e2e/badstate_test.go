@@ -258,6 +258,12 @@ func badState(t *testing.T, brokers []string) {
 		x.ledger(true, "check")
 		x.stands(name)
 	}
+	x.produce(ledger, place.Partition, place.Key, nil)
+	x.refuses("a place under a tombstone", fmt.Sprintf("%s/%d: 1 of ", ledger, place.Partition), fmt.Sprintf("key %x", place.Key), admission.ErrLedgerDiffers.Error())
+	x.ledger(false, "check")
+	x.ledger(true, "repair")
+	x.ledger(true, "check")
+	x.stands("a place under a tombstone")
 	x.produce(ledger, 0, []byte("hello"), []byte("world"))
 	x.produce(x.names.Seen(), 0, []byte("hello"), []byte("world"))
 	if log := x.stands("foreign records"); strings.Count(log, "a foreign record is left out") != 1 {
