@@ -153,6 +153,13 @@ func (in *inspection) differs(ctx context.Context, n int32, others bool) ([]Prob
 	if len(problem.Write) > 0 {
 		problem.Gives = again + "; " + problem.Gives
 	}
+	missing, err := in.missing(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if missing != "" {
+		problem.Gives += "; " + missing
+	}
 	forget, err := in.forget(n)
 	if err != nil {
 		return nil, err

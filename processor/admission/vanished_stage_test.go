@@ -70,6 +70,7 @@ func TestVanishedStateStops(t *testing.T) {
 		name    string
 		tamper  func(w *world)
 		says    []string
+		gives   string
 		consent admission.Consent
 		writes  int
 		then    schemas.Status // of the next request of the recipient
@@ -78,13 +79,13 @@ func TestVanishedStateStops(t *testing.T) {
 		{"a tombstone", func(w *world) {
 			r := w.last(home, func(r *kgo.Record) bool { return len(r.Key) == 16 })
 			w.produce(&kgo.Record{Topic: w.names.Ledger(), Partition: home, Key: r.Key})
-		}, []string{fmt.Sprintf("weir.ledger/%d: 1 of 1 records are missing of limits", home), "key "}, admission.ConsentNone, 1, schemas.StatusLimited, schemas.StatusDuplicate},
+		}, []string{fmt.Sprintf("weir.ledger/%d: 1 of 1 records are missing of limits", home), "key "}, "nothing is lost", admission.ConsentNone, 1, schemas.StatusLimited, schemas.StatusDuplicate},
 		{"the ledger is cut off before its meta record", func(w *world) {
 			ledger, meta := w.names.Ledger(), w.last(home, func(*kgo.Record) bool { return true })
 			if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{ledger: {home: {Topic: ledger, Partition: home, At: meta.Offset}}}); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"1 of 1 records are missing of limits"}, admission.ConsentForget, 1, schemas.StatusQueued, schemas.StatusDuplicate},
+		}, []string{"1 of 1 records are missing of limits"}, "under 1 keys: limit verify key KEY", admission.ConsentForget, 1, schemas.StatusQueued, schemas.StatusDuplicate},
 		{"known keys are cut off", func(w *world) {
 			seen := w.names.Seen()
 			adm := kadm.NewClient(w.cl)
@@ -96,7 +97,7 @@ func TestVanishedStateStops(t *testing.T) {
 			if _, err := adm.DeleteRecords(t.Context(), kadm.Offsets{seen: {home: {Topic: seen, Partition: home, At: end.Offset}}}); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{fmt.Sprintf("weir.seen/%d: 2 of 2 records are missing of the 3 hours from ", home)}, admission.ConsentForget, 1, schemas.StatusLimited, schemas.StatusLimited},
+		}, []string{fmt.Sprintf("weir.seen/%d: 2 of 2 records are missing of the 3 hours from ", home)}, "may be sent again", admission.ConsentForget, 1, schemas.StatusLimited, schemas.StatusLimited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -108,6 +109,7 @@ func TestVanishedStateStops(t *testing.T) {
 			if found := w.inspect(); len(found) > 0 {
 				t.Fatalf("before, %v", found[0].Err)
 			}
+			place := w.last(home, func(r *kgo.Record) bool { return len(r.Key) == 16 })
 			c.tamper(w)
 			err := w.refused()
 			if !errors.Is(err, admission.ErrLedgerDiffers) {
@@ -116,6 +118,9 @@ func TestVanishedStateStops(t *testing.T) {
 			found := w.inspect()
 			if len(found) != 1 || found[0].Partition != home || !errors.Is(found[0].Err, admission.ErrLedgerDiffers) || found[0].Consent != c.consent || len(found[0].Write) != c.writes {
 				t.Fatalf("the check finds %+v", found)
+			}
+			if gives := strings.Replace(c.gives, "KEY", fmt.Sprintf("%x", place.Key), 1); !strings.Contains(found[0].Gives, gives) {
+				t.Errorf("the check says %q, want %q", found[0].Gives, gives)
 			}
 			for _, want := range c.says {
 				if !strings.Contains(err.Error(), want) || !strings.Contains(found[0].Err.Error(), want) {

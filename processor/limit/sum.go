@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
+	"runtime"
 )
 
 // Sum is the number and the hash of some records, each under a key of its own. It
@@ -67,6 +68,13 @@ func (t *Table) Sum() Sum {
 		return t.writing
 	}
 	return t.written
+}
+
+// Has returns the ledger's key of a limit in a scope, and whether anything stands under it.
+func (t *Table) Has(limit, scope string) (key []byte, yes bool) {
+	defer runtime.KeepAlive(t)
+	k := t.keyOf(limit, scope)
+	return appendKey(nil, k), t.find(k) != nil
 }
 
 // Mix hashes a key and what stands under it.
