@@ -32,6 +32,8 @@
 //	restore.go   an assignment: whose state, and its checks
 //	standby.go   the states of partitions that others own, followed
 //	damage.go    records of the ledger that cannot be read, and those that are not Weir's
+//	sums.go      the count and hash of a state, by which a restore knows that it is whole
+//	missing.go   records of limits made anew of weir.status
 //	inspect.go   what an operator may look at and repair: weir ledger
 //	ahead.go     tells the tables whom the next records are about
 //	stage.go     the transaction around it

@@ -130,9 +130,11 @@ func (in *inspection) differs(ctx context.Context, n int32, others bool) ([]Prob
 			return nil, err
 		}
 	}
+	lost := make(map[string]bool)
 	for _, k := range slices.SortedFunc(maps.Keys(suspects), inOrder) {
 		value, ok := in.good[k]
 		if !ok {
+			lost[k.key] = true
 			continue
 		}
 		if err := p.load([]byte(k.key), value); err != nil {
@@ -149,16 +151,25 @@ func (in *inspection) differs(ctx context.Context, n int32, others bool) ([]Prob
 		problem.Write, problem.Gives = nil, "repair first what else is said of this partition, and look again"
 		return []Problem{problem}, nil
 	}
-	problem.Gives = "the rest of what differs is not in the log any more. To have it back put the topic back from a copy. Else the state is taken as it stands: limits may let more through, opt-outs, cancels and waiting messages may be forgotten, and a message that was sent under a key may be sent again"
-	if len(problem.Write) > 0 {
-		problem.Gives = again + "; " + problem.Gives
-	}
-	missing, err := in.missing(ctx, n)
+	rebuilt, words, err := in.rebuild(ctx, n, lost)
 	if err != nil {
 		return nil, err
 	}
-	if missing != "" {
-		problem.Gives += "; " + missing
+	for _, r := range rebuilt {
+		if err := p.load(r.Key, r.Value); err != nil {
+			return nil, err
+		}
+	}
+	if problem.Write = append(problem.Write, rebuilt...); len(rebuilt) > 0 && in.stage.complete(p) == nil {
+		problem.Gives = words + ": then the state is what the last transaction left, and nothing is lost"
+		return []Problem{problem}, nil
+	}
+	problem.Gives = "the rest of what differs is not in the log any more. To have it back put the topic back from a copy. Else the state is taken as it stands: limits may let more through, opt-outs, cancels and waiting messages may be forgotten, and a message that was sent under a key may be sent again"
+	if len(problem.Write) > len(rebuilt) {
+		problem.Gives = again + "; " + problem.Gives
+	}
+	if words != "" {
+		problem.Gives = words + "; " + problem.Gives
 	}
 	forget, err := in.forget(n)
 	if err != nil {

@@ -155,7 +155,13 @@ func (s *stage) complete(p *partition) error {
 	for _, o := range s.parts {
 		now = max(now, o.floor) // the brokers' time, where they say it
 	}
-	return p.differs(now)
+	if err := p.differs(now); err != nil {
+		return err
+	}
+	if p.base.meta.Sums.Version == sumsVersion {
+		p.table.Until(p.base.meta.T) // what an outsider wrote, and a repair replaced, may have any time
+	}
+	return nil
 }
 
 // drop lets go of a stage's states. A stage that was none has none.

@@ -1,10 +1,13 @@
 package admission_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"testing"
 	"time"
@@ -81,22 +84,19 @@ func TestVanishedStateStops(t *testing.T) {
 			w.produce(&kgo.Record{Topic: w.names.Ledger(), Partition: home, Key: r.Key})
 		}, []string{fmt.Sprintf("weir.ledger/%d: 1 of 1 records are missing of limits", home), "key "}, "nothing is lost", admission.ConsentNone, 1, schemas.StatusLimited, schemas.StatusDuplicate},
 		{"the ledger is cut off before its meta record", func(w *world) {
-			ledger, meta := w.names.Ledger(), w.last(home, func(*kgo.Record) bool { return true })
-			if _, err := kadm.NewClient(w.cl).DeleteRecords(t.Context(), kadm.Offsets{ledger: {home: {Topic: ledger, Partition: home, At: meta.Offset}}}); err != nil {
-				t.Fatal(err)
-			}
-		}, []string{"1 of 1 records are missing of limits"}, "under 1 keys: limit verify key KEY", admission.ConsentForget, 1, schemas.StatusQueued, schemas.StatusDuplicate},
+			w.cut(w.names.Ledger(), home, w.last(home, func(*kgo.Record) bool { return true }).Offset)
+		}, []string{"1 of 1 records are missing of limits"}, "what 1 keys of limits have is made anew of weir.status, but for buckets: limit verify key KEY: then the state is what the last transaction left", admission.ConsentNone, 1, schemas.StatusLimited, schemas.StatusDuplicate},
+		{"another time with a valid checksum, and what stood before is cut off", func(w *world) {
+			r := w.last(home, func(r *kgo.Record) bool { return len(r.Key) == 16 })
+			meta := w.last(home, func(*kgo.Record) bool { return true })
+			body, table := bytes.Clone(r.Value[:len(r.Value)-4]), crc32.MakeTable(crc32.Castagnoli)
+			body[len(body)-1] ^= 2
+			w.produce(&kgo.Record{Topic: w.names.Ledger(), Partition: home, Key: r.Key, Value: binary.LittleEndian.AppendUint32(body, crc32.Update(crc32.Checksum(r.Key, table), table, body))})
+			w.produce(&kgo.Record{Topic: w.names.Ledger(), Partition: home, Key: bytes.Repeat([]byte{7}, 16)}) // harmless
+			w.cut(w.names.Ledger(), home, meta.Offset)
+		}, []string{"some of 1 records differ of limits", "key "}, "limit verify key KEY, no place under key 07070707070707070707070707070707: then the state is what the last transaction left", admission.ConsentNone, 2, schemas.StatusLimited, schemas.StatusDuplicate},
 		{"known keys are cut off", func(w *world) {
-			seen := w.names.Seen()
-			adm := kadm.NewClient(w.cl)
-			ends, err := adm.ListEndOffsets(t.Context(), seen)
-			if err != nil {
-				t.Fatal(err)
-			}
-			end, _ := ends.Lookup(seen, home)
-			if _, err := adm.DeleteRecords(t.Context(), kadm.Offsets{seen: {home: {Topic: seen, Partition: home, At: end.Offset}}}); err != nil {
-				t.Fatal(err)
-			}
+			w.cut(w.names.Seen(), home, w.end(w.names.Seen(), home))
 		}, []string{fmt.Sprintf("weir.seen/%d: 2 of 2 records are missing of the 3 hours from ", home)}, "may be sent again", admission.ConsentForget, 1, schemas.StatusLimited, schemas.StatusLimited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -183,6 +183,14 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 		t.Fatalf("the meta record has no sums: %v", err)
 	}
 	ask(schemas.StatusLimited)
+}
+
+// cut deletes what a partition has before an offset.
+func (w *world) cut(topic string, n int32, at int64) {
+	w.t.Helper()
+	if _, err := kadm.NewClient(w.cl).DeleteRecords(w.t.Context(), kadm.Offsets{topic: {n: {Topic: topic, Partition: n, At: at}}}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) produce(r *kgo.Record) {

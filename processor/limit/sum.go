@@ -5,6 +5,8 @@ import (
 	"hash/crc32"
 	"math/bits"
 	"runtime"
+
+	"github.com/weirhq/weir/schemas"
 )
 
 // Sum is the number and the hash of some records, each under a key of its own. It
@@ -70,11 +72,20 @@ func (t *Table) Sum() Sum {
 	return t.written
 }
 
-// Has returns the ledger's key of a limit in a scope, and whether anything stands under it.
-func (t *Table) Has(limit, scope string) (key []byte, yes bool) {
+// Until sets the table's time back to at if it is later. Who calls it knows that nothing that
+// stands is later than that: of records that were replaced since one may be.
+func (t *Table) Until(at schemas.Millis) {
+	if t.last > at && !t.inTx {
+		t.last, t.stood = at, at
+	}
+}
+
+// Has returns the ledger's key of a limit in a scope, whether it has a record there, and
+// whether it has segments.
+func (t *Table) Has(limit, scope string) (key []byte, record, segments bool) {
 	defer runtime.KeepAlive(t)
 	k := t.keyOf(limit, scope)
-	return appendKey(nil, k), t.find(k) != nil
+	return appendKey(nil, k), t.find(k) != nil, len(t.longOf(k).segs) > 0
 }
 
 // Mix hashes a key and what stands under it.
