@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"maps"
 
 	"github.com/google/uuid"
 
@@ -33,10 +32,14 @@ type seenEntry struct {
 // seen remembers the keys and ids that clients gave. Changes are an overlay
 // until commit.
 type seen struct {
-	buckets map[int64]map[seenKey]seenEntry // by hour of t
+	buckets map[int64]*seenHour // by hour of t
 	overlay map[seenKey]seenRecord
-	sums    map[int64]limit.Sum // of buckets, by span: see spanOf
-	next    map[int64]limit.Sum // with the overlay; nil: not counted yet
+}
+
+// seenHour are the keys of one hour.
+type seenHour struct {
+	keys map[seenKey]seenEntry
+	sum  limit.Sum
 }
 
 // seenRecord is an entry with its time: what stands in weir.seen.
@@ -47,7 +50,7 @@ type seenRecord struct {
 }
 
 func newSeen() *seen {
-	return &seen{buckets: make(map[int64]map[seenKey]seenEntry), overlay: make(map[seenKey]seenRecord), sums: make(map[int64]limit.Sum)}
+	return &seen{buckets: make(map[int64]*seenHour), overlay: make(map[seenKey]seenRecord)}
 }
 
 func newSeenKey(kind byte, tenant, recipient, key string) seenKey {
@@ -70,8 +73,10 @@ func (s *seen) find(k seenKey, t schemas.Millis) (seenEntry, bool) {
 		return r.entry, true
 	}
 	for hour := (int64(t) - seenFor) / seenBucket; hour <= int64(t)/seenBucket; hour++ {
-		if e, ok := s.buckets[hour][k]; ok {
-			return e, true
+		if b := s.buckets[hour]; b != nil {
+			if e, ok := b.keys[k]; ok {
+				return e, true
+			}
 		}
 	}
 	return seenEntry{}, false
@@ -80,13 +85,12 @@ func (s *seen) find(k seenKey, t schemas.Millis) (seenEntry, bool) {
 // none reports whether nothing at all is remembered.
 func (s *seen) none() bool { return len(s.buckets) == 0 && len(s.overlay) == 0 }
 
-func (s *seen) remember(r seenRecord) { s.overlay[r.key], s.next = r, nil }
+func (s *seen) remember(r seenRecord) { s.overlay[r.key] = r }
 
 // commit makes the overlay permanent and drops the buckets that are too old.
 func (s *seen) commit(t schemas.Millis) {
-	s.sums, s.next = s.pending(), nil
 	for _, r := range s.overlay {
-		s.bucket(r.t)[r.key] = r.entry
+		s.load(r)
 	}
 	clear(s.overlay)
 	first := firstHour(t)
@@ -95,64 +99,55 @@ func (s *seen) commit(t schemas.Millis) {
 			delete(s.buckets, hour)
 		}
 	}
-	for span := range s.sums {
-		if span < firstSpan(t) {
-			delete(s.sums, span)
-		}
-	}
 }
 
 // firstHour is the earliest of which keys are remembered at t.
 func firstHour(t schemas.Millis) int64 { return (int64(t) - seenFor) / seenBucket }
 
-func (s *seen) rollback() {
-	clear(s.overlay)
-	s.next = nil
-}
+func (s *seen) rollback() { clear(s.overlay) }
 
 func (s *seen) load(r seenRecord) {
-	b := s.bucket(r.t)
-	count(s.sums, b, &r)
-	b[r.key] = r.entry
+	hour := int64(r.t) / seenBucket
+	b := s.buckets[hour]
+	if b == nil {
+		b = &seenHour{keys: make(map[seenKey]seenEntry)}
+		s.buckets[hour] = b
+	}
+	b.count(&r)
+	b.keys[r.key] = r.entry
 }
 
-// bucket returns that of the hour of t.
-func (s *seen) bucket(t schemas.Millis) map[seenKey]seenEntry {
-	hour := int64(t) / seenBucket
-	if s.buckets[hour] == nil {
-		s.buckets[hour] = make(map[seenKey]seenEntry)
+// sums adds those of the records of each span to out, with the overlay.
+func (s *seen) sums(out map[int64]limit.Sum) {
+	add := func(span int64, sum limit.Sum) {
+		sum.Add(out[span])
+		out[span] = sum
 	}
-	return s.buckets[hour]
-}
-
-// pending returns the sums with the overlay.
-func (s *seen) pending() map[int64]limit.Sum {
-	if len(s.overlay) == 0 {
-		return s.sums
+	for hour, b := range s.buckets {
+		add(hour/spanHours, b.sum)
 	}
-	if s.next == nil {
-		s.next = maps.Clone(s.sums)
-		for _, r := range s.overlay {
-			count(s.next, s.buckets[int64(r.t)/seenBucket], &r)
+	for _, r := range s.overlay {
+		var b seenHour
+		if was := s.buckets[int64(r.t)/seenBucket]; was != nil {
+			b.keys = was.keys
 		}
+		b.count(&r)
+		add(spanOf(r.t), b.sum)
 	}
-	return s.next
 }
 
-// count adds r to the sum of its span, in the place of what its bucket has.
-func count(sums map[int64]limit.Sum, bucket map[seenKey]seenEntry, r *seenRecord) {
-	old, again := bucket[r.key]
+// count adds r to the sum, in the place of what is there of its key.
+func (b *seenHour) count(r *seenRecord) {
+	old, again := b.keys[r.key]
 	if again && old == r.entry {
 		return
 	}
-	sum := sums[spanOf(r.t)]
 	if again {
-		sum.Records--
-		sum.Hash -= old.hash(r.key, r.t)
+		b.sum.Records--
+		b.sum.Hash -= old.hash(r.key, r.t)
 	}
-	sum.Records++
-	sum.Hash += r.entry.hash(r.key, r.t)
-	sums[spanOf(r.t)] = sum
+	b.sum.Records++
+	b.sum.Hash += r.entry.hash(r.key, r.t)
 }
 
 // hash is that of all that is kept of a record: of its time the hour.

@@ -92,11 +92,9 @@ func (y *tally) load(k stateKey, was limit.Check, value []byte) limit.Check {
 // sums returns what the state has at t, with the open transaction once changes reported it.
 func (p *partition) sums(t schemas.Millis) sums {
 	s := sums{Version: sumsVersion, Places: p.table.Sum(), OptOuts: p.suppressed.tally.sum(), Waiting: p.waiting.tally.sum(), Held: p.held.tally.sum()}
-	all := maps.Clone(p.seen.pending())
-	for span, sum := range p.cancels.pending() {
-		sum.Add(all[span])
-		all[span] = sum
-	}
+	all := make(map[int64]limit.Sum)
+	p.seen.sums(all)
+	p.cancels.sums(all)
 	for _, span := range slices.Sorted(maps.Keys(all)) {
 		if span >= firstSpan(t) {
 			s.Known = append(s.Known, known{span, all[span]})
