@@ -38,8 +38,9 @@ type seen struct {
 
 // seenHour are the keys of one hour.
 type seenHour struct {
-	keys map[seenKey]seenEntry
-	sum  limit.Sum
+	keys  map[seenKey]seenEntry
+	sum   limit.Sum
+	stale bool // a key was replaced, or read again: the sum is to be taken of keys
 }
 
 // seenRecord is an entry with its time: what stands in weir.seen.
@@ -113,8 +114,13 @@ func (s *seen) load(r seenRecord) {
 		b = &seenHour{keys: make(map[seenKey]seenEntry)}
 		s.buckets[hour] = b
 	}
-	b.count(&r)
-	b.keys[r.key] = r.entry
+	n := len(b.keys)
+	if b.keys[r.key] = r.entry; len(b.keys) > n {
+		b.sum.Records++
+		b.sum.Hash += r.entry.hash(r.key, hour)
+	} else {
+		b.stale = true
+	}
 }
 
 // sums adds those of the records of each span to out, with the overlay.
@@ -124,35 +130,30 @@ func (s *seen) sums(out map[int64]limit.Sum) {
 		out[span] = sum
 	}
 	for hour, b := range s.buckets {
+		if b.stale {
+			b.sum, b.stale = limit.Sum{}, false
+			for k, e := range b.keys {
+				b.sum.Records++
+				b.sum.Hash += e.hash(k, hour)
+			}
+		}
 		add(hour/spanHours, b.sum)
 	}
-	for _, r := range s.overlay {
-		var b seenHour
-		if was := s.buckets[int64(r.t)/seenBucket]; was != nil {
-			b.keys = was.keys
+	for k, r := range s.overlay {
+		hour, sum := int64(r.t)/seenBucket, limit.Sum{Records: 1}
+		if b := s.buckets[hour]; b != nil {
+			if old, again := b.keys[k]; again {
+				sum = limit.Sum{Hash: -old.hash(k, hour)}
+			}
 		}
-		b.count(&r)
-		add(spanOf(r.t), b.sum)
+		sum.Hash += r.entry.hash(k, hour)
+		add(hour/spanHours, sum)
 	}
-}
-
-// count adds r to the sum, in the place of what is there of its key.
-func (b *seenHour) count(r *seenRecord) {
-	old, again := b.keys[r.key]
-	if again && old == r.entry {
-		return
-	}
-	if again {
-		b.sum.Records--
-		b.sum.Hash -= old.hash(r.key, r.t)
-	}
-	b.sum.Records++
-	b.sum.Hash += r.entry.hash(r.key, r.t)
 }
 
 // hash is that of all that is kept of a record: of its time the hour.
-func (e *seenEntry) hash(k seenKey, t schemas.Millis) uint64 {
-	h := limit.Mix(words(k), uint64(int64(t)/seenBucket))
+func (e *seenEntry) hash(k seenKey, hour int64) uint64 {
+	h := limit.Mix(words(k), uint64(hour))
 	return limit.Mix(words(e.content), limit.Mix(words(e.id), h))
 }
 

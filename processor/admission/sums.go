@@ -49,8 +49,6 @@ const (
 	comparedFor = topics.SeenRetention - time.Hour
 )
 
-func spanOf(t schemas.Millis) int64 { return int64(t) / (spanHours * seenBucket) }
-
 func spanStart(span int64) schemas.Millis { return schemas.Millis(span * spanHours * seenBucket) }
 
 // firstSpan is the earliest of which all hours are remembered at t.

@@ -124,7 +124,11 @@ func (t *Table) Dirty(fn func(key, value []byte)) {
 		} else {
 			b.check = tell(from, t.open(s))
 		}
-		t.writing.replace(key, *t.memory.check(at), b.check)
+		was := Check(0)
+		if b.existed {
+			was = *t.memory.check(at)
+		}
+		t.writing.replace(key, was, b.check)
 	}
 	for i := range t.saved {
 		b := &t.saved[i]
@@ -180,15 +184,17 @@ func (t *Table) Load(key, value []byte) error {
 // loadSlot makes the slot of key what is laid open, or nothing if c is 0.
 func (t *Table) loadSlot(key [2]uint64, newest schemas.Millis, c Check) {
 	s, at := t.locate(key)
-	if s == nil {
-		if c == 0 {
-			return
-		}
+	was := Check(0) // of a new slot, as a rule: to read it would be to wait for its memory
+	switch {
+	case s != nil:
+		was = *t.memory.check(at)
+	case c == 0:
+		return
+	default:
 		s, at = t.add(key)
 	}
-	is := t.memory.check(at)
-	t.written.replace(key, *is, c)
-	*is = c
+	t.written.replace(key, was, c)
+	*t.memory.check(at) = c
 	if c == 0 {
 		t.remove(key)
 		return
