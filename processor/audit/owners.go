@@ -54,6 +54,7 @@ func (p *partition) owner(in *kgo.Record, env *schemas.Envelope) {
 		p.ownerCharges(own, &out)
 	case schemas.VerdictRefuse:
 		p.ownerRefuses(own, &out)
+		p.saysRefused(env, d.T, d.Evidence, -1)
 	default:
 		p.ownerRecords(own)
 	}

@@ -30,6 +30,7 @@ type bounds struct {
 	hops              *join           // what goes round the owners of wide limits, against readmit
 	wide              *wideCalls
 	released          *join // what home asks back of owners, against readmit
+	refusals          *join // refusals by owners, as home and the owner have them
 	dead              *join // what was given up on, against weir.dlq
 	waiting           waits
 	metas             *metas                     // nil: there is no ledger to compare with

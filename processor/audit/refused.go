@@ -19,7 +19,7 @@ func (p *partition) refused(in *kgo.Record, env *schemas.Envelope) {
 		return
 	}
 	if r.Refused {
-		p.relayed()
+		p.relayed(env)
 		return
 	}
 	s, sure := p.subject(in)

@@ -180,8 +180,9 @@ func (p *partition) oldOnes(left []schemas.Charge, asked func(*schemas.Charge) b
 }
 
 // relayed holds home's refusal to that of the owner who refused.
-func (p *partition) relayed() {
+func (p *partition) relayed(env *schemas.Envelope) {
 	e, d, r := p.e, p.e.Decision, &p.trip.round
+	p.saysRefused(env, env.DecidedAt, r.Evidence, 1)
 	if !slices.Equal(d.Evidence, r.Evidence) {
 		p.fault(KindEvidence, "it is not the evidence of the owner who refused")
 	}
@@ -193,6 +194,25 @@ func (p *partition) relayed() {
 		return !slices.ContainsFunc(p.rules.policy.Limits, func(l schemas.Limit) bool { return l.Name == v.Limit && l.OnRefusal == schemas.RefusalDefer })
 	})
 	p.endsOrWaits(defers, r.RetryAt, p.repeated())
+}
+
+// saysRefused counts a refusal by an owner, as the owner and as home have it. What is as
+// late as the cut is left out: the ends of two partitions are not of one moment.
+func (p *partition) saysRefused(env *schemas.Envelope, t schemas.Millis, evidence []schemas.Evidence, n int64) {
+	if t >= p.refusals.tailFrom || !p.judged && env.AcceptedAt < p.refusals.from {
+		return
+	}
+	p.refusals.putOf(item{id: idOf(p.e.MessageID), t: t, rest: sumOf(p.to)[0] + evidenceHash(evidence)}, env.AcceptedAt, n, t)
+}
+
+// forged returns refusals that home took from the way, and no owner gave. An owner's that
+// has not come home yet is none of them.
+func (b *bounds) forged() (all []found) {
+	only, _, _ := b.refusals.difference()
+	for _, i := range only {
+		all = append(all, found{i, KindRefused, []string{b.statusTopic}, "refused by the owner of a wide limit, and no owner refused it"})
+	}
+	return all
 }
 
 // repeated reports whether the message in hand was decided before: whatever

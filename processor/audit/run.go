@@ -227,6 +227,7 @@ func (a *auditing) run(ctx context.Context) error {
 	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), recent)
 	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), recent)
 	b.ended = newJoin(b.permitted.from, recent)
+	b.refusals = newJoin(inputs, recent)
 	b.dead = newJoin(from(names.Status(), names.DLQ()), recent)
 
 	var mu sync.Mutex
@@ -238,7 +239,7 @@ func (a *auditing) run(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.ended.size()+b.dead.size()+b.wide.size())
+		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.ended.size()+b.dead.size()+b.refusals.size()+b.wide.size())
 	}
 	report := &a.found.report
 	report.Partitions, report.Revisions = n, len(config.policies)-1
@@ -343,7 +344,7 @@ func (a *auditing) run(ctx context.Context) error {
 	}
 	a.lanesRead = true
 	report.densest(b.wide.densest())
-	return a.locate(whole, append(b.compare(queues, journals), b.unburied()...))
+	return a.locate(whole, slices.Concat(b.compare(queues, journals), b.unburied(), b.forged()))
 }
 
 // skips reads what operators skipped, and notes it for the report.

@@ -316,7 +316,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	b := &bounds{
 		partitions: s.partitions, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h, doors: h.doors(), clocks: s.clocks,
 		since: s.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
-		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), ended: newJoin(s.since, never), dead: newJoin(s.since, never), forwarded: newJoin(s.since, never),
+		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), ended: newJoin(s.since, never), dead: newJoin(s.since, never), refusals: newJoin(s.since, never), forwarded: newJoin(s.since, never),
 		hops: newJoin(s.since, never), released: newJoin(s.since, never), wide: newWideCalls(),
 	}
 	p := newPartition(0, b, open("weir.requests"), open("weir.readmit"))

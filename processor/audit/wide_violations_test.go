@@ -91,6 +91,13 @@ func TestWideEveryViolation(t *testing.T) {
 			m.full(free+40, free+60_000, fullOf("all", "", "5/60s", 5, free))
 			m.refuse(free + 50)
 		}},
+		{"a refusal of no owner", KindRefused, func(w *cleanWorld) {
+			m := w.half(free)
+			m.round.Refused, m.round.RetryAt = true, free+60_000
+			m.round.Evidence = []schemas.Evidence{fullOf("all", "", "5/60s", 5, free)}
+			m.pass(m.home, schemas.ReadmitCharged, free+40, &m.round, m.old, nil)
+			m.refuse(free + 50)
+		}},
 		{"an owner's evidence counts too many", KindEvidence, func(w *cleanWorld) {
 			w.said(w.g, schemas.VerdictRefuse)[0].Decision.Evidence[0].Count++
 			w.sent(w.g, schemas.ReadmitCharged)[1].env.Round.Evidence[0].Count++

@@ -536,7 +536,7 @@ func (w *world) audit(t testing.TB) *Report {
 	b := &bounds{
 		partitions: worldParts, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h,
 		since: w.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
-		dispatched: join(), permitted: join(), ended: join(), dead: join(), forwarded: join(), hops: join(), released: join(), wide: newWideCalls(),
+		dispatched: join(), permitted: join(), ended: join(), dead: join(), refusals: join(), forwarded: join(), hops: join(), released: join(), wide: newWideCalls(),
 	}
 	for i, s := range w.parts {
 		p := newPartition(int32(i), b, records("weir.requests", s.requests), records("weir.readmit", s.readmit))
@@ -564,7 +564,7 @@ func (w *world) audit(t testing.TB) *Report {
 		t.Fatal(err)
 	}
 	b.found.report.Checked.add(&l.counts)
-	for _, f := range b.compare(nil, nil) {
+	for _, f := range slices.Concat(b.compare(nil, nil), b.forged()) {
 		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
 	}
 	b.found.judgeLate(true)
