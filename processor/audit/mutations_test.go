@@ -16,7 +16,7 @@ import (
 //
 //	go test -tags mutations -run EveryCheckIsNeeded -v -timeout 30m ./processor/audit
 func TestEveryCheckIsNeeded(t *testing.T) {
-	const handmade = "Clean|CallsAreJudged|EveryViolation|Lawful|Gone|Suppress|RememberedFor|Bucket|Tanks|Dens|Join|Places|Tall|Budget|Cancel|Since|History|Details|Redrives|Countries|QuietHours|Duplicates|TurnedAway|Declared|ProvidersAreNotJudged|ReceiptsBefore"
+	const handmade = "Clean|CallsAreJudged|EveryViolation|Lawful|Gone|Suppress|RememberedFor|Bucket|Tanks|Dens|Join|Places|Tall|Budget|Cancel|Since|History|Details|Redrives|Countries|QuietHours|Duplicates|TurnedAway|Declared|ProvidersAreNotJudged|ReceiptsBefore|Outcomes|Overdue"
 	whole := make(map[string]string)
 	for _, m := range checks {
 		t.Run(m.name, func(t *testing.T) {
