@@ -56,7 +56,7 @@ func TestAlike(t *testing.T) {
 	}
 	unlike := func() (tables []string) {
 		t.Helper()
-		all, err := warehouse.Alike(t.Context(), conn, minutes)
+		all, err := warehouse.Alike(t.Context(), conn, "", minutes)
 		if err != nil {
 			t.Fatal(err)
 		}

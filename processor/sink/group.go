@@ -101,12 +101,22 @@ func (s *sink) rebalance() error {
 			p.settle(time.Now())
 		}
 		s.parts[id] = p
-		s.ledger.start(id)
+		s.ledger.start(id, s.accountOf(id, plan, at))
 		if plan.planned() {
 			s.cfg.Logger.Info("a planned insert is taken over", "partition", id, "from", plan.From, "to", plan.To, "try", plan.Try)
 		}
 	}
 	return nil
+}
+
+// accountOf is what the group's metadata says was loaded of a partition. All of it is compared soon,
+// and the tables that views fill likewise.
+func (s *sink) accountOf(id int32, plan Plan, at position) *entries {
+	e := parseEntries(plan.From, at.metadata)
+	if len(e.marks) > 0 {
+		s.nextWhole, s.nextMinutes = time.Time{}, time.Time{}
+	}
+	return e
 }
 
 // standing reads where the group stands in a partition.
@@ -162,7 +172,7 @@ func (s *sink) commit(ctx context.Context, within time.Duration) error {
 	for id, p := range s.parts {
 		if pos, ok := p.position(); ok {
 			offsets[id] = kgo.EpochOffset{Epoch: -1, Offset: pos.From}
-			metadata[id] = pos.Metadata()
+			metadata[id] = pos.Metadata() + s.ledger.parts[id].String()
 		}
 	}
 	if len(offsets) == 0 {

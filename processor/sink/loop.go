@@ -48,6 +48,8 @@ type sink struct {
 	nextCheck time.Time
 
 	nextCompare time.Time
+	nextWhole   time.Time // when all of the account is to be compared
+	nextMinutes time.Time // when the minutes of all of it are
 
 	unsettled time.Time // since when commits fail; zero when the last did not
 
@@ -75,7 +77,9 @@ type result struct {
 	p     *partition
 	phase phase // in which it was begun
 
-	minutes    []int64            // inserting: of its rows
+	offsets    []int64            // inserting, looking: of its rows
+	ats        []int64            // likewise: their times
+	minutes    []int64            // likewise: the minutes of these
 	panics     []panicked         // inserting: likewise
 	poison     int                // inserting: of its rows
 	remembered bool               // renewing
@@ -303,7 +307,8 @@ func (s *sink) collect(now time.Time) {
 				s.poisoned(r.panics)
 				s.metrics.poison.Add(float64(r.poison))
 			}
-			s.ledger.loaded(p.id, p.from, confirmed, r.minutes, now)
+			n := len(confirmed)
+			s.ledger.loaded(p.id, p.from, r.offsets[:n], r.ats[:n], r.minutes, now)
 			s.minutes.loaded(r.minutes, now)
 			s.metrics.rows.Add(float64(len(confirmed)))
 			s.health.current.Rows += int64(len(confirmed))
@@ -366,10 +371,11 @@ func (s *sink) start(ctx context.Context, now time.Time) {
 				b := blockOf(s.cfg, EncoderVersion, rows)
 				r.present, r.doubt, r.err = present(insertCtx, s.conn, s.cfg.Cluster, b, doubt)
 				// What came in by itself may lack in other tables.
-				r.minutes = b.minutesOf()
+				r.offsets, r.ats, r.minutes = b.statusOffset, b.at, b.minutesOf()
 			default:
 				b := blockOf(s.cfg, plan.Encoder, rows)
-				r.minutes, r.panics, r.poison, r.err = b.minutesOf(), b.panics, b.poison, load(insertCtx, s.insert, s.cfg, plan, b)
+				r.offsets, r.ats, r.minutes = b.statusOffset, b.at, b.minutesOf()
+				r.panics, r.poison, r.err = b.panics, b.poison, load(insertCtx, s.insert, s.cfg, plan, b)
 			}
 		})
 	}

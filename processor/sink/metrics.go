@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_status_lag_seconds",
 			Help: "Age of the oldest record that was read and is not yet confirmed."}),
 		difference: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_sink_difference",
-			Help: "Rows that are missing in ClickHouse or stand there twice, among those loaded lately, in any of its tables. Must be 0."}),
+			Help: "Rows that are missing in ClickHouse or stand there twice, among those of the last nine days, in any of its tables. Must be 0."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_insert_failures_total",
 			Help: "Inserts that failed or whose outcome is unknown; each is tried again."}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_sink_skipped_offsets_total",

@@ -9,25 +9,21 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
 )
 
-// remember is how far back what was loaded is compared again and again, so that
-// a block that lands twice late is noticed.
-const remember = time.Hour
-
-// Loaded is a range of a partition and how many records Kafka has in it.
+// Loaded is a range of a partition and what was loaded of it.
 type Loaded struct {
 	Partition    int32
 	From, To     int64
 	Records      int64
-	Since, Until int64 // at of its rows, in Unix seconds; Until is not among them
+	Hash         uint64 // the sum of their rowHash
+	Since, Until int64  // at of its rows, in Unix seconds; Until is not among them
 }
 
-// ledger remembers what was loaded lately. Its ranges are contiguous in a
+// ledger is the account of what was loaded. Its ranges are contiguous in a
 // partition: a part that is forgotten is the oldest.
 type ledger struct {
 	parts map[int32]*entries
@@ -38,58 +34,58 @@ type entries struct {
 	marks []mark
 }
 
-type mark struct {
-	to           int64
-	records      int64
-	at           time.Time
-	since, until int64 // at of its rows, in Unix seconds
-}
-
 func newLedger() *ledger { return &ledger{parts: make(map[int32]*entries)} }
 
 func (l *ledger) clear() { clear(l.parts) }
 
-func (l *ledger) start(partition int32) { l.parts[partition] = &entries{} }
+// start begins a partition with what the group's metadata has of it.
+func (l *ledger) start(partition int32, e *entries) { l.parts[partition] = e }
 
-// loaded adds a range. Ranges of the same minute become one.
-func (l *ledger) loaded(partition int32, to int64, recs []*kgo.Record, minutes []int64, now time.Time) {
+// loaded adds a range by the offsets and times of its rows. minutes are those of the times, or more.
+func (l *ledger) loaded(partition int32, to int64, offsets, ats, minutes []int64, now time.Time) {
 	e := l.parts[partition]
-	if e == nil || len(recs) == 0 {
+	if e == nil || len(offsets) == 0 {
 		return
 	}
-	since, until := slices.Min(minutes), slices.Max(minutes)+60
+	m := mark{to: to, records: int64(len(offsets)), at: now.Unix(), since: slices.Min(minutes), until: slices.Max(minutes) + 60}
+	for i, offset := range offsets {
+		m.hash += rowHash(offset, ats[i])
+	}
 	if len(e.marks) == 0 {
 		// Not the plan's beginning: Kafka may have deleted what is below,
 		// though ClickHouse has it.
-		e.from = recs[0].Offset
+		e.from = offsets[0]
 	}
-	if n := len(e.marks); n > 0 && now.Sub(e.marks[n-1].at) < time.Minute {
-		e.marks[n-1].to = to
-		m := &e.marks[n-1]
-		m.records += int64(len(recs))
-		m.since, m.until = min(m.since, since), max(m.until, until)
+	if n := len(e.marks); n > 0 && m.at-e.marks[n-1].at < 60 {
+		e.marks[n-1] = e.marks[n-1].and(m)
 	} else {
-		e.marks = append(e.marks, mark{to, int64(len(recs)), now, since, until})
+		e.marks = thin(append(e.marks, m), now)
 	}
-	for len(e.marks) > 1 && now.Sub(e.marks[0].at) > remember {
+	for len(e.marks) > 1 && now.Unix()-e.marks[1].at > int64(accountFor.Seconds()) {
 		e.from = e.marks[0].to
 		e.marks = e.marks[1:]
 	}
 }
 
-// ranges are what is remembered.
-func (l *ledger) ranges() []Loaded {
+// ranges are what was loaded since, and a little before.
+func (l *ledger) ranges(since time.Time) []Loaded {
 	var out []Loaded
 	for id, e := range l.parts {
-		if len(e.marks) == 0 {
-			continue
-		}
-		r := Loaded{Partition: id, From: e.from, To: e.marks[len(e.marks)-1].to, Since: e.marks[0].since}
-		for _, m := range e.marks {
-			r.Records += m.records
+		r := Loaded{Partition: id, From: e.from}
+		for i, m := range e.marks {
+			if i+1 < len(e.marks) && e.marks[i+1].at < since.Unix() {
+				r.From = m.to
+				continue
+			}
+			if r.To == 0 {
+				r.Since = m.since
+			}
+			r.To, r.Records, r.Hash = m.to, r.Records+m.records, r.Hash+m.hash
 			r.Since, r.Until = min(r.Since, m.since), max(r.Until, m.until)
 		}
-		out = append(out, r)
+		if r.Records > 0 {
+			out = append(out, r)
+		}
 	}
 	return out
 }
@@ -97,62 +93,95 @@ func (l *ledger) ranges() []Loaded {
 // Difference compares ranges with what ClickHouse has of them: the records
 // without a row, plus the rows too many. 0 is as it must be.
 func Difference(ctx context.Context, conn driver.Conn, ranges []Loaded) (int64, error) {
-	if len(ranges) == 0 {
-		return 0, nil
-	}
 	n, _, err := difference(ctx, conn, "''", ranges)
 	return n, err
 }
 
-// difference is Difference, and says which replica answered: what the expression says.
+// difference is Difference, and says which replica answered: what the expression says. What
+// differs is counted once more: which rows are missing and which too many is dear to know.
 func difference(ctx context.Context, conn driver.Conn, replica string, ranges []Loaded) (diff int64, answered string, err error) {
+	counts, answered, err := count(ctx, conn, replica, ranges, "toUInt64(0)")
+	if err != nil {
+		return 0, "", err
+	}
+	unlike := slices.DeleteFunc(slices.Clone(ranges), func(r Loaded) bool {
+		c := counts[r.Partition]
+		return apart(c.rows, r.Records, c.hash, r.Hash) == 0
+	})
+	if len(unlike) == 0 {
+		return 0, answered, nil
+	}
+	if counts, answered, err = count(ctx, conn, replica, unlike, "uniqExact(status_offset)"); err != nil {
+		return 0, "", err
+	}
+	for _, r := range unlike {
+		c := counts[r.Partition]
+		missing, twice := r.Records-c.offsets, c.rows-c.offsets
+		n := max(missing, -missing) + twice
+		if n == 0 && c.hash != r.Hash {
+			n = 1 // of other records than Kafka has, and it is not known how many
+		}
+		diff += n
+	}
+	return diff, answered, nil
+}
+
+// counted is what ClickHouse has of a range.
+type counted struct {
+	rows, offsets int64
+	hash          uint64
+}
+
+// whereOf is what the rows of ranges have. The tables have their days apart, and nothing else by
+// which to find offsets.
+func whereOf(ranges []Loaded) string {
 	var where []string
-	want := make(map[int32]int64)
 	since, until := ranges[0].Since, ranges[0].Until
 	for _, r := range ranges {
 		since, until = min(since, r.Since), max(until, r.Until)
 		where = append(where, fmt.Sprintf("(status_partition = %d AND status_offset >= %d AND status_offset < %d)", r.Partition, r.From, r.To))
-		want[r.Partition] += r.Records
 	}
-	// The tables have their days apart, and nothing else by which to find offsets.
-	in := fmt.Sprintf("at >= toDateTime64(%d, 3, 'UTC') AND at < toDateTime64(%d, 3, 'UTC') AND (%s)", since, until, strings.Join(where, " OR "))
+	return fmt.Sprintf("at >= toDateTime64(%d, 3, 'UTC') AND at < toDateTime64(%d, 3, 'UTC') AND (%s)", since, until, strings.Join(where, " OR "))
+}
+
+// count reads what ClickHouse has of ranges, each of another partition.
+func count(ctx context.Context, conn driver.Conn, replica string, ranges []Loaded, offsets string) (of map[int32]counted, answered string, err error) {
+	of = make(map[int32]counted)
+	if len(ranges) == 0 {
+		return of, "", nil
+	}
+	in := whereOf(ranges)
 	rows, err := conn.Query(ctx, `
-		SELECT status_partition, count(), uniqExact(status_offset), '' FROM (
-			SELECT status_partition, status_offset FROM status_events WHERE `+in+`
+		SELECT status_partition, count(), `+offsets+`, sumWithOverflow(`+rowHashSQL+`), '' FROM (
+			SELECT status_partition, status_offset, at FROM status_events WHERE `+in+`
 			UNION ALL
-			SELECT status_partition, status_offset FROM decisions WHERE kind = 'decision' AND (`+in+`))
+			SELECT status_partition, status_offset, at FROM decisions WHERE kind = 'decision' AND (`+in+`))
 		GROUP BY status_partition
 		UNION ALL
-		SELECT toInt32(-1), toUInt64(0), toUInt64(0), `+replica)
+		SELECT toInt32(-1), toUInt64(0), toUInt64(0), toUInt64(0), `+replica)
 	if err != nil {
-		return 0, "", fmt.Errorf("count what was loaded: %w", err)
+		return nil, "", fmt.Errorf("count what was loaded: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var (
-			id            int32
-			count, offset uint64
-			name          string
+			id               int32
+			n, offsets, hash uint64
+			name             string
 		)
-		if err := rows.Scan(&id, &count, &offset, &name); err != nil {
-			return 0, "", fmt.Errorf("count what was loaded: %w", err)
+		if err := rows.Scan(&id, &n, &offsets, &hash, &name); err != nil {
+			return nil, "", fmt.Errorf("count what was loaded: %w", err)
 		}
 		if id < 0 {
 			answered = name
-			continue
+		} else {
+			of[id] = counted{int64(n), int64(offsets), hash}
 		}
-		missing := want[id] - int64(offset)
-		twice := int64(count) - int64(offset)
-		diff += max(missing, -missing) + twice
-		delete(want, id)
 	}
 	if err := rows.Err(); err != nil {
-		return 0, "", fmt.Errorf("count what was loaded: %w", err)
+		return nil, "", fmt.Errorf("count what was loaded: %w", err)
 	}
-	for _, n := range want {
-		diff += n // nothing of this partition is there
-	}
-	return diff, answered, nil
+	return of, answered, nil
 }
 
 // rest is how long no comparison follows one that took so long: it reads whole days,
@@ -167,6 +196,7 @@ func rest(took time.Duration) time.Duration {
 // checked is the end of one comparison.
 type checked struct {
 	compared   bool
+	whole      bool          // with all that the account has
 	took       time.Duration // to compare
 	difference int64
 	minutes    []int64 // of which all tables were compared
@@ -223,6 +253,12 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 			if c.difference == 0 { // otherwise they are no measure for what is made of them
 				c.difference = others
 			}
+			if c.whole {
+				s.nextWhole = now.Add(accountEvery)
+			}
+			if c.difference != 0 {
+				s.nextWhole = now
+			}
 			s.metrics.difference.Set(float64(c.difference))
 			s.health.current.Difference, s.health.current.CheckedAt = c.difference, schemas.MillisOf(now)
 		}
@@ -238,7 +274,12 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 	if s.unfit {
 		s.nextCheck = now.Add(min(s.cfg.Check, 5*time.Second))
 	}
+	if len(s.minutes.at) == 0 && !now.Before(s.nextMinutes) {
+		s.nextMinutes = now.Add(minutesEvery)
+		s.minutes.again(s.ledger.ranges(time.Time{}), now)
+	}
 	ranges, minutes := s.toCompare(now)
+	whole := !now.Before(s.nextWhole)
 	s.checking = true
 	s.inserts.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -253,7 +294,9 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 		case err != nil || len(ranges) == 0:
 			s.checked <- checked{err: err}
 		default:
-			s.checked <- s.compare(ctx, ranges, minutes)
+			c := s.compare(ctx, ranges, minutes)
+			c.whole = whole
+			s.checked <- c
 		}
 	})
 }
@@ -263,7 +306,11 @@ func (s *sink) toCompare(now time.Time) ([]Loaded, []int64) {
 	if now.Before(s.nextCompare) {
 		return nil, nil
 	}
-	return s.ledger.ranges(), s.minutes.due(now, s.cfg.Check/2)
+	since := now.Add(-remember)
+	if !now.Before(s.nextWhole) {
+		since = time.Time{}
+	}
+	return s.ledger.ranges(since), s.minutes.due(now, s.cfg.Check/2)
 }
 
 // compare reads what ClickHouse has of ranges and of minutes.
@@ -274,9 +321,8 @@ func (s *sink) compare(ctx context.Context, ranges []Loaded, minutes []int64) (c
 		return answered, err
 	})
 	c.compared = c.err == nil
-	// Replicas take a block and its token in one step, in every table by itself.
-	if c.compared && s.cfg.Cluster == "" {
-		if c.unlike, c.unsure = warehouse.Alike(ctx, s.conn, minutes); c.unsure == nil {
+	if c.compared {
+		if c.unlike, c.unsure = warehouse.Alike(ctx, s.conn, s.cfg.Cluster, minutes); c.unsure == nil {
 			c.minutes = minutes
 		}
 	}

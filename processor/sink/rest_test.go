@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // asked is a ClickHouse that tells what it was asked first, and then fails.
@@ -42,8 +41,8 @@ func TestADearComparisonRests(t *testing.T) {
 		s := &sink{
 			cfg: Config{Check: time.Minute}.withDefaults(), conn: conn, ledger: newLedger(), minutes: newMinutes(), metrics: newMetrics(nil), checked: make(chan checked, 1),
 		}
-		s.ledger.start(0)
-		s.ledger.loaded(0, 6, []*kgo.Record{{Offset: 5}}, []int64{now.Unix() / 60 * 60}, now)
+		s.ledger.start(0, &entries{})
+		s.ledger.loaded(0, 6, []int64{5}, []int64{now.UnixMilli()}, []int64{now.Unix() / 60 * 60}, now)
 		s.checked <- checked{compared: true, took: tt.took}
 		s.check(t.Context(), now)
 		s.checked <- checked{} // a look at the tables alone

@@ -20,7 +20,7 @@ const (
 // minutes are those of which rows were loaded and that are to be compared with
 // Weir's other tables, since a block that ClickHouse lost in one of them is not
 // missing in status_events. A minute is compared when it is quiet, and then until
-// all tables agree, or an hour has passed.
+// all tables agree. What is not certain within an hour is forgotten.
 type minutes struct {
 	at map[int64]*minute // by Unix seconds
 }
@@ -48,6 +48,20 @@ func (m *minutes) loaded(of []int64, now time.Time) {
 		for _, at := range slices.Sorted(maps.Keys(m.at))[:over] {
 			delete(m.at, at)
 		}
+	}
+}
+
+// again takes in the minutes of what others loaded, or what was compared long ago: tables may
+// have lost it since.
+func (m *minutes) again(ranges []Loaded, now time.Time) {
+	for _, r := range ranges {
+		var of []int64
+		for at := max(r.Since, r.Until-minutesKept*60); at < r.Until; at += 60 {
+			if m.at[at] == nil {
+				of = append(of, at)
+			}
+		}
+		m.loaded(of, now)
 	}
 }
 
@@ -85,7 +99,7 @@ func (m *minutes) compared(of []int64, found []warehouse.Unlike, now time.Time) 
 				is.sure += u.Rows
 			}
 		}
-		if len(is.found) == 0 || now.Sub(is.touched) > remember {
+		if len(is.found) == 0 || is.sure == 0 && now.Sub(is.touched) > remember {
 			delete(m.at, at)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	schema "github.com/weirhq/weir/schemas/clickhouse"
 )
 
 // Unlike is one place where a table does not have what status_events and decisions
@@ -39,8 +41,9 @@ const ended = "'sent', 'failed', 'unknown', 'limited', 'suppressed', 'expired', 
 // days of these minutes and no others, so minutes that are far apart are dear.
 //
 // A block that is just being inserted is in some tables and not yet in others. So
-// only what is found again later is a difference.
-func Alike(ctx context.Context, conn driver.Conn, minutes []int64) ([]Unlike, error) {
+// only what is found again later is a difference. On a cluster each question may come to another
+// replica: one that lacks what was inserted ten seconds before answers with an error.
+func Alike(ctx context.Context, conn driver.Conn, cluster string, minutes []int64) ([]Unlike, error) {
 	if len(minutes) == 0 {
 		return nil, nil
 	}
@@ -49,6 +52,9 @@ func Alike(ctx context.Context, conn driver.Conn, minutes []int64) ([]Unlike, er
 		in[i] = strconv.FormatInt(m, 10)
 	}
 	a := alike{conn: conn, from: slices.Min(minutes), to: slices.Max(minutes) + 60, in: strings.Join(in, ", ")}
+	if cluster != "" {
+		a.whole = " AND " + notBehind + " = 0"
+	}
 	statuses, err := a.byMinute(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("compare tables by minute: %w", err)
@@ -59,10 +65,17 @@ func Alike(ctx context.Context, conn driver.Conn, minutes []int64) ([]Unlike, er
 	return a.found, nil
 }
 
+// notBehind is 0 on a replica that has in each table what is older than ten seconds, and an error
+// on any other. Replicas take a block and its token in one step; yet one that was killed may
+// have noted a part that it never wrote.
+var notBehind = `(SELECT throwIf(count() < ` + strconv.Itoa(len(schema.Filled)) + ` OR max(absolute_delay) > 10 OR max(is_readonly OR is_session_expired) != 0, 'this replica has not all yet')
+	FROM system.replicas WHERE database = currentDatabase() AND table IN ('` + strings.Join(schema.Filled, "', '") + `'))`
+
 type alike struct {
 	conn     driver.Conn
 	from, to int64
 	in       string // the minutes
+	whole    string // the condition that the replica has all
 	found    []Unlike
 }
 
@@ -70,7 +83,7 @@ func moment(unix int64) string { return fmt.Sprintf("toDateTime64(%d, 3, 'UTC')"
 
 // within says that a column of times is in one of the minutes.
 func (a *alike) within(at string) string {
-	return fmt.Sprintf("%[1]s >= %[2]s AND %[1]s < %[3]s AND toUnixTimestamp(toStartOfMinute(%[1]s)) IN (%[4]s)", at, moment(a.from), moment(a.to), a.in)
+	return fmt.Sprintf("%[1]s >= %[2]s AND %[1]s < %[3]s AND toUnixTimestamp(toStartOfMinute(%[1]s)) IN (%[4]s)%[5]s", at, moment(a.from), moment(a.to), a.in, a.whole)
 }
 
 func (a *alike) unlike(table string, minute int64, has, want int64) {

@@ -86,7 +86,7 @@ SETTINGS max_partitions_per_insert_block = 0`, from, min(step, n-from), n, day))
 					before := ticks(engine.PID())
 					for b.Loop() {
 						began := time.Now()
-						found, err := warehouse.Alike(b.Context(), conn, minutes)
+						found, err := warehouse.Alike(b.Context(), conn, "", minutes)
 						if err != nil || len(found) > 0 {
 							b.Fatalf("%d found, %v: %+v", len(found), err, found[:min(len(found), 3)])
 						}
