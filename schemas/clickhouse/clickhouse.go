@@ -97,6 +97,27 @@ func Newest() int64 {
 	return newest
 }
 
+// Statement is the statement of the last migration that has one with this beginning; empty, if none has.
+func Statement(beginning string) (last string) {
+	entries, err := files.ReadDir("migrations")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	for _, e := range entries { // by name, hence by number
+		text, err := files.ReadFile("migrations/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		for _, s := range Statements(up) {
+			if strings.HasPrefix(s, beginning) {
+				last = s
+			}
+		}
+	}
+	return last
+}
+
 // Insert is the statement that a batch of l's columns is prepared with.
 func (l Log) Insert() string {
 	return "INSERT INTO " + l.Table + " (`" + strings.Join(l.Columns, "`, `") + "`)"

@@ -71,6 +71,17 @@ func Alike(ctx context.Context, conn driver.Conn, cluster string, minutes []int6
 var notBehind = `(SELECT throwIf(count() < ` + strconv.Itoa(len(schema.Filled)) + ` OR max(absolute_delay) > 10 OR max(is_readonly OR is_session_expired) != 0, 'this replica has not all yet')
 	FROM system.replicas WHERE database = currentDatabase() AND table IN ('` + strings.Join(schema.Filled, "', '") + `'))`
 
+// Whole is a condition of a question that only a replica answers which has all that was inserted: any
+// other has an error. Without a cluster it is always true.
+func Whole(cluster string) string {
+	if cluster == "" {
+		return "1"
+	}
+	return `(SELECT throwIf(count() < ` + strconv.Itoa(len(schema.Filled)) + ` OR max(is_readonly OR is_session_expired) != 0 OR sum(inserts_in_queue) > 0
+			OR min(log_pointer > log_max_index OR (log_pointer = 0 AND log_max_index = 0)) = 0, 'this replica has not all yet')
+		FROM system.replicas WHERE database = currentDatabase() AND table IN ('` + strings.Join(schema.Filled, "', '") + `')) = 0`
+}
+
 type alike struct {
 	conn     driver.Conn
 	from, to int64

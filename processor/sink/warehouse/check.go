@@ -43,7 +43,8 @@ var InsertSettings = clickhouse.Settings{
 	"materialized_views_ignore_errors":                   0,
 }
 
-const tokenSetting = "insert_deduplication_token"
+// TokenSetting names the setting that a block is known by when it is sent again.
+const TokenSetting = "insert_deduplication_token"
 
 // Oldest is the first version of ClickHouse in which views deduplicate a block by
 // its token, and searches read in order without buffering.
@@ -121,7 +122,7 @@ func checkServer(ctx context.Context, conn driver.Conn) error {
 	if tooOld(version) {
 		return fmt.Errorf("%w: this server is ClickHouse %s: %d.%d or newer is needed", ErrUnfit, version, Oldest[0], Oldest[1])
 	}
-	names := append(slices.Sorted(maps.Keys(InsertSettings)), tokenSetting)
+	names := append(slices.Sorted(maps.Keys(InsertSettings)), TokenSetting)
 	list := "'" + strings.Join(names, "', '") + "'"
 	known, err := column(ctx, conn, "SELECT name FROM system.settings WHERE name IN ("+list+")")
 	if err != nil {
@@ -139,7 +140,7 @@ func checkServer(ctx context.Context, conn driver.Conn) error {
 	// As an insert sets them. A constraint of the user's profile refuses them, or
 	// something between here and the server puts others in their place.
 	set := maps.Clone(InsertSettings)
-	set[tokenSetting] = "weir-check"
+	set[TokenSetting] = "weir-check"
 	got, err := column(clickhouse.Context(ctx, clickhouse.WithSettings(set)), conn, "SELECT concat(name, '=', value) FROM system.settings WHERE name IN ("+list+")")
 	if e, ok := errors.AsType[*clickhouse.Exception](err); ok && (e.Code == 452 || e.Code == 164) {
 		return fmt.Errorf("%w: ClickHouse does not let this user set what an insert needs (%s): take the constraint, or readonly, from its profile, or give Weir a user without: %w", ErrUnfit, strings.Join(names, ", "), err)

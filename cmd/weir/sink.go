@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/weirhq/weir/processor/sink"
+	"github.com/weirhq/weir/topics"
+)
+
+var sinkCommand = command{
+	name:    "sink",
+	args:    "check|repair [flags]",
+	summary: "Compare ClickHouse's tables with what the sinks confirmed, and load again what it lost.",
+	details: `check changes nothing. It may run while sinks do; what they are inserting may then show as a difference.
+repair needs every sink to be stopped. It loads from weir.status the rows that are missing, each into the table that
+lacks it, takes away those that are there twice, makes the minutes of rollups again that do not add up, and adds what lists of
+messages lack. What is interrupted is done by running it again. It covers the nine days of which the group's
+metadata says what was confirmed, as far as weir.status still has them.
+Exit 0: the tables have what was confirmed, 1: they do not, and the text says what is left.`,
+	example: "weir sink check",
+	run: func(ctx context.Context, c *call) error {
+		verb := c.verb("check", "repair")
+		fs := flag.NewFlagSet("sink", flag.ContinueOnError)
+		load := clientFlags(fs, c.getenv)
+		if err := c.parse(fs); err != nil {
+			return err
+		}
+		if verb == "" {
+			return usagef("say check or repair")
+		}
+		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			if s.ClickHouse == "" {
+				return errors.New("no ClickHouse is set (clickhouse.url): there is nothing to compare")
+			}
+			hashKey, err := s.hashKey()
+			if err != nil {
+				return err
+			}
+			left, err := sink.Repair(ctx, sink.Config{
+				Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}, URL: s.ClickHouse, Cluster: s.Cluster, HashKey: hashKey,
+			}, verb == "repair", func(line string) { fmt.Fprintln(c.stdout, line) })
+			switch {
+			case err != nil:
+				return err
+			case left == 0:
+				fmt.Fprintln(c.stdout, "The tables have what was confirmed.")
+				return nil
+			case verb == "check":
+				fmt.Fprintln(c.stdout, "To repair: stop every weir run with the role sink, and run weir sink repair.")
+			}
+			return &exitStatus{exitError, nil}
+		})
+	},
+}
