@@ -23,7 +23,7 @@ import (
 
 var (
 	// ErrSinksRun means that a sink would insert while a table is made again.
-	ErrSinksRun = errors.New("sinks are running: take the role sink away from every process first")
+	ErrSinksRun = errors.New("sinks are running: take the role sink away from every process first, and wait until the group has forgotten them, ten seconds")
 	// ErrInserting means that a sink ended in the middle of an insert: some tables may have its
 	// rows, and ClickHouse knows its token.
 	ErrInserting = errors.New("a sink ended in the middle of an insert: let one run until it has loaded that, and stop it with SIGTERM")

@@ -15,6 +15,10 @@ import (
 func repaired(t *testing.T, cfg sink.Config, n int) {
 	t.Helper()
 	say := func(line string) { t.Log(line) }
+	until(t, time.Minute, "no sink is a member of the group", func() bool {
+		groups, err := admin(t, cfg.Brokers).DescribeGroups(t.Context(), sink.Group(cfg.Names))
+		return err == nil && len(groups[sink.Group(cfg.Names)].Members) == 0
+	})
 	if left, err := sink.Repair(t.Context(), cfg, true, say); err != nil || left != 0 {
 		t.Fatalf("repair: %d left, %v", left, err)
 	}
