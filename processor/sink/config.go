@@ -148,5 +148,6 @@ const blocksInALife = (warehouse.Window - renewBlocks) / 2
 // limits are those of a partition, of so many.
 func (c Config) limits(of int) limits {
 	every := max(c.Every, time.Duration(of)*(c.PlanLife+grace)/blocksInALife)
-	return limits{rows: c.Rows, bytes: c.Bytes, linger: linger, every: every, life: c.PlanLife, grace: grace}
+	day := time.Duration(of) * (c.PlanLife + grace) / (warehouse.Window - renewBlocks)
+	return limits{rows: c.Rows, bytes: c.Bytes, linger: linger, every: every, day: day, life: c.PlanLife, grace: grace}
 }

@@ -182,6 +182,9 @@ func (s *sink) turn(ctx context.Context) error {
 	s.collect(now)
 	pressed := s.held() >= s.cfg.Memory
 	for _, p := range s.parts {
+		if p.overdue(now) {
+			s.cancels[p]()
+		}
 		p.expire(now)
 		p.makePlan(now, pressed)
 	}
@@ -304,6 +307,7 @@ func (s *sink) collect(now time.Time) {
 				confirmed = confirmed[:p.looked(r.present, r.doubt, now)]
 			} else {
 				p.inserted()
+				p.days = daysOf(r.minutes)
 				s.poisoned(r.panics)
 				s.metrics.poison.Add(float64(r.poison))
 			}

@@ -27,6 +27,7 @@ type limits struct {
 	bytes  int
 	linger time.Duration // after the first record of a range
 	every  time.Duration // between two ranges of a partition
+	day    time.Duration // after a range, for each day that its rows are of: a table remembers parts, and has one for each day of an insert
 	life   time.Duration // of a plan: until then its token is sure to be remembered
 	grace  time.Duration // after a plan's end, until no insert of it can be under way any more
 }
@@ -61,6 +62,7 @@ type partition struct {
 	read      int64 // the offset after the last record read
 	arrived   time.Time
 	cut       time.Time // when the last range was
+	days      int       // that the rows of the last range were of
 
 	running  bool // an insert is under way
 	failures int
@@ -153,23 +155,37 @@ func (p *partition) due() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	if p.full() {
-		return time.Time{}, true
+		return p.rests(), true
 	}
 	at := p.arrived.Add(p.lim.linger)
-	if next := p.cut.Add(p.lim.every); next.After(at) {
-		at = next
+	for _, next := range []time.Time{p.cut.Add(p.lim.every), p.rests()} {
+		if next.After(at) {
+			at = next
+		}
 	}
 	return at, true
+}
+
+// usualDays is of how many days the rows of a range may be for which limits.every is enough.
+const usualDays = 2
+
+// rests is until when no range may follow one of many days, also if memory is short; zero when one may.
+func (p *partition) rests() time.Time {
+	if p.days <= usualDays {
+		return time.Time{}
+	}
+	return p.cut.Add(time.Duration(p.days) * p.lim.day)
 }
 
 // makePlan cuts a range if one is due, or if pressed because memory is short.
 func (p *partition) makePlan(now time.Time, pressed bool) {
 	at, ok := p.due()
-	if !ok || at.After(now) && !pressed {
+	if !ok || at.After(now) && !pressed || p.rests().After(now) {
 		return
 	}
+	// Rows are of the day of their append, or of the week before it: so a range is of nine days at most.
 	n, bytes := 0, 0
-	for n < len(p.next) && n < p.lim.rows && (n == 0 || bytes < p.lim.bytes) {
+	for n < len(p.next) && n < p.lim.rows && (n == 0 || bytes < p.lim.bytes && p.next[n].Timestamp.Sub(p.next[0].Timestamp) < 24*time.Hour) {
 		bytes += size(p.next[n])
 		n++
 	}
@@ -274,6 +290,12 @@ func (p *partition) expire(now time.Time) {
 	}
 	p.phase = renewing
 	p.failures, p.retryAt = 0, time.Time{}
+}
+
+// overdue reports whether an insert is under way that must not be any more. Plans end by the wall
+// clock: a timer does not go on while a machine is suspended.
+func (p *partition) overdue(now time.Time) bool {
+	return p.phase == inserting && p.running && schemas.MillisOf(now) >= p.plan.Expires
 }
 
 // renew is told whether ClickHouse is sure to remember the plan's token. Then the

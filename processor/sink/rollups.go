@@ -133,3 +133,12 @@ func (b *Block) minutesOf() (of []int64) {
 	}
 	return slices.Collect(maps.Keys(seen))
 }
+
+// daysOf is how many days minutes are of.
+func daysOf(minutes []int64) int {
+	seen := make(map[int64]struct{})
+	for _, m := range minutes {
+		seen[m/(24*60*60)] = struct{}{}
+	}
+	return len(seen)
+}
