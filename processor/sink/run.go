@@ -133,6 +133,11 @@ func prepare(ctx context.Context, cfg Config, begin func(step string)) (driver.C
 	if err := warehouse.CheckOn(ctx, conn, cfg.Cluster); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+	// It is advice, so that it cannot be asked for is no reason not to begin.
+	if tables, err := warehouse.Unsynced(ctx, conn, cfg.Cluster); err == nil && len(tables) > 0 {
+		cfg.Logger.Warn("ClickHouse acknowledges rows before they are on disk: a loss of power may take some along, and weir sink repair loads them again",
+			"tables", tables, "do", "ALTER TABLE … MODIFY SETTING fsync_after_insert = 1, fsync_part_directory = 1 for each")
+	}
 	return conn, nil
 }
 

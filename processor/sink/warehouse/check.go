@@ -190,6 +190,38 @@ func replicated(t table) error {
 		ErrUnfit, t.name, t.engine)
 }
 
+// Unsynced are Weir's tables of a single server that acknowledge a block before it is on disk: a loss of
+// power takes along what the system had not written yet. Replicas have it from one another.
+func Unsynced(ctx context.Context, conn driver.Conn, cluster string) ([]string, error) {
+	if cluster != "" {
+		return nil, nil
+	}
+	const insert, directory = "fsync_after_insert", "fsync_part_directory"
+	def, err := column(ctx, conn, "SELECT name FROM system.merge_tree_settings WHERE name IN ('"+insert+"', '"+directory+"') AND value = '1'")
+	if err != nil {
+		return nil, fmt.Errorf("read the settings of tables: %w", err)
+	}
+	tables, err := catalogue(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range schema.Filled {
+		for _, setting := range []string{insert, directory} {
+			m := regexp.MustCompile(`\b` + setting + `\s*=\s*'?(\w+)`).FindStringSubmatch(tables[name].full)
+			on := slices.Contains(def, setting)
+			if m != nil {
+				on = m[1] == "1" || m[1] == "true"
+			}
+			if !on {
+				out = append(out, name)
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
 // tooOld says whether a version such as 24.3.1.2672 is before Oldest. One that
 // cannot be read is not: the settings tell.
 func tooOld(version string) bool {
