@@ -80,7 +80,7 @@ func thin(marks []mark, now time.Time) []mark {
 // String is e as a part of an offset's metadata. Each value is a number and each name
 // is one that ParseMetadata leaves out, so that a sink of a former version reads its plan.
 func (e *entries) String() string {
-	if len(e.marks) == 0 {
+	if e == nil || len(e.marks) == 0 {
 		return ""
 	}
 	var b strings.Builder

@@ -21,7 +21,7 @@ func TestStuckSink(t *testing.T) {
 		cl := streamtest.Client(t, append(broker, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("weir.status"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 		w := stream.NewWatch(nil)
 		// Its client is in no group at first: no commit succeeds.
-		s := &sink{cfg: Config{Watch: w, Logger: slog.New(slog.DiscardHandler)}.withDefaults(), name: "weir.status", cl: streamtest.Client(t, broker...), parts: make(map[int32]*partition)}
+		s := &sink{ledger: newLedger(), cfg: Config{Watch: w, Logger: slog.New(slog.DiscardHandler)}.withDefaults(), name: "weir.status", cl: streamtest.Client(t, broker...), parts: make(map[int32]*partition)}
 		pend := func() {
 			p := newPartition("t", Plan{Topic: "t", From: 2, To: 2}, limits{})
 			p.dirty = true
