@@ -3004,7 +3004,10 @@ export interface components {
              * @default 72h
              */
             expires_after: components["schemas"]["duration"];
-            /** @description How long after its decision a message may be called; later it is decided again; above 0, at most 31d. Without it: a tenth of the smallest window that the message was charged in, 1s to 60s; 60s where it was charged nothing. Limits beyond one recipient do not count. */
+            /**
+             * @description How long after its decision a message may be called; later it is decided again; above 0, at most 31d. Without it: a tenth of the smallest window that the message was charged in, 1s to 60s; 60s where it was charged nothing. Limits beyond one recipient do not count.
+             * @example 10s
+             */
             stale_after?: components["schemas"]["duration"];
             /**
              * @description Waits before each further attempt; [] is none.
