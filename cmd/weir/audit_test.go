@@ -36,7 +36,7 @@ func TestAuditSaysWhatItCannotTell(t *testing.T) {
 }
 
 // handmade is a broker with a log of two decisions: a revision came into force,
-// and a request was rejected. change may forge the second.
+// and a request was rejected, whose bytes are in weir.dlq. change may forge the second.
 func handmade(t *testing.T, at time.Time, change func(*schemas.Event)) string {
 	t.Helper()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -50,7 +50,7 @@ func handmade(t *testing.T, at time.Time, change func(*schemas.Event)) string {
 	}
 	defer cl.Close()
 	names := topics.Names{}
-	made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 1, 1, nil, names.Requests(), names.Readmit(), names.Status(), names.Config(), names.Reports())
+	made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 1, 1, nil, names.Requests(), names.Readmit(), names.Status(), names.Config(), names.Reports(), names.DLQ())
 	if err != nil || made.Error() != nil {
 		t.Fatal(err, made.Error())
 	}
@@ -63,13 +63,18 @@ func handmade(t *testing.T, at time.Time, change func(*schemas.Event)) string {
 		Marker: &schemas.Marker{Revision: 1, Seq: 1, T: now}}}
 	in := &schemas.Source{Topic: names.Requests()}
 	rejected := &schemas.Event{Kind: schemas.KindStatus, MessageID: "00000000-0000-8000-8000-000000000001", Status: schemas.StatusRejected, Reason: "malformed",
-		At: now + 1, Source: in, Decision: &schemas.Decision{Verdict: schemas.VerdictReject, Seq: 2, T: now + 1, Revision: 1, Input: in}}
+		At: now + 1, AcceptedAt: now, Source: in, Decision: &schemas.Decision{Verdict: schemas.VerdictReject, Seq: 2, T: now + 1, Revision: 1, Input: in}}
 	change(rejected)
+	letter := &kgo.Record{Topic: names.DLQ(), Value: []byte("{")}
+	(&schemas.Envelope{ID: rejected.MessageID, Reason: rejected.Reason, AcceptedAt: now}).Each(func(k string, v []byte) {
+		letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: k, Value: v})
+	})
 	for _, r := range []*kgo.Record{
 		{Topic: names.Config(), Value: rev},
 		{Topic: names.Requests(), Value: []byte("{")},
 		{Topic: names.Status(), Value: schemas.AppendEvent(nil, marker)},
 		{Topic: names.Status(), Value: schemas.AppendEvent(nil, rejected)},
+		letter,
 	} {
 		r.Timestamp = at
 		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
