@@ -101,7 +101,7 @@ func TestSlowClients(t *testing.T) {
 		t.Parallel()
 		w := *w
 		w.t = t
-		before := w.srv.conns.count()
+		began := time.Now()
 		c := w.dial("127.0.0.1", "")
 		c.SetReadBuffer(4 << 10)
 		ask := strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", 50)
@@ -112,8 +112,6 @@ func TestSlowClients(t *testing.T) {
 				}
 			}
 		}()
-		w.until("stuck", func() bool { return w.srv.conns.count() > before })
-		began := time.Now()
 		w.until("closed", func() bool {
 			_, err := c.Write([]byte("x"))
 			return err != nil
