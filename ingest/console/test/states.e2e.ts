@@ -216,6 +216,7 @@ test("a dialog gives the focus back to what opened it", async () => {
   }
   // Nobody takes "Cancel" for the other thing.
   await page.getByRole("button", { name: "Cancel it" }).click();
+  await page.getByRole("button", { name: "Leave it" }).waitFor();
   assert.deepEqual(await page.getByRole("dialog").getByRole("button").allInnerTexts(), ["Leave it", "Cancel the message"]);
   await page.getByRole("button", { name: "Leave it" }).click();
   assert.equal((await weir.call<{ status: string }>("GET", `/v1/messages/${later.id}`)).status, "scheduled");
