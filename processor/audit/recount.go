@@ -21,12 +21,13 @@ type room struct {
 func (r *room) full() bool { return r.count+r.cost > r.w.N }
 
 // without is what the message in hand holds, as far as a limit decides as if it did
-// not: of its earlier attempts, unless the limit counts these, and of this one.
+// not: of its earlier attempts, unless the limit counts these, and of this one. A
+// refusal puts the charges back that its round moved: they did not count either.
 func (p *partition) without(l *limit) []schemas.Charge {
 	if l.attempts {
 		return p.trip.round.Taken
 	}
-	return joinCharges(p.trip.old, p.trip.round.Taken)
+	return joinCharges(p.trip.old, p.trip.round.Moved, p.trip.round.Taken)
 }
 
 // recount counts every window of a limit at t, without some of a message's

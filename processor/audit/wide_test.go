@@ -291,6 +291,24 @@ func TestWideLawfulLogs(t *testing.T) {
 			m.round.Evidence, m.round.RetryAt = []schemas.Evidence{fullOf("verify", bob, "2/10s", 2, free+10_120)}, free+20_120
 			m.refuse(free + 11_050)
 		}},
+		{"home refuses a retry at the end: its old places, put back in this step, did not count", Proven, func(w *cleanWorld) {
+			w.revise(w.t, nil, "allow: [2/10s]", "allow: [2/10s, 3/100s]")
+			m := w.half(free)
+			m.take(free+40, "all")
+			m.admit(free + 50)
+			m.call(schemas.StatusRetrying, free+100).Reason = "transient"
+			m.back(schemas.ReadmitRetry, free+30_000)
+			m.on(free+30_100, nil, "ip")
+			m.take(free+30_110, "ip")
+			m.on(free+30_120, []string{"verify", "pair"}, "acme", "all")
+			m.take(free+30_130, "acme")
+			y, z := w.halfOf("y", free+40_200), w.halfOf("z", free+40_300)
+			m.take(free+41_000, "all")
+			y.take(free+41_010, "all")
+			z.take(free+41_020, "all")
+			m.round.Evidence, m.round.RetryAt = []schemas.Evidence{fullOf("verify", bob, "2/10s", 2, free+40_220)}, free+50_220
+			m.waits(free+41_050, free+50_220)
+		}},
 		{"a bucket beside a window is drawn from when the round begins, and not again", Proven, func(w *cleanWorld) {
 			w.revise(w.t, nil, "allow: [9/60s, 90/calendar-day]", `allow: [9/60s, "bucket 1 refill 1/10s"], exempt: ["+8613900000000"]`)
 			m := w.half(free)
