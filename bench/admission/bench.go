@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/weirhq/weir/bench/rig"
@@ -52,15 +53,15 @@ func (b *bench) newWorld(ctx context.Context, records int) (*world, error) {
 }
 
 // admission measures one worker.
-func (b *bench) admission(ctx context.Context) (rate, error) {
+func (b *bench) admission(ctx context.Context) (figures, error) {
 	w, err := b.newWorld(ctx, b.records)
 	if err != nil {
-		return 0, err
+		return figures{}, err
 	}
 	defer w.Drop()
 	r, err := w.measure(ctx, admission.Group(w.Names), w.admit)
 	if err != nil {
-		return 0, err
+		return figures{}, err
 	}
 	return r, w.allAdmitted(ctx)
 }
@@ -88,10 +89,10 @@ func (w *world) admit(ctx context.Context) error {
 	return admission.Run(ctx, w.Admission("admission"), watch)
 }
 
-// measure runs a worker until its group has committed every request. The rate
-// is that between the first and the last commit seen, so that joining the group
-// and restoring are not part of it.
-func (w *world) measure(ctx context.Context, group string, work func(context.Context) error) (rate, error) {
+// measure runs a worker until its group has committed every request. The figures
+// are those between the first and the last commit seen, so that joining the group
+// and restoring are not part of them.
+func (w *world) measure(ctx context.Context, group string, work func(context.Context) error) (figures, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- work(ctx) }()
@@ -101,28 +102,34 @@ func (w *world) measure(ctx context.Context, group string, work func(context.Con
 	}()
 	var first time.Time
 	var began int64
+	var used time.Duration
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
 			done <- err
-			return 0, fmt.Errorf("the worker ended: %w", err)
+			return figures{}, fmt.Errorf("the worker ended: %w", err)
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return figures{}, context.Cause(ctx)
 		case <-tick.C:
 		}
 		at, err := w.Committed(ctx, group)
 		if err != nil {
-			return 0, err
+			return figures{}, err
 		}
 		now := time.Now()
+		cpu, err := rig.CPU(os.Getpid())
+		if err != nil {
+			return figures{}, err
+		}
 		switch {
 		case at == 0:
 		case first.IsZero():
-			first, began = now, at
+			first, began, used = now, at, cpu
 		case at >= int64(w.records):
-			return rate(float64(at-began) / now.Sub(first).Seconds()), nil
+			n := at - began
+			return figures{rate(float64(n) / now.Sub(first).Seconds()), (cpu - used) / time.Duration(n)}, nil
 		}
 	}
 }

@@ -94,10 +94,10 @@ func (w *world) collect(ctx context.Context, k *kind, s *samples) error {
 }
 
 // copyHop measures the bare hop.
-func (b *bench) copyHop(ctx context.Context) (rate, error) {
+func (b *bench) copyHop(ctx context.Context) (figures, error) {
 	w, err := b.newWorld(ctx, b.records)
 	if err != nil {
-		return 0, err
+		return figures{}, err
 	}
 	defer w.Drop()
 	const group = "copy-hop"

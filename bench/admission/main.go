@@ -6,7 +6,8 @@
 //	go run ./bench/admission            starts Apache Kafka (deploy/local)
 //	KAFKA_BROKERS=host:9092 go run ./bench/admission
 //
-// The two take turns, so that a slow minute of the machine hits both. The table
+// The two take turns, so that a slow minute of the machine hits both. CPU time a message
+// is of the whole process, Kafka client and garbage collector included. The table
 // goes to stdout and, with -out, to a file.
 //
 // What it does not measure: latency, several workers, forwarded requests.
@@ -20,6 +21,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir/bench/rig"
 )
@@ -64,11 +66,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	var rows []row
 	for i := range l.runs {
 		// The order changes, so that neither always has the fresher broker.
-		kinds := []func(context.Context) (rate, error){b.admission, b.copyHop}
+		kinds := []func(context.Context) (figures, error){b.admission, b.copyHop}
 		if i%2 == 1 {
 			slices.Reverse(kinds)
 		}
-		var got [2]rate
+		var got [2]figures
 		for j, kind := range kinds {
 			if got[j], err = kind(ctx); err != nil {
 				return fmt.Errorf("run %d: %w", i+1, err)
@@ -89,9 +91,19 @@ type rate float64
 
 func (r rate) String() string { return fmt.Sprintf("%.1f k/s", float64(r)/1000) }
 
-type row struct{ admission, copyHop rate }
+// figures are what one run measured.
+type figures struct {
+	rate rate
+	cpu  time.Duration // of this process for each record; hardly depends on the machine's load
+}
 
-func (r row) ratio() float64 { return float64(r.admission) / float64(r.copyHop) }
+func (f figures) String() string { return fmt.Sprintf("%s at %s", f.rate, micros(f.cpu)) }
+
+func micros(d time.Duration) string { return fmt.Sprintf("%.1f µs", float64(d)/1e3) }
+
+type row struct{ admission, copyHop figures }
+
+func (r row) ratio() float64 { return float64(r.admission.rate) / float64(r.copyHop.rate) }
 
 func table(l load, what string, s *samples, rows []row, command string) string {
 	var b strings.Builder
@@ -106,15 +118,18 @@ func table(l load, what string, s *samples, rows []row, command string) string {
 		}
 	}
 	b.WriteString(".\nThe copy hop writes real samples of the same records and a meta record a partition and commit, and decides nothing.\n\n")
-	b.WriteString("| run | admission | copy hop | ratio |\n|---|---|---|---|\n")
+	b.WriteString("| run | admission | CPU a message | copy hop | CPU a message | ratio of rates |\n|---|---|---|---|---|---|\n")
 	for i, r := range rows {
-		fmt.Fprintf(&b, "| %d | %s | %s | %.2f |\n", i+1, r.admission, r.copyHop, r.ratio())
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %.2f |\n", i+1, r.admission.rate, micros(r.admission.cpu), r.copyHop.rate, micros(r.copyHop.cpu), r.ratio())
 	}
 	for _, stat := range rig.Stats {
 		pick := func(f func(row) float64) float64 { return rig.Of(stat, rows, f) }
-		fmt.Fprintf(&b, "| **%s** | **%s** | **%s** | **%.2f** |\n", stat.Name,
-			rate(pick(func(r row) float64 { return float64(r.admission) })),
-			rate(pick(func(r row) float64 { return float64(r.copyHop) })),
+		cpu := func(f func(row) figures) string {
+			return micros(time.Duration(pick(func(r row) float64 { return float64(f(r).cpu) })))
+		}
+		fmt.Fprintf(&b, "| **%s** | **%s** | **%s** | **%s** | **%s** | **%.2f** |\n", stat.Name,
+			rate(pick(func(r row) float64 { return float64(r.admission.rate) })), cpu(func(r row) figures { return r.admission }),
+			rate(pick(func(r row) float64 { return float64(r.copyHop.rate) })), cpu(func(r row) figures { return r.copyHop }),
 			pick(row.ratio))
 	}
 	return b.String()
