@@ -5,11 +5,14 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,15 +46,18 @@ type scenario struct {
 	name    string
 	brokers local.Options
 	run     func(t *testing.T, k *local.Kafka, sc scale) figures
+	prepare func(t *testing.T, dir string) // what is there before the brokers start; may be nil
 }
 
 var scenarios = []scenario{
-	{"workers killed and paused", local.Options{}, func(t *testing.T, k *local.Kafka, sc scale) figures { return exact(t, k.Addrs(), sc) }},
-	{"rolling restart", local.Options{}, rolling},
-	{"1 to 3 to 1 workers", local.Options{}, scaling},
-	{"clocks that step", local.Options{}, clocks},
-	{"the only broker killed", local.Options{Apart: true}, brokerKilled},
-	{"one of three brokers killed", local.Options{Brokers: 3}, oneOfThree},
+	{"workers killed and paused", local.Options{}, func(t *testing.T, k *local.Kafka, sc scale) figures { return exact(t, k.Addrs(), sc) }, nil},
+	{"rolling restart", local.Options{}, rolling, nil},
+	{"1 to 3 to 1 workers", local.Options{}, scaling, nil},
+	{"clocks that step", local.Options{}, clocks, nil},
+	{"the only broker killed", local.Options{Apart: true}, brokerKilled, nil},
+	{"one of three brokers killed", local.Options{Brokers: 3}, oneOfThree, nil},
+	{"two of three brokers killed", local.Options{Brokers: 3}, twoOfThree, nil},
+	{"a disk of three is full", local.Options{Brokers: 3}, diskFull, smallDisk},
 }
 
 // TestChaos runs every scenario on Apache Kafka and prints a line on each. A
@@ -81,6 +87,9 @@ func TestChaos(t *testing.T) {
 			o.LibDir, o.Dir = lib, t.TempDir()
 			if keep := os.Getenv("WEIR_CHAOS_DIR"); keep != "" { // to look into afterwards
 				o.Dir = filepath.Join(keep, strings.ReplaceAll(s.name, " ", "_"))
+			}
+			if s.prepare != nil {
+				s.prepare(t, o.Dir)
 			}
 			starting, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
@@ -206,15 +215,20 @@ func brokerKilled(t *testing.T, k *local.Kafka, sc scale) figures {
 	return l.finish(workers...)
 }
 
+// three is the load on three brokers. Three copies of everything on one machine are slow;
+// a trace that overruns the lanes shows only that messages go stale.
+func three(t *testing.T, k *local.Kafka, sc scale) (l *load, workers []*Process) {
+	seed := seedOf(t)
+	sc.requests, sc.perSecond, sc.staleAfter = sc.requests/3, sc.perSecond/3, "60s"
+	l = newLoad(t, k.Addrs(), "three", sc, seed)
+	workers = []*Process{l.run(0, roles), l.run(1, roles)}
+	l.start(seed)
+	return l, workers
+}
+
 // oneOfThree kills a broker, and brings it back, while the others go on.
 func oneOfThree(t *testing.T, k *local.Kafka, sc scale) figures {
-	seed := seedOf(t)
-	// Three copies of everything on one machine are slow; a trace that overruns the
-	// lanes shows only that messages go stale.
-	sc.requests, sc.perSecond, sc.staleAfter = sc.requests/3, sc.perSecond/3, "60s"
-	l := newLoad(t, k.Addrs(), "three", sc, seed)
-	workers := []*Process{l.run(0, roles), l.run(1, roles)}
-	l.start(seed)
+	l, workers := three(t, k, sc)
 	for i, broker := range l.chance.Perm(3) {
 		l.until(0.9 * (float64(i) + 0.2 + 0.4*l.chance.Float64()) / 3)
 		l.killBroker(k, broker, l.between(0, 9*time.Second))
@@ -225,12 +239,101 @@ func oneOfThree(t *testing.T, k *local.Kafka, sc scale) figures {
 	return l.finish(workers...)
 }
 
+// twoOfThree kills two brokers at once. The one that is left has no controller and may
+// acknowledge nothing: everything waits until another is back.
+func twoOfThree(t *testing.T, k *local.Kafka, sc scale) figures {
+	l, workers := three(t, k, sc)
+	const rounds = 2
+	for i := range rounds {
+		l.until(0.9 * (float64(i) + 0.2 + 0.4*l.chance.Float64()) / rounds)
+		two := l.chance.Perm(3)[:2]
+		for _, b := range two {
+			k.Kill(b)
+		}
+		down := l.between(5*time.Second, 15*time.Second)
+		l.note("kill -9 of brokers %v, for %v or more", two, down.Round(time.Millisecond))
+		l.done++
+		l.wait(down)
+		for _, b := range two {
+			l.restartBroker(k, b)
+		}
+		l.whole()
+	}
+	return l.finish(workers...)
+}
+
+// smallDisk gives the first broker a disk of its own, in memory.
+func smallDisk(t *testing.T, dir string) {
+	disk := filepath.Join(dir, "broker-0")
+	if err := os.MkdirAll(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=512m", "tmpfs", disk).CombinedOutput(); err != nil {
+		t.Fatalf("a small disk needs the right to mount one (root): %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", disk).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+}
+
+// diskFull fills the disk of one of three brokers, which ends at its next append or when it
+// cleans a log; then makes room, and starts it again.
+func diskFull(t *testing.T, k *local.Kafka, sc scale) figures {
+	l, workers := three(t, k, sc)
+	ballast := filepath.Join(k.Dir(), "broker-0", "ballast")
+	const rounds = 2
+	for i := range rounds {
+		l.until(0.9 * (float64(i) + 0.2 + 0.4*l.chance.Float64()) / rounds)
+		n, err := fill(ballast)
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("the disk is not full after %d bytes: %v", n, err)
+		}
+		l.note("the disk of broker 0 is full, by %d MiB", n>>20)
+		select {
+		case <-k.Done(0):
+			l.note("broker 0 ended")
+		case <-time.After(time.Minute):
+			t.Fatal("broker 0 goes on with a full disk")
+		}
+		l.done++
+		l.wait(l.between(0, 9*time.Second))
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		l.restartBroker(k, 0)
+		l.whole()
+	}
+	return l.finish(workers...)
+}
+
+// fill writes to a file until there is no more room.
+func fill(name string) (n int64, err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for block := make([]byte, 64<<10); ; {
+		m, err := f.Write(block)
+		if n += int64(m); err != nil {
+			return n, err
+		}
+	}
+}
+
 func (l *load) killBroker(k *local.Kafka, broker int, down time.Duration) {
 	l.t.Helper()
 	k.Kill(broker)
 	l.note("kill -9 of broker %d, for %v or more", broker, down.Round(time.Millisecond))
 	l.done++
 	l.wait(down)
+	l.restartBroker(k, broker)
+}
+
+func (l *load) restartBroker(k *local.Kafka, broker int) {
+	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 	defer cancel()
 	if err := k.Restart(ctx, broker); err != nil {
