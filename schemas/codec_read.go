@@ -260,12 +260,9 @@ func (r *jsonReader) intoTime(dst *Millis) bool {
 	return true
 }
 
-// Times outside these years cannot be written in RFC 3339, whatever zone they
-// were read in.
-var (
-	minWireTime = MillisOf(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
-	maxWireTime = MillisOf(time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC))
-)
+// maxWireTime is the last time that RFC 3339 can write. Nothing that has a time is
+// older than 1970, so what is less than 0 is refused too.
+var maxWireTime = MillisOf(time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC))
 
 var errWireTime = errors.New("not a time in RFC 3339")
 
@@ -279,7 +276,7 @@ func parseWireTime(b []byte) (Millis, error) {
 		return 0, errWireTime
 	}
 	m := Millis(t.UnixMilli())
-	if m < minWireTime || m > maxWireTime {
+	if m < 0 || m > maxWireTime {
 		return 0, errWireTime
 	}
 	return m, nil

@@ -195,7 +195,7 @@ func (d *requestDecoder) time(bit uint, name, outOfRange string, dst *Millis) bo
 		m, err := parseWireTime(b)
 		switch {
 		case err != nil:
-			d.problems.add("/"+name, ReasonBadTime, "is not a time in RFC 3339, such as 2026-11-22T01:00:00Z")
+			d.problems.add("/"+name, ReasonBadTime, "is not a time in RFC 3339 from 1970 on, such as 2026-11-22T01:00:00Z")
 		case m == 0 && len(b) > 0:
 			d.problems.add("/"+name, outOfRange, "is before 2000")
 		}
