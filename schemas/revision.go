@@ -16,6 +16,8 @@ type Revision struct {
 	Parent   int64  `json:"parent"`
 	At       Millis `json:"at"`
 	By       string `json:"by,omitempty"`
+	Zones    string `json:"zones,omitempty"`  // release of the IANA time zone database of the weir that wrote it
+	Phones   string `json:"phones,omitempty"` // version of its phone library's metadata
 	Policy   Policy `json:"policy"`
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -15,7 +16,15 @@ type ledgerMeta struct {
 	T        schemas.Millis `json:"t"`
 	Requests int64          `json:"requests"` // next offset to decide
 	Readmit  int64          `json:"readmit"`
+	Phones   string         `json:"phones"` // version of the phone library's metadata, of the last decision
+	Zones    string         `json:"zones"`  // release of the time zone database; empty before a version that wrote it
 	offset   int64          // where it stands
+}
+
+// otherData reports whether the last decision was made with other time zones or numbering
+// plans than this program has.
+func (m *ledgerMeta) otherData() bool {
+	return m.Zones != "" && m.Zones != schemas.ZonesVersion || m.Phones != "" && m.Phones != recipient.MetadataVersion
 }
 
 // ledgerTail is how many offsets of a ledger's end are read for its meta record, which
@@ -68,6 +77,9 @@ func (p *partition) agrees() {
 	}
 	before, was := p.metas.before[p.num]
 	after, is := p.metas.after[p.num]
+	if is && after.otherData() {
+		p.cannotTell(fmt.Sprintf("partitions decided with time zones %s and numbering plans %s, where this weir has %s and %s: calendar windows, quiet hours and countries are judged by those", after.Zones, after.Phones, schemas.ZonesVersion, recipient.MetadataVersion))
+	}
 	fault := func(m ledgerMeta, format string, args ...any) {
 		p.found.violation(Violation{Kind: KindLedger, Topic: p.ledger, Partition: p.num, Offset: m.offset, Seq: p.seq, T: p.t, Text: fmt.Sprintf(format, args...)})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
@@ -244,7 +245,7 @@ var ErrConflict = errors.New("the policy was changed meanwhile: read it again an
 // whether it won. It returns the new revision, or ErrConflict. cl must be a
 // producer with acks=all.
 func (w *Watcher) Publish(ctx context.Context, cl *kgo.Client, parent int64, by string, p schemas.Policy) (*schemas.Revision, error) {
-	rev := schemas.Revision{Revision: parent + 1, Parent: parent, At: schemas.MillisOf(time.Now()), By: by, Policy: p}
+	rev := schemas.Revision{Revision: parent + 1, Parent: parent, At: schemas.MillisOf(time.Now()), By: by, Zones: schemas.ZonesVersion, Phones: recipient.MetadataVersion, Policy: p}
 	value, err := json.Marshal(rev)
 	if err != nil {
 		return nil, fmt.Errorf("encode revision %d: %w", rev.Revision, err)
