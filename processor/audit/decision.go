@@ -102,6 +102,7 @@ func (p *partition) decision() error {
 	p.trip = tripOf(env)
 	p.why = p.begunFor(env)
 	p.about(in, env)
+	p.isFor(in)
 	if p.away = ownersVerdict(d.Verdict) && p.to != "" && p.home() != p.num; p.away {
 		p.owner(in, env)
 		p.noMore()

@@ -27,6 +27,14 @@ func (m *ledgerMeta) otherData() bool {
 	return m.Zones != "" && m.Zones != schemas.ZonesVersion || m.Phones != "" && m.Phones != recipient.MetadataVersion
 }
 
+func (p *partition) otherData() bool {
+	if p.metas == nil {
+		return false
+	}
+	m := p.metas.after[p.num]
+	return m.otherData()
+}
+
 // ledgerTail is how many offsets of a ledger's end are read for its meta record, which
 // comes last in each transaction.
 const ledgerTail = 2000
@@ -77,7 +85,7 @@ func (p *partition) agrees() {
 	}
 	before, was := p.metas.before[p.num]
 	after, is := p.metas.after[p.num]
-	if is && after.otherData() {
+	if p.otherData() {
 		p.cannotTell(fmt.Sprintf("partitions decided with time zones %s and numbering plans %s, where this weir has %s and %s: calendar windows, quiet hours and countries are judged by those", after.Zones, after.Phones, schemas.ZonesVersion, recipient.MetadataVersion))
 	}
 	fault := func(m ledgerMeta, format string, args ...any) {

@@ -410,6 +410,9 @@ func (c *change) copied(t *testing.T, logs map[string]map[int32][]*kgo.Record, p
 		}
 	}
 	r := k.audit()
+	if c.want != "" {
+		documented(t, c.name, c.want)
+	}
 	switch {
 	case c.unsure:
 		if r.Outcome != audit.CouldNotTell {

@@ -58,6 +58,7 @@ const (
 	KindPace       Kind = "pace"            // more permits in a pace window than any revision allowed
 	KindCountry    Kind = "country"         // on to a country to which the class does not go, or ended for one to which it does
 	KindDuplicate  Kind = "duplicate"       // one message taken for two, or called a repeat of one that did not come
+	KindRecipient  Kind = "recipient"       // decided for another recipient than the request names
 	KindUnknown    Kind = "unknown"         // let in with a class or field that the policy rejects as unknown, or rejected for one that it does not
 	KindQuiet      Kind = "quiet_hours"     // on in quiet hours, held for them outside, or until another moment than their end
 )

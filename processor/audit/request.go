@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"time"
 
@@ -71,6 +72,40 @@ func (p *partition) request(in *kgo.Record) *schemas.Request {
 		p.read, p.req = in, decoded(in)
 	}
 	return p.req
+}
+
+// isFor judges that a message was decided for the recipient whom its request names.
+func (p *partition) isFor(in *kgo.Record) {
+	e := p.e
+	if in == nil || in.Topic != p.requests || e.To == "" || e.Status == schemas.StatusRejected || p.revision < 0 || namesAsKey(in.Value, e.To) || p.otherData() {
+		return
+	}
+	req := p.request(in)
+	if req == nil || req.Action != schemas.ActionSend {
+		return
+	}
+	tenant, _ := p.rules.policy.Tenant(cmp.Or(e.Tenant, schemas.DefaultTenant))
+	to, err := recipient.Canonical(req.Channel, req.To, tenant.DefaultRegion)
+	if err != nil || to.Key != e.To && to.Spelled != e.To { // from before keys ignored letter case
+		p.fault(KindRecipient, "its request names another recipient, %s", recipient.Mask(req.To))
+	}
+}
+
+// namesAsKey reports whether a request in JSON names its recipient once, by the very key. Most
+// do, and need no reading.
+func namesAsKey(value []byte, key string) bool {
+	const name = `"to"`
+	i := bytes.Index(value, []byte(name))
+	if i < 0 || value[0] != '{' || bytes.Contains(value, []byte(`\u`)) {
+		return false
+	}
+	rest := value[i+len(name):]
+	if bytes.Contains(rest, []byte(name)) {
+		return false
+	}
+	rest, colon := bytes.CutPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(":"))
+	rest = bytes.TrimLeft(rest, " \t\r\n")
+	return colon && len(rest) > len(key)+1 && rest[0] == '"' && string(rest[1:1+len(key)]) == key && rest[1+len(key)] == '"'
 }
 
 func decoded(in *kgo.Record) *schemas.Request {

@@ -6,8 +6,10 @@
 //	go run ./cmd/weir/mutations                      all of them
 //	go run ./cmd/weir/mutations -only seq-reused     one
 //	go run ./cmd/weir/mutations -write docs/exactness.md
+//	go run ./cmd/weir/mutations -audit -write docs/audit.md
 //
-// With both, the table keeps what it says of the others.
+// With -only and -write, the table keeps what it says of the others. With -audit the
+// audit of a faulty run (cmd/weir/faultsim) is the only judge: it may not say PROVEN.
 //
 // It judges tests, not code: a mutation that no longer finds its text, or does
 // not compile, or whose test fails without it, is an error of the table.
@@ -32,16 +34,17 @@ import (
 func main() {
 	only := flag.String("only", "", "run the mutations whose names match this `regexp`")
 	write := flag.String("write", "", "put the table into this Markdown `file`, between its marks")
+	alone := flag.Bool("audit", false, "let weir audit alone judge each, in runs of the fault simulation")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *only, *write); err != nil {
+	if err := run(ctx, *only, *write, *alone); err != nil {
 		fmt.Fprintln(os.Stderr, "mutations:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only, write string) error {
+func run(ctx context.Context, only, write string, alone bool) error {
 	which, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
@@ -62,6 +65,9 @@ func run(ctx context.Context, only, write string) error {
 	for _, m := range mutations {
 		if !which.MatchString(m.name) {
 			continue
+		}
+		if alone {
+			m.checks = []check{auditAlone}
 		}
 		got, err := r.try(ctx, m)
 		if err != nil {

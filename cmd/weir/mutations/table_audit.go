@@ -3,6 +3,9 @@ package main
 // auditRun is the whole of Weir on a broker in the process: its audit must prove it.
 var auditRun = check{pkg: "processor/audit", run: "TestRealRunIsProven|TestLostRecords"}
 
+// auditAlone is many runs of the whole of Weir with faults, which its audit must prove.
+var auditAlone = check{pkg: "cmd/weir/faultsim", run: "TestAuditAlone", env: []string{"WEIR_SIM_SEEDS=40"}}
+
 // audited are the ways to break Weir beside the limits that the audit of a run finds.
 var audited = []mutation{
 	{
