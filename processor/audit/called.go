@@ -116,11 +116,11 @@ type lateCalls struct {
 
 // judgeLate reports the calls that were too late, but those before the last permit of an
 // earlier version. Unless all journals were read, that permit is not known.
-func (f *findings) judgeLate(all bool) {
+func (f *findings) judgeLate(all bool, into *findings) {
 	for provider, o := range f.lateCalls {
 		until, excused := f.boundless[provider], o.earlier
 		if !all {
-			f.cannotTell("calls later than their slack, of lanes whose journals were not read", excused+int64(len(o.kept)))
+			into.cannotTell("calls later than their slack, of lanes whose journals were not read", excused+int64(len(o.kept)))
 			continue
 		}
 		for _, v := range o.kept {
@@ -128,11 +128,11 @@ func (f *findings) judgeLate(all bool) {
 				excused++
 				continue
 			}
-			f.violation(v)
+			into.violation(v)
 		}
 		if until == 0 {
 			continue
 		}
-		f.cannotTell("calls later than their slack, before the last permit of a lane or an admission of an earlier version", excused)
+		into.cannotTell("calls later than their slack, before the last permit of a lane or an admission of an earlier version", excused)
 	}
 }

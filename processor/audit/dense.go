@@ -61,7 +61,7 @@ func (c *calls) sent(list int32, e *schemas.Event, message uint64, before schema
 			continue
 		}
 		if h.limit.wide {
-			if judged {
+			if judged && c.wide != nil {
 				c.wide.add(h, e.At, before)
 			}
 			continue

@@ -1,17 +1,21 @@
 package audit
 
-// forgotten remembers messages that ended long ago, in some 10 bits each: enough to
+import "slices"
+
+// forgotten remembers the last fifty million messages that ended long ago, in some 10 bits each: enough to
 // say of a receipt that its message never was. It may take one that never was for one
 // that was (1 in 100), and never the other way round.
 type forgotten struct {
 	pages []*page
-	in    int // of the last page
+	in    int  // of the last page
+	lost  bool // a page was dropped: what it had may be taken for one that never was
 }
 
 const (
 	pageBits = 1 << 23
 	pageMost = pageBits / 10
 	pageHits = 7 // bits an entry
+	pageKept = 64
 )
 
 type page [pageBits / 64]uint64
@@ -19,6 +23,9 @@ type page [pageBits / 64]uint64
 func (f *forgotten) add(s sum) {
 	if len(f.pages) == 0 || f.in == pageMost {
 		f.pages, f.in = append(f.pages, new(page)), 0
+		if len(f.pages) > pageKept {
+			f.pages, f.lost = slices.Delete(f.pages, 0, 1), true
+		}
 	}
 	f.in++
 	p := f.pages[len(f.pages)-1]

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,14 +76,42 @@ const tailBorder = time.Minute
 type join struct {
 	mu       sync.Mutex
 	cells    []cell
-	tail     map[item]int
+	tail     map[item]tailed
 	from     schemas.Millis // items before are not compared: one side may have forgotten them
 	tailFrom schemas.Millis // items of this time or later belong to the tail
 	before   int64          // how many of the first side lie before from
+	apart    bool           // the sides are cut at different moments: in the tail, either may have more
+}
+
+// tailed is how often the tail has an item, and its latest time.
+type tailed struct {
+	n    int
+	when schemas.Millis
 }
 
 func newJoin(from, tailFrom schemas.Millis) *join {
-	return &join{cells: make([]cell, cells), tail: make(map[item]int), from: from, tailFrom: tailFrom}
+	return &join{cells: make([]cell, cells), tail: make(map[item]tailed), from: from, tailFrom: tailFrom}
+}
+
+// inTail reports whether an item of side n and of this time belongs to the tail.
+func (j *join) inTail(n int64, when schemas.Millis) bool {
+	if n > 0 && !j.apart {
+		return when >= j.tailFrom.Add(-tailBorder)
+	}
+	return when >= j.tailFrom
+}
+
+// advance moves the beginning of the tail. What is older is compared from now on.
+func (j *join) advance(tailFrom schemas.Millis) {
+	j.tailFrom = tailFrom
+	for i, l := range j.tail {
+		if n := int64(l.n); !j.inTail(n, l.when) {
+			delete(j.tail, i)
+			for range max(n, -n) {
+				j.cells[i.hash()%cells].add(i, n/max(n, -n))
+			}
+		}
+	}
 }
 
 // put counts an item: n is 1 for the side that was read up to the cut, and -1
@@ -100,36 +129,36 @@ func (j *join) putOf(i item, began schemas.Millis, n int64, when schemas.Millis)
 		}
 		return
 	}
-	tail := j.tailFrom
-	if n > 0 {
-		tail = tail.Add(-tailBorder)
-	}
-	if when >= tail {
-		if j.tail[i] += int(n); j.tail[i] == 0 {
+	if j.inTail(n, when) {
+		l := j.tail[i]
+		if l = (tailed{l.n + int(n), max(l.when, when)}); l.n == 0 {
 			delete(j.tail, i)
+		} else {
+			j.tail[i] = l
 		}
 		return
 	}
 	j.cells[i.hash()%cells].add(i, n)
 }
 
-// difference returns the items that only one side has. What the further side
-// alone has in the tail is no difference. tangled counts cells in which more
+// difference returns the items that only one side has, and changes nothing. What the
+// further side alone has in the tail is no difference. tangled counts cells in which more
 // than one item differs, so that none can be named.
 func (j *join) difference() (only, extra []item, tangled int) {
-	for i, n := range j.tail {
-		c := &j.cells[i.hash()%cells]
+	all := slices.Clone(j.cells)
+	for i, l := range j.tail {
+		c := &all[i.hash()%cells]
 		switch {
-		case n > 0:
-			for range n {
+		case l.n > 0 && !j.apart:
+			for range l.n {
 				c.add(i, 1)
 			}
-		case c.count > 0 && c.xor == i:
+		case l.n < 0 && c.count > 0 && c.xor == i:
 			c.add(i, -1) // its other half has an earlier time
 		}
 	}
-	for i := range j.cells {
-		c := &j.cells[i]
+	for i := range all {
+		c := &all[i]
 		pure := c.xor.hash()%cells == uint64(i) && c.check == c.xor.hash()*0x9e3779b97f4a7c15
 		switch {
 		case *c == cell{}:

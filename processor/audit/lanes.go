@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -54,7 +55,6 @@ func (l *lane) run(log source, tick func() error) error {
 			return err
 		}
 		if r == nil {
-			l.counts.InFlight += l.open
 			l.found.unbounded(l.provider, l.loose)
 			return nil
 		}
@@ -127,19 +127,77 @@ func (l *lane) take(r *kgo.Record) {
 	}
 }
 
-// size is what the lane remembers, in bytes.
-func (l *lane) size() int64 { return inMap(len(l.flights), 40) + int64(cap(l.sending.times))*8 }
+// journal judges a provider's journal: its lanes, and their pace together.
+type journal struct {
+	*bounds
+	provider string
+	lanes    []*lane // by partition
+	sending  *sending
+	share    *share
+}
+
+func newJournal(b *bounds, provider string, of *budget) *journal {
+	return &journal{bounds: b, provider: provider, sending: newSending(nil, false), share: &share{of: of}}
+}
+
+// walk reads the journal up to the cut. Before recent, no lane gives a permit any more.
+func (j *journal) walk(ctx context.Context, r *reader, topic string, recent schemas.Millis, tick func() error) error {
+	lanes := int32(len(r.until[topic]))
+	j.sending.gather = j.sending.gather || lanes > 1
+	j.sending.follow(j.config.paces(j.provider))
+	for num := range lanes {
+		if int(num) == len(j.lanes) {
+			j.lanes = append(j.lanes, &lane{bounds: j.bounds, provider: j.provider, begin: j.begins[topic], flights: make(map[flight]int), sending: j.sending})
+		}
+		log, closeLog, err := r.resume(ctx, topic, num, 0)
+		if err != nil {
+			return err
+		}
+		err = j.lanes[num].run(log, func() error {
+			if err := tick(); err != nil {
+				return err
+			}
+			return j.share.tick(func() string { return topic }, j.size)
+		})
+		closeLog()
+		if err != nil {
+			return err
+		}
+	}
+	j.sending.advance(recent)
+	return nil
+}
+
+// size is what the journal remembers, in bytes.
+func (j *journal) size() (n int64) {
+	for _, l := range j.lanes {
+		n += inMap(len(l.flights), 40)
+	}
+	return n + int64(cap(j.sending.times))*8
+}
+
+// judge judges the journal as a whole, at a cut.
+func (j *journal) judge(into *findings) {
+	j.holes[j.provider] = 0
+	for _, l := range j.lanes {
+		into.report.Checked.add(&l.counts)
+		into.report.Checked.InFlight += l.open
+		j.holes[j.provider] += l.skipped
+	}
+	j.sending.judge(j.provider, into)
+}
 
 // sending finds the densest real sending in each pace window: from permits in
 // the order of their times, with as many times in memory as the longest window
-// holds. The permits of several lanes must be gathered first.
+// holds. The permits of several lanes are gathered first, up to the cut.
 type sending struct {
-	paces  []pace
-	tails  []int // by window: the first of times that it holds
-	times  []schemas.Millis
-	most   []int64
-	at     []schemas.Millis
-	gather bool
+	paces   []pace
+	tails   []int // by window: the first of times that it holds
+	times   []schemas.Millis
+	counted int // of times
+	most    []int64
+	at      []schemas.Millis
+	gather  bool
 }
 
 func newSending(paces []pace, gather bool) *sending {
@@ -152,12 +210,15 @@ func (s *sending) add(t schemas.Millis) {
 	}
 	s.times = append(s.times, t)
 	if !s.gather {
-		s.step(len(s.times) - 1)
+		s.step()
 		s.trim()
 	}
 }
 
-func (s *sending) step(i int) {
+// step counts the next permit.
+func (s *sending) step() {
+	i := s.counted
+	s.counted++
 	t := s.times[i]
 	for k := range s.paces {
 		w := schemas.Millis(s.paces[k].window.Length.Milliseconds())
@@ -176,25 +237,51 @@ func (s *sending) trim() {
 		for k := range s.tails {
 			s.tails[k] -= first
 		}
+		s.counted -= first
 	}
 }
 
-func (s *sending) finish(provider string, b *bounds) {
-	if s.gather {
-		slices.Sort(s.times)
-		for i := range s.times {
-			s.step(i)
-		}
+// advance counts what was permitted before a time. No lane permits anything before it
+// from now on.
+func (s *sending) advance(before schemas.Millis) {
+	slices.Sort(s.times[s.counted:])
+	for s.counted < len(s.times) && s.times[s.counted] < before {
+		s.step()
+	}
+	if len(s.paces) > 0 {
+		s.trim()
+	}
+}
+
+// judge counts what was permitted up to the cut. It changes nothing but the order of times.
+func (s *sending) judge(provider string, into *findings) {
+	slices.Sort(s.times[s.counted:])
+	all := *s
+	all.tails, all.most, all.at = slices.Clone(s.tails), slices.Clone(s.most), slices.Clone(s.at)
+	for all.counted < len(all.times) {
+		all.step()
 	}
 	for k, p := range s.paces {
 		w := p.window.String()
-		b.found.report.Densest = append(b.found.report.Densest, Density{Provider: provider, Window: w, N: p.window.N, Most: s.most[k], At: s.at[k]})
-		if p.bound && s.most[k] > p.most {
-			b.found.violation(Violation{
-				Kind: KindPace, Topic: provider, Offset: -1, T: s.at[k],
-				Text: fmt.Sprintf("%d permits in a window of %s; no revision allowed more than %d", s.most[k], w, p.most),
+		into.report.Densest = append(into.report.Densest, Density{Provider: provider, Window: w, N: p.window.N, Most: all.most[k], At: all.at[k]})
+		if p.bound && all.most[k] > p.most {
+			into.violation(Violation{
+				Kind: KindPace, Topic: provider, Offset: -1, T: all.at[k],
+				Text: fmt.Sprintf("%d permits in a window of %s; no revision allowed more than %d", all.most[k], w, p.most),
 			})
 		}
+	}
+}
+
+// follow takes the windows of later revisions.
+func (s *sending) follow(paces []pace) {
+	for _, p := range paces {
+		k := slices.IndexFunc(s.paces, func(o pace) bool { return o.window.Length == p.window.Length })
+		if k >= 0 {
+			s.paces[k] = p
+			continue
+		}
+		s.paces, s.tails, s.most, s.at = append(s.paces, p), append(s.tails, s.counted), append(s.most, 0), append(s.at, 0)
 	}
 }
 

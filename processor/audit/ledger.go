@@ -44,7 +44,8 @@ func (a *auditing) ledgers(ctx context.Context) (map[int32]ledgerMeta, error) {
 	topic := a.Names.Ledger()
 	all := make(map[int32]ledgerMeta)
 	for num, until := range a.reader.until[topic] {
-		for _, from := range []int64{max(until-ledgerTail, a.reader.start[topic][num]), a.reader.start[topic][num]} {
+		start := max(a.reader.start[topic][num], a.lastMeta[num])
+		for _, from := range []int64{max(until-ledgerTail, start), start} {
 			log, closeLog, err := a.reader.openFrom(ctx, topic, num, from)
 			if err != nil {
 				return nil, err
@@ -55,7 +56,7 @@ func (a *auditing) ledgers(ctx context.Context) (map[int32]ledgerMeta, error) {
 				return nil, err
 			}
 			if found {
-				all[num] = m
+				all[num], a.lastMeta[num] = m, m.offset
 				break
 			}
 		}

@@ -71,12 +71,12 @@ func letterOf(r *kgo.Record) *schemas.Envelope {
 
 // unburied returns the ends without a dead letter. A letter without an end is none: what
 // a stage could not process is in weir.dlq too, and it may name a message.
-func (b *bounds) unburied() (all []found) {
+func (b *bounds) unburied(into *findings) (all []found) {
 	only, _, tangled := b.dead.difference()
 	for _, i := range only {
 		all = append(all, found{i, KindLetter, []string{b.statusTopic}, "given up on, and not once in weir.dlq for this reason"})
 	}
-	b.found.cannotTell("dead letters of what is no message hide whether an end has its own", int64(tangled))
-	b.found.cannotTell("ends of messages that were accepted before the retained weir.dlq", b.dead.before)
+	into.cannotTell("dead letters of what is no message hide whether an end has its own", int64(tangled))
+	into.cannotTell("ends of messages that were accepted before the retained weir.dlq", b.dead.before)
 	return all
 }

@@ -119,7 +119,7 @@ func (p *partition) status() {
 		}
 	case m.state().End() && e.At-m.first >= unique && mayFollow("", e.Status):
 		// Its id may be used again.
-		p.kept(&m)
+		p.kept(p.key, &m)
 		p.calls.release(m.held)
 		m, there = message{given: m.given}, false
 		p.counts.Messages += p.one()
@@ -226,7 +226,7 @@ func (p *partition) amended(m message, there bool) {
 		p.fault(KindOrder, "%s, and no receipt says so", p.e.Status)
 	case schemas.PartitionOf(p.e.To, p.partitions) != p.num:
 		p.fault(KindOrder, "a receipt in another partition than its recipient's")
-	case !there && !p.cut && !p.forgot.has(p.key):
+	case !there && !p.cut && !p.forgot.lost && !p.forgot.has(p.key):
 		p.fault(KindReceipt, "%s by a receipt of %s, and this tenant has no such message to this recipient", p.e.Status, p.e.Provider)
 	case !there:
 		p.found.tell("receipts for messages that the log does not have, or no longer: sent before it begins, or ended more than a day before", p.one())

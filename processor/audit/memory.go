@@ -77,7 +77,7 @@ func (p *partition) size() int64 {
 	n += inMap(len(p.messages), 64+8) + inMap(len(p.where), 16+24+16+8)
 	n += inMap(len(p.moved), 24) + inMap(len(p.repeats.noted), 24) + inMap(len(p.repeats.keys), 40)
 	n += inMap(len(p.causes.cancels), 24) + inMap(len(p.causes.optOuts), 136)
-	n += inMap(len(p.decided), 16+32+120)
+	n += inMap(len(p.decided), 16+32+120) + inMap(len(p.back), 16+8)
 	return n + p.forgot.size()
 }
 
@@ -85,5 +85,5 @@ func (p *partition) size() int64 {
 func (j *join) size() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return cells*48 + inMap(len(j.tail), 40)
+	return cells*48 + inMap(len(j.tail), 32+16)
 }

@@ -175,27 +175,16 @@ func (p *partition) refunded(m message) {
 	p.messages[p.key] = m
 }
 
-// kept judges a message that is forgotten, or the log's end: what was to be returned was.
-func (p *partition) kept(m *message) {
-	if m.flags&flagOwed == 0 || m.last < p.bounds.since {
+// kept judges a message that is forgotten, or the log's end: what was to be returned was,
+// or its give-back waits to be decided.
+func (p *partition) kept(k sum, m *message) {
+	if m.flags&flagOwed == 0 || m.last < p.bounds.since || p.back[k].giveBacks > 0 {
 		return
 	}
 	p.found.violation(Violation{
 		Kind: KindCause, Topic: p.statusTopic, Partition: p.num, Offset: m.offset, T: m.last,
 		Text: "it ended as " + string(m.state()) + " and cannot have been received, and its places were not returned",
 	})
-}
-
-// willRefund takes note of a give-back that waits to be decided.
-func (p *partition) willRefund(env *schemas.Envelope) {
-	if env == nil || env.Reason != schemas.ReadmitGiveBack {
-		return
-	}
-	key := messageKey(env.Tenant, env.Key, env.ID)
-	if m, there := p.messages[key]; there {
-		m.flags &^= flagOwed
-		p.messages[key] = m
-	}
 }
 
 // comesTainted judges what a record of readmit says of a message's attempts: that one may

@@ -33,6 +33,7 @@ type bounds struct {
 	refusals          *join // refusals by owners, as home and the owner have them
 	dead              *join // what was given up on, against weir.dlq
 	waiting           waits
+	begins            map[string]schemas.Millis  // by topic: its oldest record, of those that age took records of
 	metas             *metas                     // nil: there is no ledger to compare with
 	over              map[string]map[int32]int64 // of journals: below, what they say is said by a status of the log
 	clocks            clocks
@@ -62,12 +63,16 @@ type partition struct {
 	calls     *calls
 	messages  map[sum]message
 	decided   map[sum]decided        // without sending
-	back      map[sum]struct{}       // messages whose records of readmit wait to be decided
+	back      map[sum]returning      // messages whose records of readmit wait to be decided
+	underWay  int64                  // such records that are on their way round owners
 	forgot    forgotten              // messages that are not in messages any more
 	providers []string               // as message.given has them
 	moved     map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
 	owns      bool                   // it has taken places in wide limits
 	counts    Counts
+	found     *findings // the bounds', or those of the cut while that is judged
+	end       Counts    // of the cut
+	share     *share
 	ends      map[schemas.Status]int64
 	clock     Clock
 	outside   int // decisions whose t is too far from the append time
@@ -95,20 +100,18 @@ type partition struct {
 
 func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 	return &partition{
-		bounds: b, num: num, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), decided: make(map[sum]decided), back: make(map[sum]struct{}), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
-		in: map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
+		bounds: b, num: num, found: b.found, places: newPlaces(), tanks: newTanks(), causes: newCauses(), repeats: newRepeats(), calls: newCalls(b.wide), messages: make(map[sum]message), decided: make(map[sum]decided), back: make(map[sum]returning), moved: make(map[sum]schemas.Millis), where: make(map[string][]*time.Location), ends: make(map[schemas.Status]int64),
+		done: make(map[string]int64),
+		in:   map[string]*feed{b.requests: {topic: b.requests, next: requests}, b.readmit: {topic: b.readmit, next: readmit}},
 	}
 }
 
-// run judges all of the log.
-func (p *partition) run(log source, tick func() error) error {
+// walk judges the log up to the cut.
+func (p *partition) walk(log source, tick func() error) error {
 	for {
 		r, err := log()
-		if err != nil {
+		if err != nil || r == nil {
 			return err
-		}
-		if r == nil {
-			break
 		}
 		if err := p.take(r); err != nil {
 			return fmt.Errorf("%s/%d/%d: %w", r.Topic, r.Partition, r.Offset, err)
@@ -120,7 +123,6 @@ func (p *partition) run(log source, tick func() error) error {
 			return err
 		}
 	}
-	return p.finish()
 }
 
 func (p *partition) fault(k Kind, format string, args ...any) {
@@ -205,7 +207,7 @@ func (p *partition) sweep() {
 	}
 	for k, m := range p.messages {
 		if m.state().End() && m.last < p.t-remembered {
-			p.kept(&m)
+			p.kept(k, &m)
 			delete(p.messages, k)
 			if !p.cut {
 				p.forgot.add(k)
@@ -214,47 +216,28 @@ func (p *partition) sweep() {
 	}
 }
 
-// finish judges what only the whole log can show.
-func (p *partition) finish() error {
-	p.judged, p.e = true, nil
+// judgeCut judges what only the log up to a cut can show: into the findings of the cut,
+// since what is missing there may still come. The partition can go on after it.
+func (p *partition) judgeCut(into *findings) error {
+	p.found, p.end, p.judged, p.e = into, Counts{}, true, nil
+	defer func() { p.found = p.bounds.found }()
 	p.agrees()
 	if p.owns {
-		p.counts.Owners = 1
+		p.end.Owners = 1
 	}
 	for _, f := range p.in {
-		for {
-			r, err := f.peek()
-			if err != nil {
-				return err
-			}
-			if r == nil {
-				break
-			}
-			f.head = nil
-			if f.topic == p.readmit {
-				env := p.arrived(r)
-				p.willRefund(env)
-				p.comesBack(env)
-				if env != nil && (env.Round != nil || env.Reason == schemas.ReadmitUnwind) {
-					p.counts.UnderWay++
-				}
-			}
-			if r.Offset < p.done[f.topic] && (f.start || !p.cut) {
-				p.found.violation(Violation{
-					Kind: KindUnanswered, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Appended: schemas.MillisOf(r.Timestamp),
-					Text: fmt.Sprintf("no decision answers it, and the group has committed %d", p.done[f.topic]),
-				})
-				continue
-			}
-			p.counts.Pending++
+		if err := p.pending(f); err != nil {
+			return err
 		}
+		p.end.Pending += f.waiting
 	}
+	p.end.UnderWay = p.underWay
 	for k, m := range p.messages {
 		if m.state().End() {
-			p.kept(&m)
+			p.kept(k, &m)
 			continue
 		}
-		p.counts.Open++
+		p.end.Open++
 		p.overdue(&m)
 		p.waitsSomewhere(k, &m)
 	}

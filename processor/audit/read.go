@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,6 +21,37 @@ type reader struct {
 	options []kgo.Opt
 	start   map[string]map[int32]int64
 	until   map[string]map[int32]int64 // high watermarks: what is committed later of what lies below is waited for
+
+	mu   sync.Mutex
+	done map[string]map[int32]int64 // how far earlier cuts were read to their ends
+}
+
+// resume reads on from where an earlier cut ended, and at least from an offset on. What
+// it reads to its end, the next cut does not bring again.
+func (r *reader) resume(ctx context.Context, topic string, num int32, least int64) (source, func(), error) {
+	r.mu.Lock()
+	from := max(r.start[topic][num], r.done[topic][num], least)
+	r.mu.Unlock()
+	next, closeLog, err := r.openFrom(ctx, topic, num, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	until := r.until[topic][num]
+	return func() (*kgo.Record, error) {
+		rec, err := next()
+		if rec == nil && err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.done == nil {
+				r.done = make(map[string]map[int32]int64)
+			}
+			if r.done[topic] == nil {
+				r.done[topic] = make(map[int32]int64)
+			}
+			r.done[topic][num] = max(from, until)
+		}
+		return rec, err
+	}, closeLog, nil
 }
 
 // ends takes the ends of topics. One that does not exist has no partitions.

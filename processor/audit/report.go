@@ -191,6 +191,7 @@ type Report struct {
 	Outcome    Outcome                  `json:"outcome"`
 	From       schemas.Millis           `json:"from,omitzero"` // of the first decision judged
 	Until      schemas.Millis           `json:"until,omitzero"`
+	Cut        schemas.Millis           `json:"cut,omitzero"` // when the ends of the logs were taken, by this machine's clock: all that was decided before is judged
 	Partitions int32                    `json:"partitions"`
 	Revisions  int                      `json:"revisions"`
 	Checked    Counts                   `json:"checked"`
@@ -209,22 +210,29 @@ type Report struct {
 // kept is how many violations of a kind a report shows.
 const kept = 20
 
-// findings gathers what workers find.
+// findings gathers what workers find: for good, or at one cut.
 type findings struct {
 	mu     sync.Mutex
 	report Report
-	untold map[string]int64
+	untold map[string]unknown
 	told   map[string]int64
 	aside  map[string]int64
+	since  schemas.Millis // the time of the last unknown that was forgotten
 
 	lateCalls map[string]*lateCalls     // by provider
 	boundless map[string]schemas.Millis // by provider: its last permit of an earlier version
 }
 
+// unknown counts what could not be judged, and says when the last of it was met.
+type unknown struct {
+	count int64
+	last  time.Time
+}
+
 func newFindings() *findings {
 	return &findings{
 		report: Report{Ends: make(map[schemas.Status]int64), Faults: make(map[Kind]int64), Violations: []Violation{}, Densest: []Density{}},
-		untold: make(map[string]int64), told: make(map[string]int64), aside: make(map[string]int64),
+		untold: make(map[string]unknown), told: make(map[string]int64), aside: make(map[string]int64),
 		lateCalls: make(map[string]*lateCalls), boundless: make(map[string]schemas.Millis),
 	}
 }
@@ -244,7 +252,7 @@ func (f *findings) cannotTell(what string, n int64) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.untold[what] += n
+	f.untold[what] = unknown{f.untold[what].count + n, time.Now()}
 }
 
 // tell counts what a provider told that does not fit.
@@ -264,10 +272,40 @@ func (f *findings) putAside(r *kgo.Record) {
 	f.aside[r.Topic]++
 }
 
+// take adds what was found for good to the findings of a cut.
+func (f *findings) take(o *findings) {
+	for kind, n := range o.report.Faults {
+		f.report.Faults[kind] += n
+	}
+	f.report.Violations = append(f.report.Violations, o.report.Violations...)
+	for what, u := range o.untold {
+		f.untold[what] = unknown{f.untold[what].count + u.count, u.last}
+	}
+	for what, n := range o.told {
+		f.told[what] += n
+	}
+	for topic, n := range o.aside {
+		f.aside[topic] += n
+	}
+	if o.since != 0 {
+		f.report.From = max(f.report.From, o.since)
+	}
+}
+
+// forget drops what could not be judged before a time: what is proven begins after it.
+func (f *findings) forget(before time.Time) {
+	for what, u := range f.untold {
+		if u.last.Before(before) {
+			f.since = max(f.since, schemas.MillisOf(u.last))
+			delete(f.untold, what)
+		}
+	}
+}
+
 func (f *findings) finish() *Report {
 	r := &f.report
 	if r.Checked.Decisions == 0 {
-		f.untold["no decision stands in the log that was to be judged: nothing was proven"] = 1
+		f.untold["no decision stands in the log that was to be judged: nothing was proven"] = unknown{count: 1}
 	}
 	r.Untold, r.Told, r.Aside = []Untold{}, []Untold{}, []Untold{}
 	for _, topic := range slices.Sorted(maps.Keys(f.aside)) {
@@ -280,11 +318,13 @@ func (f *findings) finish() *Report {
 		r.Told = append(r.Told, Untold{what, f.told[what]})
 	}
 	for _, what := range slices.Sorted(maps.Keys(f.untold)) {
-		r.Untold = append(r.Untold, Untold{what, f.untold[what]})
+		r.Untold = append(r.Untold, Untold{what, f.untold[what].count})
 	}
 	slices.SortStableFunc(r.Violations, func(a, b Violation) int {
 		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
+	shown := make(map[Kind]int)
+	r.Violations = slices.DeleteFunc(r.Violations, func(v Violation) bool { shown[v.Kind]++; return shown[v.Kind] > kept })
 	slices.SortFunc(r.Densest, func(a, b Density) int {
 		return cmp.Or(strings.Compare(a.Provider, b.Provider), strings.Compare(a.Limit, b.Limit), strings.Compare(a.Window, b.Window))
 	})

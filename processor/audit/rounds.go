@@ -196,10 +196,9 @@ func (p *partition) relayed(env *schemas.Envelope) {
 	p.endsOrWaits(defers, r.RetryAt, p.repeated())
 }
 
-// saysRefused counts a refusal by an owner, as the owner and as home have it. What is as
-// late as the cut is left out: the ends of two partitions are not of one moment.
+// saysRefused counts a refusal by an owner, as the owner and as home have it.
 func (p *partition) saysRefused(env *schemas.Envelope, t schemas.Millis, evidence []schemas.Evidence, n int64) {
-	if t >= p.refusals.tailFrom || !p.judged && env.AcceptedAt < p.refusals.from {
+	if !p.judged && env.AcceptedAt < p.refusals.from {
 		return
 	}
 	p.refusals.putOf(item{id: idOf(p.e.MessageID), t: t, rest: sumOf(p.to)[0] + evidenceHash(evidence)}, env.AcceptedAt, n, t)

@@ -53,14 +53,21 @@ const tailSpan = 2 * time.Minute
 // Run reads the logs up to a consistent cut and judges them. An error means
 // that they could not be read to their ends; the report then has what was found
 // until then, and is nil before anything was judged.
-//
-// The cut: first the group's offsets, then the end of weir.status; then, when
-// every transaction that has a record below that end is over, the ends of all
-// else. What a decision writes beside its status is in the same transaction, so
-// it lies below the later ends; and every record below the group's offsets has
-// its decision in the log that was cut after.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	began := time.Now()
+	a, err := open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	c, err := a.cut(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.judge(ctx, c)
+}
+
+// open prepares an audit.
+func open(cfg Config) (*auditing, error) {
 	cfg.Slack = cmp.Or(cfg.Slack, 10*time.Minute)
 	cfg.Stall = cmp.Or(cfg.Stall, time.Minute)
 	cfg.Memory = cmp.Or(cfg.Memory, DefaultMemory)
@@ -68,34 +75,36 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open client: %w", err)
 	}
-	defer cl.Close()
-	a := &auditing{Config: cfg, adm: kadm.NewClient(cl), found: newFindings(), budget: &budget{most: (cfg.Memory - reading) / 2}, said: began}
-	err = a.run(ctx)
-	if full, ok := errors.AsType[*errMemory](err); ok {
-		a.found.cannotTell(full.Error()+"; nothing beyond was judged", 1)
-		err = nil
+	a := &auditing{
+		Config: cfg, adm: kadm.NewClient(cl), close: cl.Close, budget: &budget{most: (cfg.Memory - reading) / 2}, said: time.Now(),
+		reader: reader{brokers: cfg.Brokers, stall: cfg.Stall, options: cfg.Options}, lastMeta: make(map[int32]int64), waiting: newWaits(),
+		parts: make(map[int32]*partition), journals: make(map[string]*journal),
 	}
-	if err != nil && !a.judging {
-		return nil, err
-	}
-	a.found.judgeLate(a.lanesRead)
-	r := a.found.finish()
-	r.Took = time.Since(began)
-	return r, err
+	a.tails, a.held = &share{of: a.budget}, &share{of: a.budget}
+	return a, nil
 }
 
+// auditing is an audit: its state between two cuts.
 type auditing struct {
 	Config
 	adm    *kadm.Client
-	found  *findings
+	close  func()
 	reader reader
 	budget *budget
-	// judging is whether something may have been found.
-	judging   bool
-	lanesRead bool // every journal was read to its end
-	read      atomic.Int64
-	said      time.Time
-	saying    sync.Mutex
+	bounds *bounds // nil before the first cut is judged
+	keeps  bool    // partitions go on after the cut
+	parts  map[int32]*partition
+	// journals are those of lanes, by topic.
+	journals map[string]*journal
+	others   Counts // of dispatch topics and weir.dlq
+	waiting  waits
+	lastMeta map[int32]int64 // where the ledger's last known record of each partition is
+	tails    *share          // what the joins keep
+	held     *share          // what waits in delay topics
+
+	read   atomic.Int64
+	said   time.Time
+	saying sync.Mutex
 }
 
 // tick counts a record and tells of progress now and then, first after a second.
@@ -113,125 +122,206 @@ func (a *auditing) tick() int64 {
 	return n
 }
 
-func (a *auditing) run(ctx context.Context) error {
-	names := a.Names
-	a.reader = reader{brokers: a.Brokers, stall: a.Stall, options: a.Options}
+// cut is a consistent cut through the logs: the ends of all topics are in the reader.
+//
+// First the group's offsets are taken, then the end of weir.status; then, when
+// every transaction that has a record below that end is over, the ends of all
+// else. What a decision writes beside its status is in the same transaction, so
+// it lies below the later ends; and every record below the group's offsets has
+// its decision in the log that was cut after.
+type cut struct {
+	began    time.Time
+	at       time.Time // when the end of weir.status was taken
+	done     kadm.OffsetResponses
+	over     map[string]map[int32]int64
+	released map[string]map[int32]int64
+	metas    *metas
+	clocks   clocks
+	config   *history
+	skips    skips
 
-	// The cut.
-	done, err := a.adm.FetchOffsets(ctx, names.Requests()+".admission")
+	queues, journals map[string]string // by topic: the provider
+	gone             map[string]bool
+}
+
+func (a *auditing) cut(ctx context.Context) (*cut, error) {
+	names := a.Names
+	c := &cut{began: time.Now()}
+	var err error
+	c.done, err = a.adm.FetchOffsets(ctx, names.Requests()+".admission")
 	// A group that nobody was in for a week is gone; then only what has a
 	// decision is known to have been processed.
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return fmt.Errorf("fetch the group's offsets: %w", err)
+		return nil, fmt.Errorf("fetch the group's offsets: %w", err)
 	}
 	state := []string{names.Requests(), names.Readmit(), names.Status(), names.Config()}
-	var ledger metas
+	ledger := new(metas)
 	if err := a.reader.stable(ctx, a.adm, names.Ledger()); err != nil {
-		return err
+		return nil, err
 	}
 	if ledger.before, err = a.ledgers(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	over, err := a.journalsOver(ctx)
-	if err != nil {
-		return err
+	if c.over, err = a.journalsOver(ctx); err != nil {
+		return nil, err
 	}
 	if err := a.reader.ends(ctx, a.adm, names.Status()); err != nil {
-		return err
+		return nil, err
 	}
-	now := time.Now()
+	c.at = time.Now()
 	if err := a.reader.settled(ctx, a.adm, names.Status()); err != nil {
-		return err
+		return nil, err
 	}
-	waiting, released, err := a.waits(ctx)
-	if err != nil {
-		return err
+	if c.released, err = a.released(ctx); err != nil {
+		return nil, err
 	}
-	delays := []string{}
+	later := []string{names.Requests(), names.Readmit(), names.DLQ(), names.Ledger()}
 	for _, t := range topics.Tiers {
-		delays = append(delays, names.Delay(t.Name))
+		later = append(later, names.Delay(t.Name))
 	}
-	if err := a.reader.ends(ctx, a.adm, append(delays, names.Requests(), names.Readmit(), names.Config(), names.DLQ(), names.Ledger())...); err != nil {
-		return err
+	if err := a.reader.ends(ctx, a.adm, append(later, names.Config())...); err != nil {
+		return nil, err
 	}
 	for _, topic := range state {
 		if len(a.reader.until[topic]) == 0 {
-			return fmt.Errorf("%s does not exist: Weir has not been set up on this cluster, or under another prefix", topic)
+			return nil, fmt.Errorf("%s does not exist: Weir has not been set up on this cluster, or under another prefix", topic)
 		}
 	}
-	n := int32(len(a.reader.until[names.Requests()]))
-	if a.Partitions != 0 && a.Partitions != n || int(n) != len(a.reader.until[names.Readmit()]) || int(n) != len(a.reader.until[names.Status()]) {
-		return fmt.Errorf("the partition count N is %d, and requests, readmit and status have %d, %d and %d partitions: they must be equal, and never change", a.Partitions,
+	n := len(a.reader.until[names.Requests()])
+	if a.Partitions != 0 && int(a.Partitions) != n || n != len(a.reader.until[names.Readmit()]) || n != len(a.reader.until[names.Status()]) {
+		return nil, fmt.Errorf("the partition count N is %d, and requests, readmit and status have %d, %d and %d partitions: they must be equal, and never change", a.Partitions,
 			n, len(a.reader.until[names.Readmit()]), len(a.reader.until[names.Status()]))
 	}
-	log, closeConfig, err := a.reader.open(ctx, names.Config(), 0)
-	if err != nil {
-		return err
+	if c.skips, err = a.skips(ctx); err != nil {
+		return nil, err
 	}
-	skipped, err := a.skips(ctx)
-	if err != nil {
-		closeConfig()
-		return err
+	if c.config, err = a.policies(ctx, c); err != nil {
+		return nil, err
 	}
-	config, err := readHistory(log, skipped)
-	closeConfig()
-	if err != nil {
-		return err
+	if len(a.reader.until[names.Ledger()]) > 0 {
+		c.metas = ledger
+		if ledger.after, err = a.ledgers(ctx); err != nil {
+			return nil, err
+		}
 	}
-	a.found.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", config.skipped)
+	c.clocks, err = a.clocks(ctx, append(state, names.DLQ(), names.Ledger(), names.Health(), names.Reports())...)
+	return c, err
+}
 
+// policies reads weir.config, and takes the ends of its providers' topics. No permit below
+// them is under a later revision.
+func (a *auditing) policies(ctx context.Context, c *cut) (*history, error) {
+	topic := a.Names.Config()
+	for {
+		until := a.reader.until[topic][0]
+		log, closeLog, err := a.reader.open(ctx, topic, 0)
+		if err != nil {
+			return nil, err
+		}
+		config, err := readHistory(log, c.skips)
+		closeLog()
+		if err != nil {
+			return nil, err
+		}
+		if err := a.providers(ctx, config, c); err != nil {
+			return nil, err
+		}
+		if err := a.reader.ends(ctx, a.adm, topic); err != nil {
+			return nil, err
+		}
+		if a.reader.until[topic][0] == until {
+			return config, nil
+		}
+	}
+}
+
+// begin makes what all partitions have in common, at the first cut.
+func (a *auditing) begin(ctx context.Context, c *cut) error {
+	names := a.Names
 	b := &bounds{
-		partitions: n, statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(), ledger: names.Ledger(),
-		config: config, skips: skipped, holes: make(map[string]int64), doors: config.doors(), slack: a.Slack, gone: make(map[string]bool), found: a.found,
+		partitions: int32(len(a.reader.until[names.Requests()])), statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(),
+		ledger: names.Ledger(), slack: a.Slack, holes: make(map[string]int64), begins: make(map[string]schemas.Millis), found: newFindings(),
 	}
 	if !a.Since.IsZero() {
 		b.since = schemas.MillisOf(a.Since)
 	}
-	if b.metas = &ledger; len(a.reader.until[names.Ledger()]) == 0 {
-		b.metas = nil
-	} else if ledger.after, err = a.ledgers(ctx); err != nil {
-		return err
-	}
-	if err := a.hold(ctx, &waiting, released); err != nil {
-		return err
-	}
-	b.waiting, b.over = waiting, over
-	if b.clocks, err = a.clocks(ctx, append(state, names.DLQ(), names.Ledger(), names.Health(), names.Reports())...); err != nil {
-		return err
-	}
-	queues, journals, err := a.providers(ctx, b)
-	if err != nil {
-		return err
-	}
-
 	// From when on each pair of topics is whole.
-	firsts := make(map[string]schemas.Millis)
 	for topic := range a.reader.until {
-		if firsts[topic], err = a.reader.begins(ctx, topic); err != nil {
+		at, err := a.reader.begins(ctx, topic)
+		if err != nil {
 			return err
 		}
+		b.begins[topic] = at
 	}
 	from := func(topics ...string) schemas.Millis {
 		at := b.since
 		for _, t := range topics {
-			if f := firsts[t]; f > 0 {
+			if f := b.begins[t]; f > 0 {
 				at = max(at, f.Add(time.Minute))
 			}
 		}
 		return at
 	}
-	recent := schemas.MillisOf(now.Add(-tailSpan))
+	recent := schemas.MillisOf(c.at.Add(-tailSpan))
 	inputs := from(names.Status(), names.Requests(), names.Readmit())
-	b.forwarded, b.hops, b.released = newJoin(inputs, recent), newJoin(inputs, recent), newJoin(inputs, recent)
-	b.wide = newWideCalls()
-	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(queues)), names.Status())...), recent)
-	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(journals)), names.Status())...), recent)
+	b.forwarded, b.hops, b.released, b.refusals = newJoin(inputs, recent), newJoin(inputs, recent), newJoin(inputs, recent), newJoin(inputs, recent)
+	b.refusals.apart = true // an owner's log and home's are not cut at one moment
+	if !a.keeps {
+		b.wide = newWideCalls()
+	}
+	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(c.queues)), names.Status())...), recent)
+	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(c.journals)), names.Status())...), recent)
 	b.ended = newJoin(b.permitted.from, recent)
-	b.refusals = newJoin(inputs, recent)
 	b.dead = newJoin(from(names.Status(), names.DLQ()), recent)
+	a.bounds = b
+	return nil
+}
 
+// judge reads the logs up to a cut, and judges them.
+func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
+	if a.bounds == nil {
+		if err := a.begin(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	b := a.bounds
+	b.config, b.doors, b.skips, b.metas, b.over, b.clocks, b.gone = c.config, c.config.doors(), c.skips, c.metas, c.over, c.clocks, c.gone
+	for _, j := range b.joins() {
+		j.advance(schemas.MillisOf(c.at.Add(-tailSpan)))
+	}
+	into := newFindings()
+	report := &into.report
+	report.Cut, report.Partitions, report.Revisions = schemas.MillisOf(c.at), b.partitions, len(c.config.policies)-1
+	for _, record := range slices.Sorted(maps.Keys(c.skips)) {
+		report.Skips = append(report.Skips, c.skips[record])
+	}
+	into.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", c.config.skipped)
+	err := a.readAll(ctx, c, into)
+	b.found.judgeLate(err == nil, into)
+	if err == nil {
+		report.densest(b.wide.densest())
+		err = a.locate(ctx, slices.Concat(b.compare(c.queues, c.journals, into), b.unburied(into), b.forged()), into)
+	}
+	if full, ok := errors.AsType[*errMemory](err); ok {
+		into.cannotTell(full.Error()+"; nothing beyond was judged", 1)
+		if err = nil; a.keeps {
+			err = full
+		}
+	}
+	into.take(b.found)
+	r := into.finish()
+	r.Took = time.Since(c.began)
+	return r, err
+}
+
+// readAll has every partition of every topic read up to the cut.
+func (a *auditing) readAll(ctx context.Context, c *cut, into *findings) error {
+	b := a.bounds
+	if err := a.hold(ctx, &a.waiting, c.released); err != nil {
+		return err
+	}
+	b.waiting = a.waiting
 	var mu sync.Mutex
-	tails := &share{of: a.budget}
 	// The joins belong to all workers: whoever reads takes what they have come to.
 	tick := func() error {
 		if a.tick()%looks != 0 {
@@ -239,23 +329,31 @@ func (a *auditing) run(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, b.forwarded.size()+b.hops.size()+b.released.size()+b.dispatched.size()+b.permitted.size()+b.ended.size()+b.dead.size()+b.refusals.size()+b.wide.size())
+		size := b.wide.size()
+		for _, j := range b.joins() {
+			size += j.size()
+		}
+		return a.tails.take(func() string { return "the records of the last two minutes, and calls in wide limits" }, size)
 	}
-	report := &a.found.report
-	report.Partitions, report.Revisions = n, len(config.policies)-1
-	whole := ctx
+	report := &into.report
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(runtime.GOMAXPROCS(0))
-	a.judging = true
-	for num := range n {
+	for num := range b.partitions {
+		p := a.parts[num]
+		if p == nil {
+			p = a.partition(num)
+		}
+		if a.keeps {
+			a.parts[num] = p
+		}
 		work.Go(func() error {
-			p, err := a.partition(ctx, b, num, done, tick)
-			if err != nil {
+			if err := a.walk(ctx, p, c, into, tick); err != nil {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			report.Checked.add(&p.counts)
+			report.Checked.add(&p.end)
 			for s, n := range p.ends {
 				report.Ends[s] += n
 			}
@@ -268,86 +366,48 @@ func (a *auditing) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	for topic, provider := range queues {
-		for num := range int32(len(a.reader.until[topic])) {
+	each := func(topic string, take func(log source, counts *Counts) error) {
+		for num := range a.reader.until[topic] {
 			work.Go(func() error {
-				log, closeLog, err := a.reader.open(ctx, topic, num)
+				log, closeLog, err := a.reader.resume(ctx, topic, num, 0)
 				if err != nil {
 					return err
 				}
 				defer closeLog()
-				var c Counts
-				if err := dispatches(b, provider, log, &c, tick); err != nil {
-					return err
-				}
+				var counts Counts
+				err = take(log, &counts)
 				mu.Lock()
 				defer mu.Unlock()
-				report.Checked.add(&c)
-				return nil
+				a.others.add(&counts)
+				return err
 			})
 		}
 	}
-	for num := range a.reader.until[names.DLQ()] {
+	for topic, provider := range c.queues {
+		each(topic, func(log source, counts *Counts) error { return dispatches(b, provider, log, counts, tick) })
+	}
+	each(a.Names.DLQ(), func(log source, counts *Counts) error { return letters(b, log, counts, tick) })
+	for topic, provider := range c.journals {
+		if a.journals[topic] == nil {
+			a.journals[topic] = newJournal(b, provider, a.budget)
+		}
+		j := a.journals[topic]
 		work.Go(func() error {
-			log, closeLog, err := a.reader.open(ctx, names.DLQ(), num)
-			if err != nil {
-				return err
-			}
-			defer closeLog()
-			var c Counts
-			if err := letters(b, log, &c, tick); err != nil {
+			if err := j.walk(ctx, &a.reader, topic, schemas.MillisOf(c.at.Add(-tailSpan)), tick); err != nil {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			report.Checked.add(&c)
+			j.judge(into)
 			return nil
 		})
 	}
-	for topic, provider := range journals {
-		work.Go(func() error {
-			lanes := int32(len(a.reader.until[topic]))
-			s := newSending(config.paces(provider), lanes > 1)
-			own := &share{of: a.budget}
-			defer own.close()
-			var c Counts
-			var holes int64
-			for num := range lanes {
-				log, closeLog, err := a.reader.open(ctx, topic, num)
-				if err != nil {
-					return err
-				}
-				l := &lane{bounds: b, provider: provider, begin: firsts[topic], flights: make(map[flight]int), sending: s}
-				err = l.run(log, func() error {
-					if err := tick(); err != nil {
-						return err
-					}
-					return own.tick(func() string { return topic }, func() int64 { return l.size() })
-				})
-				closeLog()
-				if err != nil {
-					return err
-				}
-				c.add(&l.counts)
-				holes += l.skipped
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			b.holes[provider] = holes
-			report.Checked.add(&c)
-			s.finish(provider, b)
-			return nil
-		})
-	}
-	if err := work.Wait(); err != nil {
-		return err
-	}
-	a.lanesRead = true
-	report.densest(b.wide.densest())
-	return a.locate(whole, slices.Concat(b.compare(queues, journals), b.unburied(), b.forged()))
+	err := work.Wait()
+	report.Checked.add(&a.others)
+	return err
 }
 
-// skips reads what operators skipped, and notes it for the report.
+// skips reads what operators skipped.
 func (a *auditing) skips(ctx context.Context) (skips, error) {
 	topic := a.Names.Skips()
 	if err := a.reader.ends(ctx, a.adm, topic); err != nil {
@@ -358,11 +418,7 @@ func (a *auditing) skips(ctx context.Context) (skips, error) {
 		return nil, err
 	}
 	defer closeLog()
-	all, err := readSkips(log)
-	for _, record := range slices.Sorted(maps.Keys(all)) {
-		a.found.report.Skips = append(a.found.report.Skips, all[record])
-	}
-	return all, err
+	return readSkips(log)
 }
 
 // journalsOver finds what of the journals is of transactions that were over before the end
@@ -385,53 +441,65 @@ func (a *auditing) journalsOver(ctx context.Context) (map[string]map[int32]int64
 	return over, nil
 }
 
-// partition judges one partition of the decision log.
-func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kadm.OffsetResponses, tick func() error) (*partition, error) {
+// partition makes the state in which a partition of the decision log is judged.
+func (a *auditing) partition(num int32) *partition {
+	b := a.bounds
+	p := newPartition(num, b, nil, nil)
+	p.cut = a.reader.start[b.statusTopic][num] > 0
+	for topic, f := range p.in {
+		f.from = a.reader.start[topic][num]
+		f.at = f.from
+	}
+	p.share = &share{of: a.budget}
+	return p
+}
+
+// walk judges a partition's log up to a cut.
+func (a *auditing) walk(ctx context.Context, p *partition, c *cut, into *findings, tick func() error) error {
 	var closes []func()
 	defer func() {
 		for _, c := range closes {
 			c()
 		}
 	}()
-	open := func(topic string) (source, error) {
-		s, c, err := a.reader.open(ctx, topic, num)
-		if err == nil {
-			closes = append(closes, c)
-		}
-		return s, err
+	log, closeLog, err := a.reader.resume(ctx, p.statusTopic, p.num, 0)
+	if err != nil {
+		return err
 	}
-	log, err1 := open(b.statusTopic)
-	requests, err2 := open(b.requests)
-	readmit, err3 := open(b.readmit)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
-	p := newPartition(num, b, requests, readmit)
-	p.cut = a.reader.start[b.statusTopic][num] > 0
+	closes = append(closes, closeLog)
 	for topic, f := range p.in {
-		f.from = a.reader.start[topic][num]
-	}
-	p.done = make(map[string]int64)
-	for _, topic := range []string{b.requests, b.readmit} {
-		if o, ok := done.Lookup(topic, num); ok && o.Err == nil {
+		next, closeFeed, err := a.reader.openFrom(ctx, topic, p.num, f.at)
+		if err != nil {
+			return err
+		}
+		closes = append(closes, closeFeed)
+		f.reopen(next)
+		p.done[topic] = 0
+		if o, ok := c.done.Lookup(topic, p.num); ok && o.Err == nil {
 			p.done[topic] = o.At
 		}
 	}
-	own := &share{of: a.budget}
-	defer own.close()
-	return p, p.run(log, func() error {
+	err = p.walk(log, func() error {
 		if err := tick(); err != nil {
 			return err
 		}
-		return own.tick(func() string { return fmt.Sprintf("%s/%d at %s", b.statusTopic, num, p.t) }, p.size)
+		return p.share.tick(func() string { return fmt.Sprintf("%s/%d at %s", p.statusTopic, p.num, p.t) }, p.size)
 	})
+	if err != nil {
+		return err
+	}
+	if !a.keeps {
+		defer p.share.close()
+	}
+	return p.judgeCut(into)
 }
 
 // providers finds the dispatch topics and journals of every provider that there
 // ever was, and takes their ends.
-func (a *auditing) providers(ctx context.Context, b *bounds) (queues, journals map[string]string, err error) {
-	queues, journals = make(map[string]string), make(map[string]string)
-	for name, has := range b.config.providers() {
+func (a *auditing) providers(ctx context.Context, config *history, c *cut) error {
+	queues, journals := make(map[string]string), make(map[string]string)
+	c.queues, c.journals, c.gone = queues, journals, make(map[string]bool)
+	for name, has := range config.providers() {
 		for _, q := range topics.Queues {
 			if has.queues {
 				queues[a.Names.Dispatch(name, q)] = name
@@ -443,11 +511,11 @@ func (a *auditing) providers(ctx context.Context, b *bounds) (queues, journals m
 	}
 	all := slices.Concat(slices.Collect(maps.Keys(queues)), slices.Collect(maps.Keys(journals)))
 	if len(all) == 0 {
-		return queues, journals, nil
+		return nil
 	}
 	there, err := a.adm.ListTopics(ctx, all...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list topics: %w", err)
+		return fmt.Errorf("list topics: %w", err)
 	}
 	var have []string
 	for _, topic := range all {
@@ -455,17 +523,22 @@ func (a *auditing) providers(ctx context.Context, b *bounds) (queues, journals m
 			have = append(have, topic)
 			continue
 		}
-		b.gone[cmp.Or(queues[topic], journals[topic])] = true
+		c.gone[cmp.Or(queues[topic], journals[topic])] = true
 		delete(queues, topic)
 		delete(journals, topic)
 	}
 	// One topic of a provider says nothing without the others.
-	maps.DeleteFunc(queues, func(_, p string) bool { return b.gone[p] })
-	maps.DeleteFunc(journals, func(_, p string) bool { return b.gone[p] })
+	maps.DeleteFunc(queues, func(_, p string) bool { return c.gone[p] })
+	maps.DeleteFunc(journals, func(_, p string) bool { return c.gone[p] })
 	if len(have) == 0 {
-		return queues, journals, nil
+		return nil
 	}
-	return queues, journals, a.reader.ends(ctx, a.adm, have...)
+	return a.reader.ends(ctx, a.adm, have...)
+}
+
+// joins are all of the bounds'.
+func (b *bounds) joins() []*join {
+	return []*join{b.forwarded, b.hops, b.released, b.refusals, b.dispatched, b.permitted, b.ended, b.dead}
 }
 
 // found is an item that only one topic has, and where it may stand.
@@ -477,9 +550,9 @@ type found struct {
 }
 
 // compare returns what only one of two topics has.
-func (b *bounds) compare(queues, journals map[string]string) (all []found) {
+func (b *bounds) compare(queues, journals map[string]string, into *findings) (all []found) {
 	status := []string{b.statusTopic}
-	holes := maps.Clone(b.holes) // a skipped record is a permit or an outcome
+	permits, outcomes := maps.Clone(b.holes), maps.Clone(b.holes) // a skipped record is a permit or an outcome
 	for _, c := range []struct {
 		j           *join
 		kind        Kind
@@ -496,10 +569,10 @@ func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 	} {
 		only, extra, tangled := c.j.difference()
 		for _, i := range only {
-			if c.kind == KindPermit && b.skippedPermit(i) {
+			if c.kind == KindPermit && skippedPermit(permits, i) {
 				continue // it is counted as what cannot be told
 			}
-			if c.kind == KindOutcome && skippedOutcome(holes, i) {
+			if c.kind == KindOutcome && skippedOutcome(outcomes, i) {
 				continue
 			}
 			all = append(all, found{i, c.kind, status, c.only})
@@ -508,9 +581,9 @@ func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 			all = append(all, found{i, c.kind, c.further, c.extra})
 		}
 		for range tangled {
-			b.found.violation(Violation{Kind: c.kind, Partition: -1, Offset: -1, Text: c.only + ", or the reverse: several, which cannot be told apart"})
+			into.violation(Violation{Kind: c.kind, Partition: -1, Offset: -1, Text: c.only + ", or the reverse: several, which cannot be told apart"})
 		}
-		b.found.cannotTell(c.before, c.j.before)
+		into.cannotTell(c.before, c.j.before)
 	}
 	return all
 }
@@ -518,7 +591,7 @@ func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 // locate reads again, where something is wrong, to say at which records: the
 // comparison of topics has kept ids and times only. What it does not find is
 // reported without.
-func (a *auditing) locate(ctx context.Context, all []found) error {
+func (a *auditing) locate(ctx context.Context, all []found, into *findings) error {
 	wanted := make(map[string]bool) // topics
 	ids := make(map[string][]int)
 	places := make([]*kgo.Record, len(all))
@@ -565,7 +638,7 @@ func (a *auditing) locate(ctx context.Context, all []found) error {
 		if r := places[i]; r != nil {
 			v.Topic, v.Partition, v.Offset, v.Appended = r.Topic, r.Partition, r.Offset, schemas.MillisOf(r.Timestamp)
 		}
-		a.found.violation(v)
+		into.violation(v)
 	}
 	return nil
 }

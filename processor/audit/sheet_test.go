@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -322,10 +323,11 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	p := newPartition(0, b, open("weir.requests"), open("weir.readmit"))
 	p.cut = len(s.status) > 0 && s.status[0].offset > 0
 	p.done = map[string]int64{"weir.requests": s.committed}
-	if err := p.run(open("weir.status"), nil); err != nil {
+	if err := errors.Join(p.walk(open("weir.status"), nil), p.judgeCut(b.found)); err != nil {
 		t.Fatal(err)
 	}
 	b.found.report.Checked.add(&p.counts)
+	b.found.report.Checked.add(&p.end)
 	b.found.report.densest(p.calls.densest)
 	if err := dispatches(b, "sim", open("weir.dispatch.sim.normal"), &b.found.report.Checked, nil); err != nil {
 		t.Fatal(err)
@@ -335,10 +337,10 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 		t.Fatal(err)
 	}
 	b.found.report.Checked.add(&l.counts)
-	l.sending.finish("sim", b)
-	for _, f := range b.compare(nil, nil) {
+	l.sending.judge("sim", b.found)
+	for _, f := range b.compare(nil, nil, b.found) {
 		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
 	}
-	b.found.judgeLate(true)
+	b.found.judgeLate(true, b.found)
 	return b.found.finish()
 }

@@ -52,10 +52,10 @@ func (s skips) covers(r *kgo.Record) bool {
 
 // skippedPermit reports whether the permit of a sending may be a record that was
 // skipped. Each such record is one permit at most.
-func (b *bounds) skippedPermit(i item) bool {
-	for provider, left := range b.holes {
+func skippedPermit(holes map[string]int64, i item) bool {
+	for provider, left := range holes {
 		if attempt := i.rest - sumOf(provider)[0]; left > 0 && attempt >= 1 && attempt <= schemas.MaxRetries+1 {
-			b.holes[provider]--
+			holes[provider]--
 			return true
 		}
 	}

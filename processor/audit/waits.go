@@ -17,18 +17,25 @@ import (
 // be released. A message that waits is among them, or its record has come back and waits
 // in weir.readmit.
 type waits struct {
-	live  map[sum]struct{} // by message
-	known bool             // the delay topics exist and were read
+	live  map[sum]int32                  // by message: its records
+	queue map[string]map[int32][]delayed // by topic and partition, in the order of release
+	known bool                           // the delay topics exist and were read
 }
 
-// waits finds what the delay topics hold. It is called after the end of weir.status was
-// taken and before that of weir.readmit: whatever was waiting at the first is there still,
-// or is in weir.readmit below the second.
-func (a *auditing) waits(ctx context.Context) (w waits, released map[string]map[int32]int64, err error) {
-	released = make(map[string]map[int32]int64)
+// delayed is a record of a delay topic that is still to be released.
+type delayed struct {
+	offset  int64
+	message sum
+}
+
+// released finds how far the delay topics were released. It is called after the end of
+// weir.status was taken and before that of weir.readmit: whatever was waiting at the first
+// is there still, or is in weir.readmit below the second.
+func (a *auditing) released(ctx context.Context) (map[string]map[int32]int64, error) {
+	released := make(map[string]map[int32]int64)
 	done, err := a.adm.FetchOffsets(ctx, a.Names.Delay("all"))
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return w, nil, fmt.Errorf("fetch the offsets of the delay stage: %w", err)
+		return nil, fmt.Errorf("fetch the offsets of the delay stage: %w", err)
 	}
 	done.Each(func(o kadm.OffsetResponse) {
 		if o.Err != nil {
@@ -39,25 +46,23 @@ func (a *auditing) waits(ctx context.Context) (w waits, released map[string]map[
 		}
 		released[o.Topic][o.Partition] = o.At
 	})
-	return w, released, nil
+	return released, nil
 }
 
 // hold reads the records of the delay topics that are still to be released.
 func (a *auditing) hold(ctx context.Context, w *waits, released map[string]map[int32]int64) error {
-	w.live = make(map[sum]struct{})
-	own := &share{of: a.budget}
 	for _, t := range topics.Tiers {
 		topic := a.Names.Delay(t.Name)
 		for num := range a.reader.until[topic] {
 			w.known = true
-			from := max(a.reader.start[topic][num], released[topic][num])
-			log, closeLog, err := a.reader.openFrom(ctx, topic, num, from)
+			w.release(topic, num, released[topic][num])
+			log, closeLog, err := a.reader.resume(ctx, topic, num, released[topic][num])
 			if err != nil {
 				return err
 			}
 			err = w.read(log, a.Names.Readmit(), func() error {
 				a.tick()
-				return own.tick(func() string { return "messages that wait in delay topics" }, func() int64 { return inMap(len(w.live), 16) })
+				return a.held.tick(func() string { return "messages that wait in delay topics" }, w.size)
 			})
 			closeLog()
 			if err != nil {
@@ -66,6 +71,26 @@ func (a *auditing) hold(ctx context.Context, w *waits, released map[string]map[i
 		}
 	}
 	return nil
+}
+
+func newWaits() waits {
+	return waits{live: make(map[sum]int32), queue: make(map[string]map[int32][]delayed)}
+}
+
+// size is in bytes.
+func (w *waits) size() int64 { return inMap(len(w.live), 16+4+24) }
+
+// release forgets the records below an offset.
+func (w *waits) release(topic string, num int32, below int64) {
+	q := w.queue[topic][num]
+	for ; len(q) > 0 && q[0].offset < below; q = q[1:] {
+		if w.live[q[0].message]--; w.live[q[0].message] == 0 {
+			delete(w.live, q[0].message)
+		}
+	}
+	if w.queue[topic] != nil {
+		w.queue[topic][num] = q
+	}
 }
 
 func (w *waits) read(log source, readmit string, tick func() error) error {
@@ -80,7 +105,12 @@ func (w *waits) read(log source, readmit string, tick func() error) error {
 			torn = torn || env.Set(h.Key, string(h.Value)) != nil
 		}
 		if !torn && env.Return == readmit { // callbacks and receipts wait there too
-			w.live[messageKey(env.Tenant, env.Key, env.ID)] = struct{}{}
+			key := messageKey(env.Tenant, env.Key, env.ID)
+			w.live[key]++
+			if w.queue[r.Topic] == nil {
+				w.queue[r.Topic] = make(map[int32][]delayed)
+			}
+			w.queue[r.Topic][r.Partition] = append(w.queue[r.Topic][r.Partition], delayed{r.Offset, key})
 		}
 		if tick == nil {
 			continue
@@ -88,13 +118,6 @@ func (w *waits) read(log source, readmit string, tick func() error) error {
 		if err := tick(); err != nil {
 			return err
 		}
-	}
-}
-
-// comesBack takes note of a record of readmit that waits to be decided.
-func (p *partition) comesBack(env *schemas.Envelope) {
-	if env != nil {
-		p.back[messageKey(env.Tenant, env.Key, env.ID)] = struct{}{}
 	}
 }
 
@@ -110,7 +133,7 @@ func (p *partition) waitsSomewhere(k sum, m *message) {
 	}
 	_, waits := p.waiting.live[k]
 	_, back := p.back[k]
-	p.counts.Waiting++
+	p.end.Waiting++
 	if !waits && !back {
 		p.found.violation(Violation{
 			Kind: KindDelay, Topic: p.statusTopic, Partition: p.num, Offset: m.offset, T: m.last,
@@ -130,13 +153,13 @@ func (p *partition) overdue(m *message) {
 	at := max(p.t, p.clocks.brokers)
 	switch {
 	case at > late:
-		p.counts.Overdue++
+		p.end.Overdue++
 		p.found.violation(Violation{
 			Kind: KindLate, Topic: p.statusTopic, Partition: p.num, Offset: m.offset, T: m.last,
 			Text: fmt.Sprintf("%s since then, and no end: it expired at %s, and the brokers' time is %s", m.state(), m.expires, at),
 		})
 	case p.clocks.own > late:
-		p.counts.Overdue++
+		p.end.Overdue++
 		p.found.cannotTell("messages without an end that have expired by the clock of this machine; the brokers have written nothing since", 1)
 	}
 }

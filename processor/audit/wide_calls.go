@@ -9,7 +9,8 @@ import (
 )
 
 // wideCalls gathers the calls that were made in wide scopes: by messages of every
-// partition, so that they are in order only when all are there.
+// partition, so that they are in order only when all are there. An audit that goes on
+// after a cut has none (nil).
 type wideCalls struct {
 	mu sync.Mutex
 	of map[sum]*wideScope
@@ -51,6 +52,9 @@ func (c *wideCalls) add(h *held, t, before schemas.Millis) {
 // densest finds the most calls in each rolling window of each limit. Windows are
 // those that the limit has for all, whoever the messages were for.
 func (c *wideCalls) densest() map[denseKey]*Density {
+	if c == nil {
+		return nil
+	}
 	out := make(map[denseKey]*Density)
 	for _, s := range c.of {
 		slices.SortFunc(s.made, func(a, b made) int { return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(a.cost, b.cost)) })
@@ -82,6 +86,9 @@ func (c *wideCalls) densest() map[denseKey]*Density {
 
 // size is what is gathered, in bytes.
 func (c *wideCalls) size() int64 {
+	if c == nil {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return inMap(len(c.of), 24+32) + c.n*20

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -549,10 +550,11 @@ func (w *world) audit(t testing.TB) *Report {
 				f.from = 1 << 40
 			}
 		}
-		if err := p.run(records("weir.status", s.status), nil); err != nil {
+		if err := errors.Join(p.walk(records("weir.status", s.status), nil), p.judgeCut(b.found)); err != nil {
 			t.Fatal(err)
 		}
 		b.found.report.Checked.add(&p.counts)
+		b.found.report.Checked.add(&p.end)
 		b.found.report.densest(p.calls.densest)
 	}
 	b.found.report.densest(b.wide.densest())
@@ -564,9 +566,9 @@ func (w *world) audit(t testing.TB) *Report {
 		t.Fatal(err)
 	}
 	b.found.report.Checked.add(&l.counts)
-	for _, f := range slices.Concat(b.compare(nil, nil), b.forged()) {
+	for _, f := range slices.Concat(b.compare(nil, nil, b.found), b.forged()) {
 		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
 	}
-	b.found.judgeLate(true)
+	b.found.judgeLate(true, b.found)
 	return b.found.finish()
 }
