@@ -116,11 +116,12 @@ type lateCalls struct {
 
 // judgeLate reports the calls that were too late, but those before the last permit of an
 // earlier version. Unless all journals were read, that permit is not known.
-func (f *findings) judgeLate(all bool, into *findings) {
+func (f *findings) judgeLate(all bool) {
+	defer clear(f.lateCalls)
 	for provider, o := range f.lateCalls {
 		until, excused := f.boundless[provider], o.earlier
 		if !all {
-			into.cannotTell("calls later than their slack, of lanes whose journals were not read", excused+int64(len(o.kept)))
+			f.cannotTell("calls later than their slack, of lanes whose journals were not read", excused+int64(len(o.kept)))
 			continue
 		}
 		for _, v := range o.kept {
@@ -128,11 +129,11 @@ func (f *findings) judgeLate(all bool, into *findings) {
 				excused++
 				continue
 			}
-			into.violation(v)
+			f.violation(v)
 		}
 		if until == 0 {
 			continue
 		}
-		into.cannotTell("calls later than their slack, before the last permit of a lane or an admission of an earlier version", excused)
+		f.cannotTell("calls later than their slack, before the last permit of a lane or an admission of an earlier version", excused)
 	}
 }

@@ -80,6 +80,7 @@ type join struct {
 	from     schemas.Millis // items before are not compared: one side may have forgotten them
 	tailFrom schemas.Millis // items of this time or later belong to the tail
 	before   int64          // how many of the first side lie before from
+	told     int64          // of them, those that a report has
 	apart    bool           // the sides are cut at different moments: in the tail, either may have more
 }
 
@@ -99,6 +100,14 @@ func (j *join) inTail(n int64, when schemas.Millis) bool {
 		return when >= j.tailFrom.Add(-tailBorder)
 	}
 	return when >= j.tailFrom
+}
+
+// untold returns how many items lie before the time from which on they are compared, each
+// once.
+func (j *join) untold() int64 {
+	n := j.before - j.told
+	j.told = j.before
+	return n
 }
 
 // advance moves the beginning of the tail. What is older is compared from now on.
@@ -142,9 +151,9 @@ func (j *join) putOf(i item, began schemas.Millis, n int64, when schemas.Millis)
 }
 
 // difference returns the items that only one side has, and changes nothing. What the
-// further side alone has in the tail is no difference. tangled counts cells in which more
+// further side alone has in the tail is no difference. tangled are cells in which more
 // than one item differs, so that none can be named.
-func (j *join) difference() (only, extra []item, tangled int) {
+func (j *join) difference() (only, extra []item, tangled []int) {
 	all := slices.Clone(j.cells)
 	for i, l := range j.tail {
 		c := &all[i.hash()%cells]
@@ -167,8 +176,28 @@ func (j *join) difference() (only, extra []item, tangled int) {
 		case c.count == -1 && pure:
 			extra = append(extra, c.xor)
 		default:
-			tangled++
+			tangled = append(tangled, i)
 		}
 	}
 	return only, extra, tangled
+}
+
+// settle takes out what is no fault and would hide later differences: items that the
+// further side alone has, and cells that cannot be told apart, unless the tail has a part
+// of them.
+func (j *join) settle(extra []item, tangled []int) (settled int64) {
+	for _, i := range extra {
+		j.cells[i.hash()%cells].add(i, 1)
+	}
+	tail := make(map[int]bool)
+	for i := range j.tail {
+		tail[int(i.hash()%cells)] = true
+	}
+	for _, at := range tangled {
+		if !tail[at] {
+			j.cells[at] = cell{}
+			settled++
+		}
+	}
+	return settled
 }

@@ -72,11 +72,14 @@ func letterOf(r *kgo.Record) *schemas.Envelope {
 // unburied returns the ends without a dead letter. A letter without an end is none: what
 // a stage could not process is in weir.dlq too, and it may name a message.
 func (b *bounds) unburied(into *findings) (all []found) {
-	only, _, tangled := b.dead.difference()
+	only, extra, tangled := b.dead.difference()
 	for _, i := range only {
 		all = append(all, found{i, KindLetter, []string{b.statusTopic}, "given up on, and not once in weir.dlq for this reason"})
 	}
-	into.cannotTell("dead letters of what is no message hide whether an end has its own", int64(tangled))
-	into.cannotTell("ends of messages that were accepted before the retained weir.dlq", b.dead.before)
+	const hidden = "dead letters of what is no message hide whether an end has its own"
+	settled := b.dead.settle(extra, tangled)
+	b.found.cannotTell(hidden, settled)
+	into.cannotTell(hidden, int64(len(tangled))-settled)
+	b.found.cannotTell("ends of messages that were accepted before the retained weir.dlq", b.dead.untold())
 	return all
 }

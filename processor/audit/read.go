@@ -18,6 +18,7 @@ import (
 type reader struct {
 	brokers []string
 	stall   time.Duration
+	stalled func(error) // nil: what brings nothing for stall ends with the error; else it is told of it, and waits on
 	options []kgo.Opt
 	start   map[string]map[int32]int64
 	until   map[string]map[int32]int64 // high watermarks: what is committed later of what lies below is waited for
@@ -235,12 +236,33 @@ func (r *reader) openFrom(ctx context.Context, topic string, num int32, from int
 				return nil, fmt.Errorf("read %s/%d: %w", topic, num, failed)
 			}
 			if batch = append(fetches.Records(), unread...); len(batch) == 0 && time.Since(progress) >= r.stall {
-				return nil, fmt.Errorf("read %s/%d: nothing came for %s before its end: %w", topic, num, r.stall, silence(ctx, cl))
+				err := fmt.Errorf("read %s/%d: nothing came for %s before its end: %w", topic, num, r.stall, silence(ctx, cl))
+				if r.stalled == nil {
+					return nil, err
+				}
+				r.stalled(err)
+				progress = time.Now()
 			}
 		}
 		return nil, nil
 	}
 	return next, cl.Close, nil
+}
+
+// each brings every committed record from an offset up to the end that was taken.
+func (r *reader) each(ctx context.Context, topic string, num int32, from int64, take func(*kgo.Record)) error {
+	log, closeLog, err := r.openFrom(ctx, topic, num, from)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	for {
+		rec, err := log()
+		if err != nil || rec == nil {
+			return err
+		}
+		take(rec)
+	}
 }
 
 // tooLarge marks the record that stands for a batch that nobody reads, at its last offset.

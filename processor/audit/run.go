@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func open(cfg Config) (*auditing, error) {
 	a := &auditing{
 		Config: cfg, adm: kadm.NewClient(cl), close: cl.Close, budget: &budget{most: (cfg.Memory - reading) / 2}, said: time.Now(),
 		reader: reader{brokers: cfg.Brokers, stall: cfg.Stall, options: cfg.Options}, lastMeta: make(map[int32]int64), waiting: newWaits(),
-		parts: make(map[int32]*partition), journals: make(map[string]*journal),
+		parts: make(map[int32]*partition), located: make(map[fault]Violation), journals: make(map[string]*journal),
 	}
 	a.tails, a.held = &share{of: a.budget}, &share{of: a.budget}
 	return a, nil
@@ -101,6 +102,7 @@ type auditing struct {
 	lastMeta map[int32]int64 // where the ledger's last known record of each partition is
 	tails    *share          // what the joins keep
 	held     *share          // what waits in delay topics
+	located  map[fault]Violation
 
 	read   atomic.Int64
 	said   time.Time
@@ -240,7 +242,7 @@ func (a *auditing) begin(ctx context.Context, c *cut) error {
 	names := a.Names
 	b := &bounds{
 		partitions: int32(len(a.reader.until[names.Requests()])), statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(),
-		ledger: names.Ledger(), slack: a.Slack, holes: make(map[string]int64), begins: make(map[string]schemas.Millis), found: newFindings(),
+		ledger: names.Ledger(), slack: a.Slack, config: newHistory(), holes: make(map[string]int64), begins: make(map[string]schemas.Millis), found: newFindings(),
 	}
 	if !a.Since.IsZero() {
 		b.since = schemas.MillisOf(a.Since)
@@ -285,6 +287,7 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 		}
 	}
 	b := a.bounds
+	b.found.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", c.config.skipped-b.config.skipped)
 	b.config, b.doors, b.skips, b.metas, b.over, b.clocks, b.gone = c.config, c.config.doors(), c.skips, c.metas, c.over, c.clocks, c.gone
 	for _, j := range b.joins() {
 		j.advance(schemas.MillisOf(c.at.Add(-tailSpan)))
@@ -295,9 +298,8 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 	for _, record := range slices.Sorted(maps.Keys(c.skips)) {
 		report.Skips = append(report.Skips, c.skips[record])
 	}
-	into.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", c.config.skipped)
 	err := a.readAll(ctx, c, into)
-	b.found.judgeLate(err == nil, into)
+	b.found.judgeLate(err == nil)
 	if err == nil {
 		report.densest(b.wide.densest())
 		err = a.locate(ctx, slices.Concat(b.compare(c.queues, c.journals, into), b.unburied(into), b.forged()), into)
@@ -307,6 +309,9 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 		if err = nil; a.keeps {
 			err = full
 		}
+	}
+	if a.keeps {
+		b.found.forget(c.at.Add(-unknownFor))
 	}
 	into.take(b.found)
 	r := into.finish()
@@ -549,6 +554,14 @@ type found struct {
 	text   string
 }
 
+// fault is a found without what is the same for all of its text.
+type fault struct {
+	item
+	text string
+}
+
+func (f *found) fault() fault { return fault{f.item, f.text} }
+
 // compare returns what only one of two topics has.
 func (b *bounds) compare(queues, journals map[string]string, into *findings) (all []found) {
 	status := []string{b.statusTopic}
@@ -583,42 +596,43 @@ func (b *bounds) compare(queues, journals map[string]string, into *findings) (al
 		for range tangled {
 			into.violation(Violation{Kind: c.kind, Partition: -1, Offset: -1, Text: c.only + ", or the reverse: several, which cannot be told apart"})
 		}
-		into.cannotTell(c.before, c.j.before)
+		b.found.cannotTell(c.before, c.j.untold())
 	}
 	return all
 }
 
 // locate reads again, where something is wrong, to say at which records: the
 // comparison of topics has kept ids and times only. What it does not find is
-// reported without.
+// reported without. What an earlier cut found is not looked for again.
 func (a *auditing) locate(ctx context.Context, all []found, into *findings) error {
-	wanted := make(map[string]bool) // topics
 	ids := make(map[string][]int)
-	places := make([]*kgo.Record, len(all))
+	wanted := make(map[string]bool) // topics
+	least := schemas.Millis(math.MaxInt64)
 	for i := range all {
-		if i < 3*kept {
-			id := all[i].message()
-			ids[id] = append(ids[id], i)
-			for _, t := range all[i].topics {
-				wanted[t] = true
-			}
+		f := &all[i]
+		if _, there := a.located[f.fault()]; there || i >= 3*kept {
+			continue
 		}
+		id := f.message()
+		ids[id] = append(ids[id], i)
+		for _, t := range f.topics {
+			wanted[t] = true
+		}
+		least = min(least, f.t)
 	}
+	places := make([]*kgo.Record, len(all))
 	for _, topic := range slices.Sorted(maps.Keys(wanted)) {
+		// What names a decision is appended after it.
+		from, err := a.adm.ListOffsetsAfterMilli(ctx, int64(least.Add(-time.Minute)), topic)
+		if err != nil {
+			return fmt.Errorf("list the offsets at %s: %w", least, err)
+		}
 		for num := range a.reader.until[topic] {
-			log, closeLog, err := a.reader.open(ctx, topic, num)
-			if err != nil {
-				return err
+			begin := a.reader.start[topic][num]
+			if o, ok := from.Lookup(topic, num); ok && o.Err == nil {
+				begin = max(begin, o.Offset)
 			}
-			for {
-				r, err := log()
-				if err != nil {
-					closeLog()
-					return err
-				}
-				if r == nil {
-					break
-				}
+			if err := a.reader.each(ctx, topic, num, begin, func(r *kgo.Record) {
 				for id, of := range ids {
 					if !holds(r, id) {
 						continue
@@ -629,14 +643,21 @@ func (a *auditing) locate(ctx context.Context, all []found, into *findings) erro
 						}
 					}
 				}
+			}); err != nil {
+				return err
 			}
-			closeLog()
 		}
 	}
 	for i := range all {
-		v := Violation{Kind: all[i].kind, Topic: all[i].topics[0], Partition: -1, Offset: -1, MessageID: all[i].message(), T: all[i].t, Text: all[i].text}
-		if r := places[i]; r != nil {
-			v.Topic, v.Partition, v.Offset, v.Appended = r.Topic, r.Partition, r.Offset, schemas.MillisOf(r.Timestamp)
+		v, there := a.located[all[i].fault()]
+		if !there {
+			v = Violation{Kind: all[i].kind, Topic: all[i].topics[0], Partition: -1, Offset: -1, MessageID: all[i].message(), T: all[i].t, Text: all[i].text}
+			if r := places[i]; r != nil {
+				v.Topic, v.Partition, v.Offset, v.Appended = r.Topic, r.Partition, r.Offset, schemas.MillisOf(r.Timestamp)
+			}
+			if i < 3*kept {
+				a.located[all[i].fault()] = v
+			}
 		}
 		into.violation(v)
 	}

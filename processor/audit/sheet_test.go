@@ -341,6 +341,6 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	for _, f := range b.compare(nil, nil, b.found) {
 		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
 	}
-	b.found.judgeLate(true, b.found)
+	b.found.judgeLate(true)
 	return b.found.finish()
 }

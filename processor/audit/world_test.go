@@ -569,6 +569,6 @@ func (w *world) audit(t testing.TB) *Report {
 	for _, f := range slices.Concat(b.compare(nil, nil, b.found), b.forged()) {
 		b.found.violation(Violation{Kind: f.kind, MessageID: f.message(), Text: f.text})
 	}
-	b.found.judgeLate(true, b.found)
+	b.found.judgeLate(true)
 	return b.found.finish()
 }
