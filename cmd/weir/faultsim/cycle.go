@@ -95,6 +95,7 @@ type cycle struct {
 	lives   map[string][]string        // by message, a line for each record of weir.status
 	doors   map[schemas.Source]*came
 	replies *replies
+	beside  *following            // nil: there is none
 	answers map[at]*schemas.Event // the last words of limits
 }
 
@@ -230,6 +231,9 @@ func (c *cycle) run(r *Result) (err error) {
 		return err
 	}
 	c.all.Go(func() { c.read(ctx) })
+	if c.plan.Seed%4 == 0 {
+		c.beside = c.follows(ctx)
+	}
 	time.Sleep(time.Until(c.plan.Start))
 
 	// Workers, traffic and faults.

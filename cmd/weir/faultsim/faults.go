@@ -31,12 +31,13 @@ type Tally struct {
 	Simulated   float64 // seconds
 	Transcripts int     // cycles
 	Wide        e2e.Wide
-	Released    int // decisions without sending
-	NotHeld     int // releases that changed nothing
-	Passed      int // through topics that are bound to tenants
-	TurnedAway  int // at them
-	Told        int // first decisions, to those who waited
-	Asked       int // of them questions for what is left
+	Released    int   // decisions without sending
+	NotHeld     int   // releases that changed nothing
+	Passed      int   // through topics that are bound to tenants
+	TurnedAway  int   // at them
+	Told        int   // first decisions, to those who waited
+	Asked       int   // of them questions for what is left
+	Cuts        int64 // that an audit beside the faults judged
 }
 
 func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
@@ -50,6 +51,7 @@ func (t *Tally) Add(o *Tally) {
 		t.Events[k] += n
 	}
 	t.Deaths += o.Deaths
+	t.Cuts += o.Cuts
 	t.Restarts += o.Restarts
 	t.Rebalances += o.Rebalances
 	t.Takeovers += o.Takeovers
@@ -94,7 +96,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked, "cuts that were audited": int(t.Cuts)} {
 		if n == 0 {
 			out = append(out, what)
 		}
@@ -122,6 +124,7 @@ func (t *Tally) String() string {
 	}
 	fmt.Fprintf(&b, "\nwide limits: %s", t.Wide)
 	fmt.Fprintf(&b, "\ndecisions without sending: %d released, %d releases of nothing", t.Released, t.NotHeld)
+	fmt.Fprintf(&b, "\n%d cuts audited beside the faults", t.Cuts)
 	fmt.Fprintf(&b, "\ntold of their decision: %d, of them %d who asked what is left", t.Told, t.Asked)
 	b.WriteString("\nothers:")
 	for _, k := range slices.Sorted(maps.Keys(t.Events)) {

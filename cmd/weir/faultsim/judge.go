@@ -161,6 +161,9 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	if r.Audit.Outcome != audit.Proven {
 		c.fail("the audit: %s %v %v", r.Audit.Outcome, r.Audit.Faults, r.Audit.Untold)
 	}
+	if c.beside != nil {
+		c.beside.agrees(c, r.Audit)
+	}
 	c.judgeDoors(r.Audit)
 	if len(c.plan.Policies) == 1 {
 		if err := c.decideAgain(ctx); err != nil {
