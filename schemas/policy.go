@@ -310,6 +310,7 @@ const (
 	AlertSinkDifference = "sink.difference" // ClickHouse lacks rows, has too many, or cannot be written to
 	AlertClockStall     = "clock.stall"     // a worker's clock is ahead of the broker's: it decides nothing
 	AlertStageStuck     = "stage.stuck"     // a stage of a process has had work for a minute and has committed nothing
+	AlertAudit          = "audit"           // the last audit found a violation, or one that follows has judged nothing for five minutes
 	AlertLag            = "lag"             // a stage has left a record unread for longer than AlertLagAfter
 )
 

@@ -118,6 +118,8 @@ type AuditReport struct {
 	Violations int64        `json:"violations"`
 	First      string       `json:"first,omitempty"` // the first violation or doubt, in one line without recipients
 	TookMillis int64        `json:"took_ms"`
+	Cut        Millis       `json:"cut,omitzero"`        // all that was decided before is judged; 0 in reports of earlier versions
+	Following  bool         `json:"following,omitempty"` // the audit goes on (weir audit --follow)
 }
 
 // ReportKeyAudit is the key of the last audit's report.

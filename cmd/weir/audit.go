@@ -20,7 +20,7 @@ import (
 
 var auditCommand = command{
 	name:    "audit",
-	args:    "[--since 7d|TIME] [--json] [--memory 1GiB] [--no-report] [flags]",
+	args:    "[--since 7d|TIME] [--follow [--every 10s]] [--json] [--memory 1GiB] [--no-report] [flags]",
 	summary: "Prove from the logs that every decision was right: exit 0 proven, 1 violated, 3 could not tell.",
 	details: `Reads the decision log (weir.status) beside what it answers and what it caused, and judges again, in code of
 its own: that every record of requests was decided once, every verdict in both directions, every place taken,
@@ -31,9 +31,13 @@ Exit codes: 0 proven; 1 violated, and each violation says where it stands, with 
 lies beyond retention, before --since or beyond --memory is named and counted, never guessed. 2 is wrong usage.
 Progress is on stderr, the report on stdout.
 
+With --follow it goes on: it judges what was decided since, every ten seconds, and prints a line when its answer changes
+and once a minute, each new violation, and with --json a report each time. The console, the alert "audit" and the metrics
+weir_audit_... show how far it is. It ends with a signal, and the exit code of its last answer.
+
 Memory grows with what the longest window of the limits still sees and with the messages of the last 25 hours, by
-partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3.`,
-	example: "weir audit --since 24h --json",
+partition, with --follow of all partitions at once; --memory bounds it (at least 512MiB), and what does not fit is exit 3.`,
+	example: "weir audit --since 24h --json\n  weir audit --follow",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("audit", flag.ContinueOnError)
 		var since time.Time
@@ -48,10 +52,15 @@ partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3
 			memory, err = size(v)
 			return err
 		})
+		follow := fs.Bool("follow", false, "go on judging until a signal")
+		every := fs.Duration("every", 10*time.Second, "with --follow: how often")
 		silent := fs.Bool("no-report", false, "do not write the result to weir.reports, where the console and alerts read it")
 		load := clientFlags(fs, c.getenv)
 		if err := c.parse(fs); err != nil {
 			return err
+		}
+		if *every < time.Second {
+			return usagef("--every %s: one second is the least", *every)
 		}
 		s, err := load()
 		if err != nil {
@@ -59,10 +68,14 @@ partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3
 		}
 		// The limit is on what Go manages; the program's own text is beside it.
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory - 48<<20))
-		r, err := audit.Run(ctx, audit.Config{
+		cfg := audit.Config{
 			Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}, Since: since, Slack: *slack, Memory: memory,
 			Progress: func(line string) { fmt.Fprintln(c.stderr, line) },
-		})
+		}
+		if *follow {
+			return followAudit(ctx, c, s, cfg, *every, *asJSON, *silent)
+		}
+		r, err := audit.Run(ctx, cfg)
 		if err != nil {
 			if r == nil || r.Outcome != audit.Violated {
 				return &exitStatus{exitUntold, err}
@@ -70,7 +83,7 @@ partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3
 			fmt.Fprintf(c.stderr, "weir audit: %v; this was found until then:\n", err)
 		}
 		if !*silent {
-			if err := tellOfAudit(ctx, s, r); err != nil {
+			if err := tellOfAudit(ctx, s, r.Brief()); err != nil {
 				fmt.Fprintf(c.stderr, "warning: the console and alerts will not know of this audit: %v\n", err)
 			}
 		}
@@ -79,20 +92,27 @@ partition; --memory bounds it (at least 512MiB), and what does not fit is exit 3
 		} else {
 			err = r.WriteText(c.stdout)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case r.Outcome == audit.Violated:
-			return &exitStatus{exitError, nil}
-		case r.Outcome == audit.CouldNotTell:
-			return &exitStatus{exitUntold, nil}
 		}
-		return nil
+		return exitOf(r.Outcome)
 	},
 }
 
+// exitOf is the exit code of an outcome.
+func exitOf(o audit.Outcome) error {
+	switch o {
+	case audit.Violated:
+		return &exitStatus{exitError, nil}
+	case audit.CouldNotTell:
+		return &exitStatus{exitUntold, nil}
+	case audit.Proven:
+	}
+	return nil
+}
+
 // tellOfAudit writes to weir.reports what an audit came to.
-func tellOfAudit(ctx context.Context, s *Settings, r *audit.Report) error {
+func tellOfAudit(ctx context.Context, s *Settings, r schemas.AuditReport) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers...), kgo.ClientID("weir-audit"), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(1))
 	if err != nil {
 		return err
@@ -105,7 +125,7 @@ func tellOfAudit(ctx context.Context, s *Settings, r *audit.Report) error {
 		by += "@" + host
 	}
 	return report.Write(ctx, cl, topics.Names{Prefix: s.Prefix}.Reports(), schemas.ReportKeyAudit,
-		schemas.Report{At: schemas.MillisOf(time.Now()), By: by, Audit: new(r.Brief())})
+		schemas.Report{At: schemas.MillisOf(time.Now()), By: by, Audit: &r})
 }
 
 // size reads an amount of memory: a number with KiB, MiB or GiB.

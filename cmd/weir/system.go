@@ -260,6 +260,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		if said, err = report.Watch(ctx, names.Reports(), s.logger, brokers); err != nil {
 			return err
 		}
+		registry.MustRegister(said)
 		rs.start(ctx, "reports", said.Run)
 	}
 	if has("inputs") {

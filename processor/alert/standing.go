@@ -15,6 +15,7 @@ import (
 const (
 	sinkAge  = 10 * time.Minute // a sink speaks once a minute
 	clockAge = 45 * time.Second // a stalled worker every ten seconds
+	auditAge = 5 * time.Minute  // an audit that follows every ten seconds or about
 )
 
 // clockBehind is by how much a sink's clock may be behind the broker's. A report is on its
@@ -97,6 +98,23 @@ func clocks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
 			Subject: Subject{Event: schemas.AlertClockStall, Process: slot}, Since: r.At,
 			Detail: fmt.Sprintf("%.1f s ahead", float64(r.Clock.AheadMillis)/1000),
 		})
+	}
+	return out
+}
+
+// audits returns whether the last audit found a violation, and whether one that follows
+// has judged nothing lately.
+func audits(reports map[string]schemas.Report, now schemas.Millis) []Condition {
+	out := []Condition{}
+	r, ok := reports[schemas.ReportKeyAudit]
+	if !ok || r.Audit == nil {
+		return out
+	}
+	if r.Audit.Violations > 0 {
+		out = append(out, Condition{Subject: Subject{Event: schemas.AlertAudit}, Since: r.At, Detail: clip(r.Audit.First)})
+	}
+	if r.Audit.Following && r.Audit.Cut.Add(auditAge) < now {
+		out = append(out, Condition{Subject: Subject{Event: schemas.AlertAudit, Reason: behindReason}, Since: r.Audit.Cut})
 	}
 	return out
 }

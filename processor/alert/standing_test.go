@@ -66,6 +66,9 @@ func TestReports(t *testing.T) {
 		}
 		return map[string]schemas.Report{"stuck/w1": {At: at, Stuck: r}}
 	}
+	audit := func(at schemas.Millis, r schemas.AuditReport) map[string]schemas.Report {
+		return map[string]schemas.Report{"audit": {At: at, Audit: &r}}
+	}
 	for _, tt := range []struct {
 		name    string
 		reports map[string]schemas.Report
@@ -92,10 +95,14 @@ func TestReports(t *testing.T) {
 		{"two of them", stages(now, "admission", "lane sim"), []string{"w1 admission 9 no leader", "w1 lane sim 9 no leader"}},
 		{"all are well again", stages(now), nil},
 		{"a process that is gone", stages(now-45_001, "delay"), nil},
+		{"an audit that proved all", audit(now-60*minute, schemas.AuditReport{Outcome: schemas.AuditProven, Cut: now - 60*minute}), nil},
+		{"an audit with a violation", audit(now-60*minute, schemas.AuditReport{Violations: 2, First: "over: weir.status/1/7"}), []string{fmt.Sprintf("%d over: weir.status/1/7", now-60*minute)}},
+		{"an audit that follows", audit(now, schemas.AuditReport{Following: true, Cut: now - 5*minute}), nil},
+		{"an audit that follows no longer", audit(now, schemas.AuditReport{Following: true, Cut: now - 5*minute - 1}), []string{fmt.Sprintf("behind %d", now-5*minute-1)}},
 		{"somebody else's report", map[string]schemas.Report{"sink/s1": {At: now}, "clock/w1": {At: now}, "stuck/w1": {At: now}, "audit": {At: now}}, nil},
 	} {
-		a, b, c := sinks(tt.reports, now), clocks(tt.reports, now), stuck(tt.reports, now)
-		if got := told(slices.Concat(a, b, c)); a == nil || b == nil || c == nil || !slices.Equal(got, tt.want) {
+		a, b, c, d := sinks(tt.reports, now), clocks(tt.reports, now), stuck(tt.reports, now), audits(tt.reports, now)
+		if got := told(slices.Concat(a, b, c, d)); a == nil || b == nil || c == nil || d == nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -106,6 +113,22 @@ func TestTextOfAClockThatIsBehind(t *testing.T) {
 	i := standingItem(&Standing{Subject: Subject{Event: schemas.AlertClockStall, Process: "s1", Reason: behindReason}, Since: minute, On: true, Begun: 1}, minute)
 	if !strings.Contains(i.Text, "The clock of the sink in slot s1 is behind the broker's since") || strings.Contains(i.Next, "requests wait") || i.name() != "a sink's clock is behind" {
 		t.Errorf("%q, %q, %q", i.name(), i.Text, i.Next)
+	}
+}
+
+func TestTextOfAnAudit(t *testing.T) {
+	st := &Standing{Subject: Subject{Event: schemas.AlertAudit}, Since: minute, On: true, Begun: 1, Detail: "over: weir.status/1/7"}
+	i := standingItem(st, 3*minute)
+	if want := "The last audit has found a violation since 1970-01-01 00:01:00 UTC (2 min): over: weir.status/1/7."; i.Text != want || !strings.Contains(i.Next, "WeirAuditViolated") {
+		t.Errorf("%q, %q", i.Text, i.Next)
+	}
+	st.On, st.Until = false, 4*minute
+	if i := standingItem(st, 5*minute); !strings.HasPrefix(i.Text, "Resolved: The last audit found no violation since") {
+		t.Errorf("%q", i.Text)
+	}
+	st = &Standing{Subject: Subject{Event: schemas.AlertAudit, Reason: behindReason}, Since: minute, On: true, Begun: 1}
+	if i := standingItem(st, 7*minute); i.Text != "The audit that follows the logs has judged nothing since 1970-01-01 00:01:00 UTC (6 min)." || i.name() != "the audit has stopped" {
+		t.Errorf("%q, %q", i.name(), i.Text)
 	}
 }
 

@@ -332,6 +332,7 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 			schemas.AlertSinkDifference: sinks(reports, now),
 			schemas.AlertClockStall:     clocks(reports, now),
 			schemas.AlertStageStuck:     stuck(reports, now),
+			schemas.AlertAudit:          audits(reports, now),
 		}
 		if t.lag != nil {
 			f.Standing[schemas.AlertLag] = t.lag

@@ -120,6 +120,11 @@ func (i *Item) name() string {
 		return "a clock is ahead, its worker stands still"
 	case schemas.AlertStageStuck:
 		return i.Stage + " is stuck"
+	case schemas.AlertAudit:
+		if i.Reason == behindReason {
+			return "the audit has stopped"
+		}
+		return "the audit found a violation"
 	case schemas.AlertLag:
 		return i.Stage + " is behind"
 	}
@@ -200,6 +205,11 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 	case schemas.AlertStageStuck:
 		what = "Stage " + st.Stage + " of the process in slot " + st.Process
+	case schemas.AlertAudit:
+		what = "The last audit"
+		if st.Reason == behindReason {
+			what = "The audit that follows the logs"
+		}
 	case schemas.AlertLag:
 		what = "The lag of stage " + st.Stage
 	default:
@@ -209,9 +219,12 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 	case st.On:
 		verb := map[string]string{
 			schemas.AlertBreakerOpen: "is open", schemas.AlertClockStall: "is ahead of the broker's, so it decides nothing",
-			schemas.AlertStageStuck: "has had work and has committed nothing",
+			schemas.AlertStageStuck: "has had work and has committed nothing", schemas.AlertAudit: "has found a violation",
 		}[st.Event]
-		if st.Reason == behindReason {
+		switch {
+		case st.Event == schemas.AlertAudit && st.Reason == behindReason:
+			verb = "has judged nothing"
+		case st.Reason == behindReason:
 			verb = "is behind the broker's"
 		}
 		i.Text = fmt.Sprintf("%s %s since %s (%s)", what, cmp.Or(verb, "has stood"), clock(st.Since), span(now.Sub(st.Since)))
@@ -222,7 +235,10 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 	default:
 		i.State, i.Until = Resolved, st.Until
-		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again", schemas.AlertStageStuck: "is well again"}[st.Event]
+		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again", schemas.AlertStageStuck: "is well again", schemas.AlertAudit: "found no violation"}[st.Event]
+		if st.Event == schemas.AlertAudit && st.Reason == behindReason {
+			verb = "judges again, or was stopped,"
+		}
 		i.Text = fmt.Sprintf("Resolved: %s %s since %s, after %s", what, cmp.Or(verb, "is over"), clock(st.Until), span(st.Until.Sub(st.Since)))
 		if st.Begun > 1 {
 			i.Text += "; it began " + times(st.Begun)
@@ -259,6 +275,11 @@ func next(s Subject) string {
 		return "put that machine's clock right (chronyc tracking); requests wait meanwhile and nothing is decided wrongly"
 	case schemas.AlertStageStuck:
 		return "the runbook's WeirStageStuck: the log of that process names the failure, and weir skip ends a record that cannot be read"
+	case schemas.AlertAudit:
+		if s.Reason == behindReason {
+			return "the log of the process that runs weir audit --follow"
+		}
+		return "the runbook's WeirAuditViolated: keep the logs, and run weir audit, which lists every violation"
 	case schemas.AlertLag:
 		return "weir status"
 	}

@@ -13,7 +13,7 @@ import (
 func (r *Report) Brief() schemas.AuditReport {
 	b := schemas.AuditReport{
 		Outcome: schemas.AuditOutcome(r.Outcome), From: r.From, Until: r.Until, Partitions: r.Partitions,
-		Decisions: r.Checked.Decisions, Messages: r.Checked.Messages, Open: r.Checked.Open, TookMillis: r.Took.Milliseconds(),
+		Decisions: r.Checked.Decisions, Messages: r.Checked.Messages, Open: r.Checked.Open, TookMillis: r.Took.Milliseconds(), Cut: r.Cut,
 	}
 	for _, n := range r.Faults {
 		b.Violations += n

@@ -94,3 +94,59 @@ func TestJoinAtTheTailsBegin(t *testing.T) {
 		}
 	}
 }
+
+// What both sides have is no difference at any cut, however far the tail's begin moves on
+// and whichever side is read first; and what one side lacks is named at every later cut.
+func TestJoinGoesOn(t *testing.T) {
+	const perCut = 1000
+	for _, apart := range []bool{false, true} {
+		j := newJoin(0, 0)
+		j.apart = apart
+		lost := item{id: [2]uint64{1, 7*perCut + 5}, t: 1}
+		type side struct {
+			item
+			n    int64
+			when schemas.Millis
+		}
+		var owed []side // the further side's, one cut late
+		for cut := range 40 {
+			now := schemas.Millis(1_000_000 + cut*10_000)
+			j.advance(now - 120_000)
+			for _, s := range owed {
+				j.put(s.item, s.n, s.when)
+			}
+			owed = owed[:0]
+			for i := range perCut {
+				it := item{id: [2]uint64{1, uint64(cut*perCut + i)}, t: 1}
+				at := now - schemas.Millis(i)
+				first, second := side{it, 1, at}, side{it, -1, at + schemas.Millis(i%5000)}
+				if apart {
+					second.when = at
+				}
+				switch {
+				case it == lost:
+					j.put(first.item, 1, at)
+				case apart && i%3 == 0: // an owner's log and home's: either may come first
+					j.put(first.item, 1, at)
+					owed = append(owed, second)
+				case i%2 == 0:
+					j.put(second.item, -1, second.when)
+					owed = append(owed, first)
+				default:
+					j.put(first.item, 1, at)
+					j.put(second.item, -1, second.when)
+				}
+			}
+			for range 2 { // to look changes nothing
+				only, extra, tangled := j.difference()
+				known := cut >= 7 && (!apart || cut >= 7+12)
+				if len(extra)+len(tangled) > 0 || len(only) > 0 != known || known && only[0] != lost {
+					t.Fatalf("apart %v, cut %d: only %v, extra %v, %d tangled", apart, cut, only, extra, len(tangled))
+				}
+			}
+		}
+		if len(j.tail) > 20*perCut {
+			t.Errorf("%d items in the tail", len(j.tail))
+		}
+	}
+}

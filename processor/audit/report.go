@@ -357,6 +357,16 @@ func (c *Counts) add(o *Counts) {
 	}
 }
 
+// Line is the answer in one line.
+func (r *Report) Line() string {
+	answer := map[Outcome]string{Proven: "PROVEN", Violated: "VIOLATED", CouldNotTell: "COULD NOT TELL"}[r.Outcome]
+	line := fmt.Sprintf("%s up to %s: %d decisions of %d partitions", answer, r.Cut, r.Checked.Decisions, r.Partitions)
+	if r.From > 0 {
+		line += fmt.Sprintf(" from %s on", r.From)
+	}
+	return fmt.Sprintf("%s, %d messages open; judged in %s", line, r.Checked.Open, r.Took.Round(time.Millisecond))
+}
+
 // WriteText shows a report to people.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder

@@ -1,12 +1,14 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/stream"
@@ -56,6 +58,40 @@ func (w *Watcher) take(r *kgo.Record) {
 	w.known[key] = said
 	w.changed = true
 }
+
+// Describe and Collect make the watcher a collector of metrics of the last audit.
+func (w *Watcher) Describe(ch chan<- *prometheus.Desc) {
+	ch <- auditCut
+	ch <- auditViolations
+	ch <- auditProven
+}
+
+func (w *Watcher) Collect(ch chan<- prometheus.Metric) {
+	r, ok := w.Now()[schemas.ReportKeyAudit]
+	if !ok || r.Audit == nil {
+		return
+	}
+	a := r.Audit
+	following, proven := "false", 0.0
+	if a.Following {
+		following = "true"
+	}
+	if a.Outcome == schemas.AuditProven {
+		proven = 1
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(auditCut, float64(cmp.Or(a.Cut, a.Until))/1000, following)
+	gauge(auditViolations, float64(a.Violations))
+	gauge(auditProven, proven)
+}
+
+var (
+	auditCut        = prometheus.NewDesc("weir_audit_judged_timestamp_seconds", "Up to when the last audit judged all decisions, in seconds since 1970; following is whether it goes on (weir audit --follow).", []string{"following"}, nil)
+	auditViolations = prometheus.NewDesc("weir_audit_violations", "How many violations the last audit found.", nil, nil)
+	auditProven     = prometheus.NewDesc("weir_audit_proven", "1 where the last audit proved everything that it judged, else 0.", nil, nil)
+)
 
 func (w *Watcher) publish() {
 	if w.changed {

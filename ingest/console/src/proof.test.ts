@@ -10,6 +10,8 @@ test.each([
   ["proven today", audit({}), "ok", /^Each of 1,000 decisions was right.*room for\.$/],
   ["proven three days ago", audit({}, "2026-11-19T11:00:00Z"), "ok", /3 d ago: what was decided since is not covered/],
   ["proven a month ago is no comfort", audit({}, "2026-10-19T11:00:00Z"), "warn", /not covered/],
+  ["proven seconds ago, and goes on", audit({ following: true, cut: "2026-11-22T11:59:57Z" }), "ok", /until 3 s ago is judged, and the audit goes on/],
+  ["followed, and stopped", audit({ following: true, cut: "2026-11-22T11:54:00Z" }), "warn", /has judged nothing since 6 min ago/],
   ["one violation", audit({ outcome: "violated", violations: 1 }), "bad", /^1 decision of 1,000 was wrong/],
   ["could not tell", audit({ outcome: "could_not_tell" }), "warn", /no proof either/],
 ])("audit %s", (_, r, tone, words) => {

@@ -12,17 +12,21 @@ export interface Words {
 }
 
 const day = 86_400_000;
+/** An audit that follows reports every few seconds. */
+const stopped = 5 * 60_000;
 /** Sinks report about once a minute. */
 const silent = 5 * 60_000;
 
 export function auditWords(r: Report | null, now: number): Words {
   const a = r?.audit;
   if (!r || !a) return { tone: "mute", state: "never run", words: "No audit has been run yet, so nothing is proven. It takes a minute." };
-  const at = Date.parse(r.at);
-  const since = now - at > day ? ` That was ${ago(at, now)}: what was decided since is not covered.` : "";
+  const at = Date.parse(a.cut ?? r.at);
+  const since = a.following
+    ? now - at > stopped ? ` The audit that follows has judged nothing since ${ago(at, now)}: its process has stopped, or cannot read.` : ` All that was decided until ${ago(at, now)} is judged, and the audit goes on.`
+    : now - at > day ? ` That was ${ago(at, now)}: what was decided since is not covered.` : "";
   switch (a.outcome) {
     case "proven":
-      return { tone: now - at > 7 * day ? "warn" : "ok", state: "proven", words: `Each of ${plural(a.decisions, "decision")} was right: no limit let one too many through, and none refused one that it had room for.${since}` };
+      return { tone: now - at > (a.following ? stopped : 7 * day) ? "warn" : "ok", state: "proven", words: `Each of ${plural(a.decisions, "decision")} was right: no limit let one too many through, and none refused one that it had room for.${since}` };
     case "violated":
       return { tone: "bad", state: "violated", words: `${plural(a.violations, "decision")} of ${number(a.decisions)} ${a.violations === 1 ? "was" : "were"} wrong. The first is below; weir audit lists all with partition, offset and times.${since}` };
     case "could_not_tell":

@@ -1871,8 +1871,15 @@ export interface components {
             violations: number;
             /** @description The first of them, or of what could not be told, in one line without recipients. */
             first?: string;
-            /** @description How long the audit took. */
+            /** @description How long the audit took; of one that follows, its last cut. */
             took_ms: number;
+            /**
+             * Format: date-time
+             * @description When the ends of the logs were taken: all that was decided before is judged. Absent in reports of earlier versions.
+             */
+            cut?: string;
+            /** @description The audit goes on and reports every few seconds (`weir audit --follow`). */
+            following?: boolean;
         };
         /** @description What waits. */
         Delays: {
@@ -3418,7 +3425,7 @@ export interface components {
                 provider?: string;
             };
             /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage has work and commits nothing, a stage is behind. */
-            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "stage.stuck" | "lag")[];
+            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "stage.stuck" | "audit" | "lag")[];
             /**
              * @description How often at most, n to 100. What is held back is summed up in the next.
              * @default 1/10m

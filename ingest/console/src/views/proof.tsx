@@ -45,6 +45,7 @@ function Audit({ of: r }: { of: Report | null }) {
             ["Judged", `${plural(a.decisions, "decision")} of ${plural(a.messages, "message")}`],
             ["From", <Time at={a.from} />],
             ["Until", <Time at={a.until} />],
+            ...(a.following && a.cut ? [["Judged up to", <Ago at={a.cut} />] as [string, preact.ComponentChild]] : []),
             ["Partitions", number(a.partitions)],
             ["Still open", plural(a.open, "message")],
             ["Wrong", <span class={a.violations > 0 ? "bad-text" : ""}>{number(a.violations)}</span>],
@@ -61,7 +62,7 @@ function Audit({ of: r }: { of: Report | null }) {
         An audit reads the request and status logs from Kafka and decides every request anew, with nothing of the running system but its logs. It says <b>proven</b> only if each decision was the right one by the policy in force at that moment, every message has one end at most, and none is missing.
       </p>
       <p class="run">
-        Run it yourself, from any machine that reaches Kafka: <Copy text="weir audit" /> <span class="muted">exit code 0 is proven, 1 violated, 3 could not tell</span>
+        Run it yourself, from any machine that reaches Kafka: <Copy text="weir audit" /> <span class="muted">exit code 0 is proven, 1 violated, 3 could not tell; with --follow it goes on and keeps this page up to date</span>
       </p>
     </Panel>
   );

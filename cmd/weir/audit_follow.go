@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir/processor/audit"
+)
+
+// followAudit is weir audit --follow: an audit that goes on until ctx ends.
+func followAudit(ctx context.Context, c *call, s *Settings, cfg audit.Config, every time.Duration, asJSON, silent bool) error {
+	var last *audit.Report
+	var said time.Time
+	var told error // why the last report was not written
+	shown := make(map[string]bool)
+	report := func(ctx context.Context, following bool) {
+		b := last.Brief()
+		b.Following = following
+		err := tellOfAudit(ctx, s, b)
+		if err != nil && told == nil {
+			fmt.Fprintf(c.stderr, "warning: the console and alerts do not know of this audit; trying again: %v\n", err)
+		}
+		told = err
+	}
+	err := audit.Follow(ctx, cfg, every, func(r *audit.Report, err error) {
+		if err != nil {
+			fmt.Fprintf(c.stderr, "weir audit: %v; trying again in %s\n", err, every)
+			return
+		}
+		changed := last == nil || last.Outcome != r.Outcome
+		last = r
+		if !silent {
+			report(ctx, true)
+		}
+		if asJSON {
+			_ = c.printJSON(r)
+			return
+		}
+		if changed || time.Since(said) >= time.Minute {
+			said = time.Now()
+			fmt.Fprintln(c.stdout, r.Line())
+		}
+		for _, v := range r.Violations {
+			if line := v.String(); !shown[line] {
+				shown[line] = true
+				fmt.Fprintln(c.stdout, "  "+line)
+			}
+		}
+		if changed {
+			for _, u := range r.Untold {
+				fmt.Fprintf(c.stdout, "  could not tell: %d %s\n", u.Count, u.What)
+			}
+		}
+	})
+	if last == nil {
+		return &exitStatus{exitUntold, errors.Join(errors.New("it ended before anything was judged"), err)}
+	}
+	if !silent && err == nil { // it is over, and not stopped
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		report(ctx, false)
+	}
+	if err != nil {
+		return &exitStatus{exitUntold, err}
+	}
+	return exitOf(last.Outcome)
+}
