@@ -9,7 +9,7 @@ func pipeline() Dashboard {
 		Rows: []Row{
 			{Title: "At a glance", Height: 4, Panels: []Panel{
 				{
-					Title: "Workers", Kind: Stat, Unit: "short",
+					Title: "Workers", Kind: Stat, Unit: "short", Width: 2,
 					About: "Processes that Prometheus reaches.", Runbook: []string{"WeirNobodyWorks", "WeirWorkerAway"},
 					Queries: []Ask{promql("", `count(weir_policy_void_records_total{job=~"$job"})`)},
 				},
@@ -17,6 +17,11 @@ func pipeline() Dashboard {
 					Title: "Difference in ClickHouse", Kind: Stat, Unit: "short", Warn: at(1),
 					About: "Rows that are missing or stand twice, among those loaded lately. Must be 0.", Runbook: []string{"WeirSinkDifference"},
 					Queries: []Ask{promql("", `sum(weir_sink_difference{job=~"$job"})`)},
+				},
+				{
+					Title: "Violations", Kind: Stat, Unit: "short", Warn: at(1), Width: 2,
+					About: "What the last audit found wrong. Must be 0. Nothing is shown before the first weir audit.", Runbook: []string{"WeirAuditViolated", "WeirAuditStopped"},
+					Queries: []Ask{promql("", `max(weir_audit_violations{job=~"$job"})`)},
 				},
 				{
 					Title: "Slowest stage", Kind: Stat, Unit: "s", Warn: at(60),

@@ -193,6 +193,10 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 		t.Fatal(err)
 	}
 	l.oversized(t)
+	// Whatever it can tell of so much garbage, it reports.
+	if out, err := exec.CommandContext(t.Context(), l.bin, "audit", "--kafka-brokers", l.kafka).CombinedOutput(); err != nil && !strings.HasPrefix(string(out), "COULD NOT TELL") {
+		t.Fatalf("weir audit: %v\n%s", err, out)
+	}
 	within(t, time.Minute, "what was sent is seen in /metrics", func() bool {
 		now := l.sums(t)
 		for name, more := range map[string]float64{
@@ -208,6 +212,7 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 			"weir_alerts_held":                    float64(round), // the second round's, within the hour of the first
 			"weir_delay_waiting":                  0,
 			"weir_routing_share":                  0,
+			"weir_audit_violations":               0,
 		} {
 			if v, ok := now[name]; !ok || v < was[name]+more && more > 0 {
 				return false
@@ -292,26 +297,27 @@ func (l *live) families(t *testing.T) map[string]*dto.MetricFamily {
 // that is not here needs a reason why its values cannot be a recipient, an id or
 // a URL, and cannot become many.
 var mayLabel = map[string]string{
-	"class":    "declared in the policy; any other is \"other\"",
-	"code":     "an HTTP status",
-	"key":      "of an API key: its name in the policy, at most 10 at a time",
-	"alert":    "declared in the policy",
-	"event":    "fixed in the code",
-	"field":    "a plain word that is a field of a request; at most 50, then other",
-	"kind":     "of a call, fixed in the code",
-	"limit":    "declared in the policy",
-	"mode":     "of a limit",
-	"outcome":  "fixed in the code",
-	"provider": "declared in the policy",
-	"reason":   "fixed in the code",
-	"route":    "a pattern of the API's table",
-	"stage":    "fixed in the code",
-	"state":    "fixed in the code",
-	"tier":     "fixed in the code",
-	"topic":    "declared in the policy, under inputs",
-	"verdict":  "fixed in the code",
-	"window":   "declared in the policy",
-	"word":     "fixed in the code",
+	"class":     "declared in the policy; any other is \"other\"",
+	"code":      "an HTTP status",
+	"key":       "of an API key: its name in the policy, at most 10 at a time",
+	"alert":     "declared in the policy",
+	"event":     "fixed in the code",
+	"following": "true or false",
+	"field":     "a plain word that is a field of a request; at most 50, then other",
+	"kind":      "of a call, fixed in the code",
+	"limit":     "declared in the policy",
+	"mode":      "of a limit",
+	"outcome":   "fixed in the code",
+	"provider":  "declared in the policy",
+	"reason":    "fixed in the code",
+	"route":     "a pattern of the API's table",
+	"stage":     "fixed in the code",
+	"state":     "fixed in the code",
+	"tier":      "fixed in the code",
+	"topic":     "declared in the policy, under inputs",
+	"verdict":   "fixed in the code",
+	"window":    "declared in the policy",
+	"word":      "fixed in the code",
 }
 
 func labelsAreHarmless(t *testing.T, l *live, families map[string]*dto.MetricFamily) {
