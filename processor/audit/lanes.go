@@ -13,7 +13,8 @@ import (
 
 // journalled is a record of a provider's journal, as far as the audit reads it.
 type journalled struct {
-	Kind    string         `json:"kind"` // permit | outcome
+	Kind    string         `json:"kind"`         // permit | outcome
+	Seq     int64          `json:"seq,omitzero"` // dense; absent in those of earlier versions
 	ID      string         `json:"id"`
 	Attempt int            `json:"attempt"`
 	T       schemas.Millis `json:"t"`
@@ -43,6 +44,7 @@ type lane struct {
 	open     int64
 	skipped  int64          // of its journal
 	loose    schemas.Millis // its last permit that says no last moment; 0 is none
+	numbers  sequence
 	sending  *sending
 	counts   Counts
 }
@@ -56,6 +58,7 @@ func (l *lane) run(log source, tick func() error) error {
 		if r == nil {
 			l.counts.InFlight += l.open
 			l.found.unbounded(l.provider, l.loose)
+			l.found.numbersOf(l.provider, &l.numbers)
 			return nil
 		}
 		l.take(r)
@@ -84,9 +87,11 @@ func (l *lane) take(r *kgo.Record) {
 		case !r.Attrs.IsTransactional() && (err != nil || e.Kind == ""): // lanes write in transactions
 			l.found.putAside(r)
 		case l.skips.covers(r):
+			l.numbers.lost++
 			l.skipped++
 			l.found.cannotTell("records of "+r.Topic+" that an operator skipped: what they permitted or ended", 1)
 		default:
+			l.numbers.lost++
 			fault(KindTorn, "not a journal record")
 		}
 		return
@@ -96,11 +101,12 @@ func (l *lane) take(r *kgo.Record) {
 		l.found.putAside(r)
 		return
 	}
+	l.numbered(r, &e, fault)
 	if e.Kind == "permit" {
 		l.counts.Permits++
 		l.flights[flight{idOf(e.ID), e.Attempt, e.T}]++
 		l.open++
-		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T), -1, l.when(r, e.T))
+		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T, recordAt(r.Partition, e.Seq)), -1, l.when(r, e.T))
 		l.sending.add(e.T)
 		if e.CallBy == 0 {
 			l.loose = max(l.loose, e.T)
@@ -249,7 +255,7 @@ func dispatchItem(id, provider string, t schemas.Millis, taken, carried []schema
 	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + chargesHash(taken) + chargesHash(carried)}
 }
 
-// permitItem is an attempt as it stands in weir.status and in a journal.
-func permitItem(id, provider string, attempt int, t schemas.Millis) item {
-	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + uint64(attempt)}
+// permitItem is an attempt as it stands in weir.status and in a journal, at a place there.
+func permitItem(id, provider string, attempt int, t schemas.Millis, at uint64) item {
+	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + uint64(attempt) + at}
 }

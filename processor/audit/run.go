@@ -132,6 +132,10 @@ func (a *auditing) run(ctx context.Context) error {
 	if ledger.before, err = a.ledgers(ctx); err != nil {
 		return err
 	}
+	stood, err := a.groups(ctx)
+	if err != nil {
+		return err
+	}
 	over, err := a.journalsOver(ctx)
 	if err != nil {
 		return err
@@ -318,6 +322,7 @@ func (a *auditing) run(ctx context.Context) error {
 					return err
 				}
 				l := &lane{bounds: b, provider: provider, begin: firsts[topic], flights: make(map[flight]int), sending: s}
+				l.numbers = sequence{cut: a.reader.start[topic][num] > 0, stood: stood[topic][num]}
 				err = l.run(log, func() error {
 					if err := tick(); err != nil {
 						return err
@@ -328,6 +333,7 @@ func (a *auditing) run(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
+				l.ends(topic, num)
 				c.add(&l.counts)
 				holes += l.skipped
 			}
@@ -499,7 +505,7 @@ func (b *bounds) compare(queues, journals map[string]string) (all []found) {
 			if c.kind == KindPermit && b.skippedPermit(i) {
 				continue // it is counted as what cannot be told
 			}
-			if c.kind == KindOutcome && skippedOutcome(holes, i) {
+			if c.kind == KindOutcome && b.found.skippedOutcome(holes, i) {
 				continue
 			}
 			all = append(all, found{i, c.kind, status, c.only})

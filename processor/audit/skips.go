@@ -54,7 +54,7 @@ func (s skips) covers(r *kgo.Record) bool {
 // skipped. Each such record is one permit at most.
 func (b *bounds) skippedPermit(i item) bool {
 	for provider, left := range b.holes {
-		if attempt := i.rest - sumOf(provider)[0]; left > 0 && attempt >= 1 && attempt <= schemas.MaxRetries+1 {
+		if attempt, ok := b.found.codeIn(provider, i.rest-sumOf(provider)[0]); left > 0 && ok && attempt >= 1 && attempt <= schemas.MaxRetries+1 {
 			b.holes[provider]--
 			return true
 		}
