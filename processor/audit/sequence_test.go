@@ -169,6 +169,7 @@ func TestNumbersOfAJournal(t *testing.T) {
 		}},
 		{"a skipped record has a number", CouldNotTell, "", 0, func(s *sheet) { s.skipped(2) }},
 		{"the skipped record is the last", CouldNotTell, "", 0, func(s *sheet) { s.numbers.stood = int64(len(s.journal)); s.skipped(len(s.journal) - 1) }},
+		{"one is skipped, and another is missing later", Violated, KindSequence, 0, func(s *sheet) { again(s, 6, 8); s.skipped(2) }},
 		{"two are missing, and one is skipped", Violated, KindSequence, 0, func(s *sheet) { again(s, 4, 6); s.skipped(2); again(s, 3, 5) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -199,6 +200,10 @@ func TestStatusesThatNameAnotherRecord(t *testing.T) {
 		{"an end names none", KindOutcome, name("a", schemas.StatusSent, "")},
 		{"a retry names one of another lane", KindOutcome, name("b", schemas.StatusRetrying, "1/4")},
 		{"an end names nothing that can be read", KindOutcome, name("d", schemas.StatusFailed, "8")},
+		{"an end of an earlier version names nothing that can be read", KindOutcome, func(s *sheet) {
+			j := &s.journal[len(s.journal)-1].journal
+			s.status[s.statusOf(*j)].named, j.Seq = "8", 0
+		}},
 		{"a permit has no number", KindPermit, func(s *sheet) { s.journal[0].journal.Seq = 0 }},
 		{"an outcome has no number", KindOutcome, func(s *sheet) { s.journal[1].journal.Seq = 0 }},
 		{"two ends name each other's", KindOutcome, func(s *sheet) {
