@@ -38,6 +38,7 @@ const (
 	HeaderCallBy      = "weir-call-by"      // on dispatch topics: until when the message may be called on its decision, Unix milliseconds
 	HeaderStale       = "weir-stale"        // of a message that is decided again because it went stale: how often, decimal (Envelope.Stale)
 	HeaderOutcome     = "weir-outcome"      // on a lane's record of weir.status: what the journal says came of the attempt, and "received" behind it where the recipient may have the message
+	HeaderJournal     = "weir-journal"      // on a lane's record of weir.status: the record of its journal from which it follows, as lane/seq (JournalRecord)
 	HeaderReply       = "weir-reply"        // partition/correlation of weir.replies: who waits for the first decision. Of requests too
 )
 

@@ -4,7 +4,8 @@
 // answer, the dispatch topics and the journals, and checks:
 //
 //   - the sequence of each partition is dense and begins with 1 where nothing
-//     was deleted, and its time never goes back, nor far from the broker's;
+//     was deleted, and its time never goes back, nor far from the broker's; so is
+//     that of each journal;
 //   - every committed record of requests and readmit, as far as they were
 //     processed, is answered by exactly one decision, in order, and on the
 //     message that it is;
@@ -89,7 +90,7 @@
 //	run.go        an audit: the cut, the workers, what only one of two topics has
 //	read.go       partitions, up to the cut
 //	join.go       what two topics hold, compared; hops.go what partitions send each other, as it is compared
-//	lanes.go      journals and dispatch topics
+//	lanes.go      journals and dispatch topics; sequence.go the numbers of a journal's records
 //	ledger.go     the ledger's end; waits.go the delay topics, and what is overdue; letters.go weir.dlq
 //	dense.go      the densest real sending; wide_calls.go in scopes that partitions share
 //	memory.go     the bound

@@ -2,7 +2,9 @@ package audit_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -59,6 +61,14 @@ func (f *follower) beyond() (r *audit.Report, cuts int) {
 	return nil, 0
 }
 
+// most is the densest sending, whoever of several had as much.
+func most(r *audit.Report) (all []string) {
+	for _, d := range r.Densest {
+		all = append(all, fmt.Sprint(d.Provider, d.Limit, d.Window, d.Most))
+	}
+	return all
+}
+
 // What is judged from cut to cut, while Weir runs, is what is judged in one go; and what
 // is broken later is found then.
 func TestFollow(t *testing.T) {
@@ -81,7 +91,7 @@ func TestFollow(t *testing.T) {
 	if cuts < 5 {
 		t.Errorf("%d cuts only", cuts)
 	}
-	if r.Outcome != audit.Proven || !reflect.DeepEqual(r.Checked, whole.Checked) || !reflect.DeepEqual(r.Ends, whole.Ends) || !reflect.DeepEqual(r.Densest, whole.Densest) {
+	if r.Outcome != audit.Proven || !reflect.DeepEqual(r.Checked, whole.Checked) || !reflect.DeepEqual(r.Ends, whole.Ends) || !slices.Equal(most(r), most(whole)) {
 		t.Errorf("after %d cuts:\n%s\nin one go:\n%s", cuts, text(r), text(whole))
 	}
 

@@ -128,6 +128,12 @@ func TestForgeriesAreCaught(t *testing.T) {
 			i := bytes.Index(r.Value, []byte(`"id":"`)) + 6
 			r.Value = append(append(slices.Clone(r.Value[:i]), "00000000-0000-7000-8000-000000000000"...), r.Value[i+36:]...)
 		})},
+		{name: "a permit and its status are removed", want: audit.KindSequence, pair: unwritten(t, func(kind string) bool { return kind == "permit" })},
+		{name: "an outcome and its status are removed", want: audit.KindSequence, pair: unwritten(t, func(kind string) bool { return kind == "outcome" })},
+		{name: "a call is removed: its permit, its outcome and both statuses", want: audit.KindSequence, pair: unwritten(t, func(string) bool { return true })},
+		{name: "a record of the journal has another number", topic: journal, want: audit.KindSequence, do: rewrite(`"seq":7,`, `"seq":1007,`)},
+		{name: "a call names another permit", topic: topics.Names.Status, want: audit.KindPermit, do: names(schemas.StatusSending)},
+		{name: "an end names another outcome", topic: topics.Names.Status, want: audit.KindOutcome, do: names(schemas.StatusSent)},
 		{name: "a message is dispatched with other charges", topic: dispatch, want: audit.KindDispatch, do: headerOf(schemas.HeaderPlace, func(string) string { return `[]` })},
 		{name: "a message is dispatched under another id", topic: dispatch, want: audit.KindDispatch, do: headerOf(schemas.HeaderID, func(string) string { return "00000000-0000-7000-8000-000000000000" })},
 		{name: "a decision's time is changed in a dispatch", topic: dispatch, want: audit.KindDispatch, do: headerOf(schemas.HeaderDecidedAt, later)},

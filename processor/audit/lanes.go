@@ -14,7 +14,8 @@ import (
 
 // journalled is a record of a provider's journal, as far as the audit reads it.
 type journalled struct {
-	Kind    string         `json:"kind"` // permit | outcome
+	Kind    string         `json:"kind"`         // permit | outcome
+	Seq     int64          `json:"seq,omitzero"` // dense; absent in those of earlier versions
 	ID      string         `json:"id"`
 	Attempt int            `json:"attempt"`
 	T       schemas.Millis `json:"t"`
@@ -44,6 +45,7 @@ type lane struct {
 	open     int64
 	skipped  int64          // of its journal
 	loose    schemas.Millis // its last permit that says no last moment; 0 is none
+	numbers  sequence
 	sending  *sending
 	counts   Counts
 }
@@ -56,6 +58,7 @@ func (l *lane) run(log source, tick func() error) error {
 		}
 		if r == nil {
 			l.found.unbounded(l.provider, l.loose)
+			l.found.numbersOf(l.provider, &l.numbers)
 			return nil
 		}
 		l.take(r)
@@ -84,9 +87,11 @@ func (l *lane) take(r *kgo.Record) {
 		case !r.Attrs.IsTransactional() && (err != nil || e.Kind == ""): // lanes write in transactions
 			l.found.putAside(r)
 		case l.skips.covers(r):
+			l.numbers.lost++
 			l.skipped++
 			l.found.cannotTell("records of "+r.Topic+" that an operator skipped: what they permitted or ended", 1)
 		default:
+			l.numbers.lost++
 			fault(KindTorn, "not a journal record")
 		}
 		return
@@ -96,11 +101,12 @@ func (l *lane) take(r *kgo.Record) {
 		l.found.putAside(r)
 		return
 	}
+	l.numbered(r, &e, fault)
 	if e.Kind == "permit" {
 		l.counts.Permits++
 		l.flights[flight{idOf(e.ID), e.Attempt, e.T}]++
 		l.open++
-		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T), -1, l.when(r, e.T))
+		l.permitted.put(permitItem(e.ID, l.provider, e.Attempt, e.T, recordAt(r.Partition, e.Seq)), -1, l.when(r, e.T))
 		l.sending.add(e.T)
 		if e.CallBy == 0 {
 			l.loose = max(l.loose, e.T)
@@ -131,25 +137,26 @@ func (l *lane) take(r *kgo.Record) {
 type journal struct {
 	*bounds
 	provider string
+	topic    string
 	lanes    []*lane // by partition
 	sending  *sending
 	share    *share
 }
 
-func newJournal(b *bounds, provider string, of *budget) *journal {
-	return &journal{bounds: b, provider: provider, sending: newSending(nil, false), share: &share{of: of}}
+func newJournal(b *bounds, provider, topic string, of *budget) *journal {
+	return &journal{bounds: b, provider: provider, topic: topic, sending: newSending(nil, false), share: &share{of: of}}
 }
 
 // walk reads the journal up to the cut. Before recent, no lane gives a permit any more.
-func (j *journal) walk(ctx context.Context, r *reader, topic string, recent schemas.Millis, tick func() error) error {
-	lanes := int32(len(r.until[topic]))
+func (j *journal) walk(ctx context.Context, r *reader, recent schemas.Millis, tick func() error) error {
+	lanes := int32(len(r.until[j.topic]))
 	j.sending.gather = j.sending.gather || lanes > 1
 	j.sending.follow(j.config.paces(j.provider))
 	for num := range lanes {
 		if int(num) == len(j.lanes) {
-			j.lanes = append(j.lanes, &lane{bounds: j.bounds, provider: j.provider, begin: j.begins[topic], flights: make(map[flight]int), sending: j.sending})
+			j.lanes = append(j.lanes, &lane{bounds: j.bounds, provider: j.provider, begin: j.begins[j.topic], flights: make(map[flight]int), sending: j.sending, numbers: sequence{cut: r.start[j.topic][num] > 0}})
 		}
-		log, closeLog, err := r.resume(ctx, topic, num, 0)
+		log, closeLog, err := r.resume(ctx, j.topic, num, 0)
 		if err != nil {
 			return err
 		}
@@ -157,7 +164,7 @@ func (j *journal) walk(ctx context.Context, r *reader, topic string, recent sche
 			if err := tick(); err != nil {
 				return err
 			}
-			return j.share.tick(func() string { return topic }, j.size)
+			return j.share.tick(func() string { return j.topic }, j.size)
 		})
 		closeLog()
 		if err != nil {
@@ -179,9 +186,10 @@ func (j *journal) size() (n int64) {
 // judge judges the journal as a whole, at a cut.
 func (j *journal) judge(into *findings) {
 	j.holes[j.provider] = 0
-	for _, l := range j.lanes {
+	for num, l := range j.lanes {
 		into.report.Checked.add(&l.counts)
 		into.report.Checked.InFlight += l.open
+		l.ends(j.topic, int32(num), j.stood[j.topic][int32(num)], into)
 		j.holes[j.provider] += l.skipped
 	}
 	j.sending.judge(j.provider, into)
@@ -336,7 +344,7 @@ func dispatchItem(id, provider string, t schemas.Millis, taken, carried []schema
 	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + chargesHash(taken) + chargesHash(carried)}
 }
 
-// permitItem is an attempt as it stands in weir.status and in a journal.
-func permitItem(id, provider string, attempt int, t schemas.Millis) item {
-	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + uint64(attempt)}
+// permitItem is an attempt as it stands in weir.status and in a journal, at a place there.
+func permitItem(id, provider string, attempt int, t schemas.Millis, at uint64) item {
+	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + uint64(attempt) + at}
 }

@@ -166,7 +166,7 @@ func (p *partition) status() {
 		if p.gone[e.Provider] {
 			p.cannotTell("sendings of providers whose journals are gone")
 		} else if p.judged {
-			p.permitted.put(permitItem(e.MessageID, e.Provider, e.Attempt, e.At), 1, e.At)
+			p.permitted.put(permitItem(e.MessageID, e.Provider, e.Attempt, e.At, recordNamed(p.rec)), 1, e.At)
 		}
 	case schemas.StatusRetrying:
 		if e.Reason == "unknown" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -294,6 +295,7 @@ type change struct {
 	topic func(topics.Names) string
 	want  audit.Kind
 	do    func(rs []*kgo.Record) []*kgo.Record
+	pair  func(logs map[string]map[int32][]*kgo.Record) // instead: what agrees with it in other topics, too
 
 	partition int32
 	unsure    bool // neither proven nor violated
@@ -393,13 +395,20 @@ func (c *change) copied(t *testing.T, logs map[string]map[int32][]*kgo.Record, p
 		k.publish(text)
 	}
 	changed := k.names
+	if c.pair != nil {
+		logs = maps.Clone(logs)
+		for topic := range logs {
+			logs[topic] = maps.Clone(logs[topic])
+		}
+		c.pair(logs)
+	}
 	for topic, partitions := range logs {
 		for p, rs := range partitions {
 			var own []*kgo.Record
 			for _, r := range rs {
 				own = append(own, &kgo.Record{Topic: topic, Partition: p, Key: r.Key, Value: r.Value, Headers: slices.Clone(r.Headers), Timestamp: r.Timestamp})
 			}
-			if topic == c.topic(changed) && p == c.partition {
+			if c.pair == nil && topic == c.topic(changed) && p == c.partition {
 				if own = c.do(own); own == nil {
 					t.Fatal("this log has nothing to corrupt")
 				}

@@ -62,9 +62,10 @@ func (a answer) code(attempt int) uint64 {
 	return code + answerCodes*uint64(attempt)
 }
 
-// outcomeItem is what came of an attempt as it stands in weir.status and in a journal.
-func outcomeItem(id, provider string, attempt int, t schemas.Millis, a answer) item {
-	return item{id: idOf(id), t: t, rest: sumOf(provider)[1] + a.code(attempt)}
+// outcomeItem is what came of an attempt as it stands in weir.status and in a journal, at
+// a place there.
+func outcomeItem(id, provider string, attempt int, t schemas.Millis, a answer, at uint64) item {
+	return item{id: idOf(id), t: t, rest: sumOf(provider)[1] + a.code(attempt) + at}
 }
 
 // answered reads what a lane says of an attempt beside its status.
@@ -104,7 +105,7 @@ func (p *partition) outcome(m *message) {
 	switch {
 	case p.gone[e.Provider]: // its sendings are counted as what cannot be told
 	case p.judged:
-		p.ended.put(outcomeItem(e.MessageID, e.Provider, e.Attempt, e.At, a), 1, e.At)
+		p.ended.put(outcomeItem(e.MessageID, e.Provider, e.Attempt, e.At, a, recordNamed(p.rec)), 1, e.At)
 	}
 	switch {
 	case !a.said:
@@ -223,7 +224,7 @@ func (l *lane) outcome(r *kgo.Record, e *journalled, fault func(Kind, string, ..
 	if a.said && !a.received && (a.what == wasUnknown || a.what == wasAccepted) {
 		fault(KindOutcome, "outcome %s of attempt %d, and it says that it cannot have been received", e.Outcome, e.Attempt)
 	}
-	l.ended.put(outcomeItem(e.ID, l.provider, e.Attempt, e.T, a), -1, l.when(r, e.T))
+	l.ended.put(outcomeItem(e.ID, l.provider, e.Attempt, e.T, a, recordAt(r.Partition, e.Seq)), -1, l.when(r, e.T))
 }
 
 // when is whether a record of a journal belongs to the tail, in which it may say more than
@@ -237,9 +238,9 @@ func (l *lane) when(r *kgo.Record, t schemas.Millis) schemas.Millis {
 
 // skippedOutcome reports whether the outcome of a status may be a record that was
 // skipped. Each such record is one outcome at most.
-func skippedOutcome(holes map[string]int64, i item) bool {
+func (f *findings) skippedOutcome(holes map[string]int64, i item) bool {
 	for _, provider := range slices.Sorted(maps.Keys(holes)) {
-		if holes[provider] > 0 && i.rest-sumOf(provider)[1] < outcomesOfHole {
+		if code, ok := f.codeIn(provider, i.rest-sumOf(provider)[1]); holes[provider] > 0 && ok && code < outcomesOfHole {
 			holes[provider]--
 			return true
 		}

@@ -203,15 +203,20 @@ func TestOverdueWhereNothingHappens(t *testing.T) {
 // A record of a journal that was skipped may be the outcome that a status says.
 func TestSkippedOutcomes(t *testing.T) {
 	holes := map[string]int64{"sim": 1}
-	a := outcomeItem(id("a"), "sim", lastOutcome, start, answer{wasUnknown, true, true})
-	b := outcomeItem(id("b"), "sim", 1, start, answer{what: wasAccepted})
-	if other := outcomeItem(id("a"), "other", 1, start, answer{wasAccepted, true, true}); skippedOutcome(holes, other) {
+	f := newFindings()
+	f.numbers["sim"] = 7
+	if above := outcomeItem(id("a"), "sim", 1, start, answer{wasAccepted, true, true}, recordAt(0, 8)); f.skippedOutcome(holes, above) {
+		t.Error("a record that no lane wrote")
+	}
+	a := outcomeItem(id("a"), "sim", lastOutcome, start, answer{wasUnknown, true, true}, recordAt(3, 7))
+	b := outcomeItem(id("b"), "sim", 1, start, answer{what: wasAccepted}, 0)
+	if other := outcomeItem(id("a"), "other", 1, start, answer{wasAccepted, true, true}, recordAt(3, 7)); f.skippedOutcome(holes, other) {
 		t.Error("of another provider")
 	}
-	if !skippedOutcome(holes, a) || skippedOutcome(holes, b) {
+	if !f.skippedOutcome(holes, a) || f.skippedOutcome(holes, b) {
 		t.Error("one record is one outcome")
 	}
-	if slices.Max([]uint64{onlyAccepted, notAccepted}) >= answerCodes || uint64(2*len(outcomes)+1) >= onlyAccepted {
+	if slices.Max([]uint64{onlyAccepted, notAccepted}) >= answerCodes || uint64(2*len(outcomes)+1) >= onlyAccepted || outcomesOfHole > recordCodes || schemas.MaxLanes > recordLanes {
 		t.Error("codes overlap")
 	}
 }

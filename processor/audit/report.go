@@ -21,7 +21,7 @@ type Kind string
 
 const (
 	KindTorn       Kind = "torn_record"     // a record that cannot be read
-	KindSequence   Kind = "sequence"        // decisions are not dense
+	KindSequence   Kind = "sequence"        // decisions, or the records of a journal, are not dense
 	KindBackInTime Kind = "back_in_time"    // a decision's t before the one before it
 	KindUnanswered Kind = "unanswered"      // a record of requests or readmit without a decision
 	KindTwice      Kind = "answered_twice"  // a record with two decisions, or one out of order
@@ -153,6 +153,7 @@ type Counts struct {
 	Outcomes   int64 `json:"outcomes"`
 	InFlight   int64 `json:"in_flight"`  // permits without outcome
 	LateCalls  int64 `json:"late_calls"` // permits later than their slack that say so
+	Unnumbered int64 `json:"unnumbered"` // records of journals without a number: of earlier versions
 	Unsaid     int64 `json:"unsaid"`     // outcomes that do not say whether the attempt may have been received: of earlier versions
 }
 
@@ -221,6 +222,7 @@ type findings struct {
 
 	lateCalls map[string]*lateCalls     // by provider
 	boundless map[string]schemas.Millis // by provider: its last permit of an earlier version
+	numbers   map[string]int64          // by provider: the highest number of a record of its journal
 }
 
 // unknown counts what could not be judged, and says when the last of it was met.
@@ -233,7 +235,7 @@ func newFindings() *findings {
 	return &findings{
 		report: Report{Ends: make(map[schemas.Status]int64), Faults: make(map[Kind]int64), Violations: []Violation{}, Densest: []Density{}},
 		untold: make(map[string]unknown), told: make(map[string]int64), aside: make(map[string]int64),
-		lateCalls: make(map[string]*lateCalls), boundless: make(map[string]schemas.Millis),
+		lateCalls: make(map[string]*lateCalls), boundless: make(map[string]schemas.Millis), numbers: make(map[string]int64),
 	}
 }
 
@@ -348,7 +350,7 @@ func (c *Counts) add(o *Counts) {
 		{&c.Others, &o.Others}, {&c.Windows, &o.Windows}, {&c.Places, &o.Places}, {&c.Returned, &o.Returned},
 		{&c.Missing, &o.Missing}, {&c.Messages, &o.Messages}, {&c.Ended, &o.Ended}, {&c.Open, &o.Open}, {&c.Overdue, &o.Overdue},
 		{&c.Receipts, &o.Receipts}, {&c.Dispatched, &o.Dispatched}, {&c.Permits, &o.Permits}, {&c.Outcomes, &o.Outcomes},
-		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls}, {&c.Unsaid, &o.Unsaid}, {&c.Waiting, &o.Waiting}, {&c.Letters, &o.Letters},
+		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls}, {&c.Unsaid, &o.Unsaid}, {&c.Unnumbered, &o.Unnumbered}, {&c.Waiting, &o.Waiting}, {&c.Letters, &o.Letters},
 		{&c.Owners, &o.Owners}, {&c.Charged, &o.Charged}, {&c.OwnersPlaces, &o.OwnersPlaces}, {&c.OwnersRefused, &o.OwnersRefused},
 		{&c.Passed, &o.Passed}, {&c.Carried, &o.Carried}, {&c.Released, &o.Released}, {&c.Reinstated, &o.Reinstated},
 		{&c.Restored, &o.Restored}, {&c.UnderWay, &o.UnderWay},
@@ -406,6 +408,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if c.Unsaid > 0 {
 		fmt.Fprintf(&b, "outcomes, refunds           of %d outcomes it is not said whether they may have been received: an earlier version wrote them, and refunds after them are not judged\n", c.Unsaid)
+	}
+	if c.Unnumbered > 0 {
+		fmt.Fprintf(&b, "records without a number    %d of journals: an earlier version wrote them, and one that was removed with its status does not show\n", c.Unnumbered)
 	}
 	fmt.Fprintf(&b, "t against append time       at most %s ahead, %s behind\n", r.Clock.Ahead, r.Clock.Behind)
 	for _, d := range r.Densest {

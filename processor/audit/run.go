@@ -136,6 +136,8 @@ type cut struct {
 	at       time.Time // when the end of weir.status was taken
 	done     kadm.OffsetResponses
 	over     map[string]map[int32]int64
+	stood    map[string]map[int32]int64
+	hidden   bool // stood could not be asked for, of a lane
 	released map[string]map[int32]int64
 	metas    *metas
 	clocks   clocks
@@ -162,6 +164,9 @@ func (a *auditing) cut(ctx context.Context) (*cut, error) {
 		return nil, err
 	}
 	if ledger.before, err = a.ledgers(ctx); err != nil {
+		return nil, err
+	}
+	if c.stood, c.hidden, err = a.lanesStand(ctx); err != nil {
 		return nil, err
 	}
 	if c.over, err = a.journalsOver(ctx); err != nil {
@@ -288,7 +293,7 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 	}
 	b := a.bounds
 	b.found.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", c.config.skipped-b.config.skipped)
-	b.config, b.doors, b.skips, b.metas, b.over, b.clocks, b.gone = c.config, c.config.doors(), c.skips, c.metas, c.over, c.clocks, c.gone
+	b.config, b.doors, b.skips, b.metas, b.over, b.stood, b.clocks, b.gone = c.config, c.config.doors(), c.skips, c.metas, c.over, c.stood, c.clocks, c.gone
 	for _, j := range b.joins() {
 		j.advance(schemas.MillisOf(c.at.Add(-tailSpan)))
 	}
@@ -297,6 +302,9 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 	report.Cut, report.Partitions, report.Revisions = schemas.MillisOf(c.at), b.partitions, len(c.config.policies)-1
 	for _, record := range slices.Sorted(maps.Keys(c.skips)) {
 		report.Skips = append(report.Skips, c.skips[record])
+	}
+	if c.hidden {
+		into.cannotTell("whether the ends of journals were removed: the groups of lanes may not be described", 1)
 	}
 	err := a.readAll(ctx, c, into)
 	b.found.judgeLate(err == nil)
@@ -394,11 +402,11 @@ func (a *auditing) readAll(ctx context.Context, c *cut, into *findings) error {
 	each(a.Names.DLQ(), func(log source, counts *Counts) error { return letters(b, log, counts, tick) })
 	for topic, provider := range c.journals {
 		if a.journals[topic] == nil {
-			a.journals[topic] = newJournal(b, provider, a.budget)
+			a.journals[topic] = newJournal(b, provider, topic, a.budget)
 		}
 		j := a.journals[topic]
 		work.Go(func() error {
-			if err := j.walk(ctx, &a.reader, topic, schemas.MillisOf(c.at.Add(-tailSpan)), tick); err != nil {
+			if err := j.walk(ctx, &a.reader, schemas.MillisOf(c.at.Add(-tailSpan)), tick); err != nil {
 				return err
 			}
 			mu.Lock()
@@ -582,10 +590,10 @@ func (b *bounds) compare(queues, journals map[string]string, into *findings) (al
 	} {
 		only, extra, tangled := c.j.difference()
 		for _, i := range only {
-			if c.kind == KindPermit && skippedPermit(permits, i) {
+			if c.kind == KindPermit && b.found.skippedPermit(permits, i) {
 				continue // it is counted as what cannot be told
 			}
-			if c.kind == KindOutcome && skippedOutcome(outcomes, i) {
+			if c.kind == KindOutcome && b.found.skippedOutcome(outcomes, i) {
 				continue
 			}
 			all = append(all, found{i, c.kind, status, c.only})

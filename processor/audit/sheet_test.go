@@ -39,6 +39,7 @@ type written struct {
 	journal  journalled
 	value    string
 	outcome  string // what a lane says of an attempt beside its status; empty is nothing
+	named    string // the record of the journal that a lane names beside its status; empty is none
 }
 
 // came is what comes of an attempt with a status, in a hand-made log.
@@ -65,6 +66,9 @@ type sheet struct {
 	partitions                                   int32
 	seq                                          int64
 	place                                        map[string][]schemas.Charge
+	numbers                                      sequence // of the journal, as the audit begins with it
+	stood                                        int64    // the last number by the group of the lane
+	skips                                        skips
 }
 
 func policyOf(t testing.TB, text string) schemas.Policy {
@@ -287,6 +291,9 @@ func records(topic string, from []written) source {
 		if w.outcome != "" {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: schemas.HeaderOutcome, Value: []byte(w.outcome)})
 		}
+		if w.named != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: schemas.HeaderJournal, Value: []byte(w.named)})
+		}
 		w.env.Each(func(k string, v []byte) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: k, Value: v}) })
 		return r, nil
 	}
@@ -316,7 +323,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	const never = schemas.Millis(1 << 60)
 	b := &bounds{
 		partitions: s.partitions, statusTopic: "weir.status", requests: "weir.requests", readmit: "weir.readmit", config: h, doors: h.doors(), clocks: s.clocks,
-		since: s.since, slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
+		since: s.since, skips: s.skips, holes: make(map[string]int64), slack: 10 * time.Second, gone: map[string]bool{}, found: newFindings(),
 		dispatched: newJoin(s.since, never), permitted: newJoin(s.since, never), ended: newJoin(s.since, never), dead: newJoin(s.since, never), refusals: newJoin(s.since, never), forwarded: newJoin(s.since, never),
 		hops: newJoin(s.since, never), released: newJoin(s.since, never), wide: newWideCalls(),
 	}
@@ -332,10 +339,12 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	if err := dispatches(b, "sim", open("weir.dispatch.sim.normal"), &b.found.report.Checked, nil); err != nil {
 		t.Fatal(err)
 	}
-	l := &lane{bounds: b, provider: "sim", flights: make(map[flight]int), sending: newSending(h.paces("sim"), false)}
+	l := &lane{bounds: b, provider: "sim", flights: make(map[flight]int), sending: newSending(h.paces("sim"), false), numbers: s.numbers}
 	if err := l.run(open("weir.journal.sim"), nil); err != nil {
 		t.Fatal(err)
 	}
+	l.ends("weir.journal.sim", 0, s.stood, b.found)
+	b.holes["sim"] = l.skipped
 	b.found.report.Checked.add(&l.counts)
 	l.sending.judge("sim", b.found)
 	for _, f := range b.compare(nil, nil, b.found) {

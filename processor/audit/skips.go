@@ -52,9 +52,9 @@ func (s skips) covers(r *kgo.Record) bool {
 
 // skippedPermit reports whether the permit of a sending may be a record that was
 // skipped. Each such record is one permit at most.
-func skippedPermit(holes map[string]int64, i item) bool {
+func (f *findings) skippedPermit(holes map[string]int64, i item) bool {
 	for provider, left := range holes {
-		if attempt := i.rest - sumOf(provider)[0]; left > 0 && attempt >= 1 && attempt <= schemas.MaxRetries+1 {
+		if attempt, ok := f.codeIn(provider, i.rest-sumOf(provider)[0]); left > 0 && ok && attempt >= 1 && attempt <= schemas.MaxRetries+1 {
 			holes[provider]--
 			return true
 		}

@@ -161,8 +161,8 @@ func (s *stage) permit(tx *stream.Tx, l *lanePart, it *item, t schemas.Millis, n
 	if late {
 		e.Reason = reasonLate
 	}
-	s.status(tx, it, e)
-	s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t, CallBy: it.callBy, Late: late})
+	at := s.journal(tx, l, it, entry{Kind: kindPermit, ID: it.env.ID, Attempt: it.attempt, T: t, CallBy: it.callBy, Late: late})
+	s.status(tx, it, e, at)
 	if l.throttle.probing {
 		l.probe = it.key
 	}

@@ -48,9 +48,14 @@ type stood struct {
 	metadata string
 }
 
-// outcome writes what came of an attempt, or of a message that was not called.
-func (s *stage) outcome(tx *stream.Tx, l *lanePart, it *item, what, code string, received bool, t schemas.Millis) {
-	s.journal(tx, l, it, entry{Kind: kindOutcome, ID: it.env.ID, Attempt: it.attempt, T: t, Permit: it.key.permit, Outcome: what, Code: code, Received: &received})
+// outcome writes what came of an attempt, or of a message that was not called. It returns
+// what the status that follows from it says of it, for who compares the two (weir audit).
+func (s *stage) outcome(tx *stream.Tx, l *lanePart, it *item, what, code string, received bool, t schemas.Millis) []kgo.RecordHeader {
+	at := s.journal(tx, l, it, entry{Kind: kindOutcome, ID: it.env.ID, Attempt: it.attempt, T: t, Permit: it.key.permit, Outcome: what, Code: code, Received: &received})
+	if received {
+		what += " received"
+	}
+	return []kgo.RecordHeader{{Key: schemas.HeaderOutcome, Value: []byte(what)}, at}
 }
 
 // mayBeReceived reports whether the recipient may have the message by this attempt.
@@ -58,15 +63,11 @@ func mayBeReceived(o *provider.Outcome) bool {
 	return o.MayBeReceived || o.Kind == provider.Accepted || o.Kind == provider.Unknown
 }
 
-// said is an outcome beside its status, for who compares the two (weir audit).
-func said(what string, received bool) []kgo.RecordHeader {
-	if received {
-		what += " received"
-	}
-	return []kgo.RecordHeader{{Key: schemas.HeaderOutcome, Value: []byte(what)}}
-}
-
-func (s *stage) journal(tx *stream.Tx, l *lanePart, it *item, e entry) {
+// journal writes a record of the journal, under the next number of its lane, and returns
+// what names it beside a status.
+func (s *stage) journal(tx *stream.Tx, l *lanePart, it *item, e entry) kgo.RecordHeader {
+	l.seq++
+	e.Seq = l.seq
 	e.Topic, e.Partition, e.Offset = it.key.topic, it.key.partition, it.key.offset
 	if it.journal < 0 {
 		it.journal = l.journal // where it will stand, or a little before
@@ -75,6 +76,7 @@ func (s *stage) journal(tx *stream.Tx, l *lanePart, it *item, e entry) {
 	s.tx.journal = append(s.tx.journal, journalled{l, rec})
 	l.dirty = true
 	tx.Produce(rec)
+	return kgo.RecordHeader{Key: schemas.HeaderJournal, Value: []byte(schemas.JournalRecord{Lane: l.num, Seq: e.Seq}.String())}
 }
 
 // pass lets queues that are read to their end stand behind the markers there.
@@ -97,7 +99,7 @@ func (s *stage) stand(tx *stream.Tx, l *lanePart) {
 		from = min(from, q.journal(q.low(), l.journal))
 	}
 	s.txs++
-	metadata := standing{journal: from, by: s.by, n: s.txs, lanes: l.lanes, grew: l.grew, back: l.recall.sizes()}.String()
+	metadata := standing{journal: from, by: s.by, n: s.txs, lanes: l.lanes, grew: l.grew, seq: l.seq, back: l.recall.sizes()}.String()
 	for _, q := range l.queues {
 		if at := q.low(); at >= 0 {
 			tx.Stand(stream.Partition{Topic: q.topic, Partition: l.num}, stream.Position{Offset: at, Metadata: metadata})
@@ -165,6 +167,9 @@ func (s *stage) Ended(committed bool) {
 func (s *stage) undo(tx transaction) {
 	s.calls.open = s.calls.open[:0]
 	s.notBefore = s.now().Add(afterAbort)
+	for _, j := range tx.journal {
+		j.lane.seq = j.lane.seqWas
+	}
 	for _, p := range tx.permits {
 		p.done(errNotMade)
 		if p.item.key == p.lane.probe {

@@ -52,12 +52,11 @@ func (s *stage) endAnswered(tx *stream.Tx, l *lanePart, it *item, t schemas.Mill
 			e.Price, e.Currency = p.Of(e.Segments), p.Currency
 		}
 	}
-	received := mayBeReceived(&o)
-	s.status(tx, it, e, said(string(o.Kind), received)...)
+	came := s.outcome(tx, l, it, string(o.Kind), o.Code, mayBeReceived(&o), t)
+	s.status(tx, it, e, came...)
 	if o.Suppress != "" {
 		s.suppress(tx, it, o.Suppress)
 	}
-	s.outcome(tx, l, it, string(o.Kind), o.Code, received, t)
 	s.tx.ended = append(s.tx.ended, ended{l, it, e})
 }
 
@@ -67,6 +66,8 @@ func (s *stage) endUncalled(tx *stream.Tx, l *lanePart, it *item, what string, t
 	if poison := tx.On(it.rec); poison != nil && it.bad == nil {
 		what, it.bad = outcomeContent, poison
 	}
+	it.state = ending
+	came := s.outcome(tx, l, it, what, "", false, t)
 	switch what {
 	case outcomeStale:
 		s.readmit(tx, it, schemas.ReadmitStale)
@@ -84,10 +85,8 @@ func (s *stage) endUncalled(tx *stream.Tx, l *lanePart, it *item, what string, t
 		e = it.event
 		e.Status, e.At, e.Reason, e.Attempt, e.Error = v.status, t, v.reason, it.env.Attempt, text
 		s.close(tx, it, it.env.Attempt, v, it.env.LastError, text)
-		s.status(tx, it, e, said(what, false)...)
+		s.status(tx, it, e, came...)
 	}
-	it.state = ending
-	s.outcome(tx, l, it, what, "", false, t)
 	s.tx.ended = append(s.tx.ended, ended{l, it, e})
 }
 

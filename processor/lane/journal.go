@@ -34,8 +34,13 @@ const (
 
 // entry is a record of a provider's journal: a permit, or what came of one.
 // Topic, Partition and Offset are the dispatch record's.
+//
+// Seq is dense: each record of a journal's partition has the number after that of the one
+// before it, and the first has 1. What an aborted transaction wrote has none. Records of
+// earlier versions have no number either.
 type entry struct {
 	Kind      string         `json:"kind"`
+	Seq       int64          `json:"seq,omitzero"`
 	ID        string         `json:"id"`
 	Attempt   int            `json:"attempt,omitempty"`
 	T         schemas.Millis `json:"t"`                // permit: the time that counts for the pace
@@ -133,6 +138,7 @@ type standing struct {
 	n       int64           // its transactions
 	lanes   int32           // of the provider, as this lane acts on it; 0 when not said
 	grew    int64           // where in its journal it began to
+	seq     int64           // the number of the last record of its journal; 0 when not said
 	back    [priorities]int // the windows of what is decided again; 0 when not said
 }
 
@@ -140,6 +146,9 @@ func (s standing) String() string {
 	text := "v1 j=" + strconv.FormatInt(s.journal, 10) + " by=" + s.by + " n=" + strconv.FormatInt(s.n, 10)
 	if s.lanes > 1 {
 		text += " lanes=" + strconv.Itoa(int(s.lanes)) + " grew=" + strconv.FormatInt(s.grew, 10)
+	}
+	if s.seq > 0 {
+		text += " s=" + strconv.FormatInt(s.seq, 10)
 	}
 	if s.back != [priorities]int{} && s.back != [priorities]int{1, 1, 1} {
 		text += fmt.Sprintf(" back=%d,%d,%d", s.back[urgently], s.back[normally], s.back[inBulk])
@@ -176,6 +185,8 @@ func parseStanding(text string) (standing, error) {
 			s.lanes = int32(n)
 		case "grew":
 			s.grew, err = strconv.ParseInt(v, 10, 64)
+		case "s":
+			s.seq, err = strconv.ParseInt(v, 10, 64)
 		case "back":
 			_, err = fmt.Sscanf(v, "%d,%d,%d", &s.back[urgently], &s.back[normally], &s.back[inBulk])
 		}

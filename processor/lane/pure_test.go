@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -297,9 +298,13 @@ func TestWhatWeirDoesNext(t *testing.T) {
 }
 
 func TestStanding(t *testing.T) {
-	want := standing{journal: 12, by: "0af3", n: 7}
-	if got, err := parseStanding(want.String()); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+	for _, want := range []standing{
+		{journal: 12, by: "0af3", n: 7},
+		{journal: 12, by: "0af3", n: 7, lanes: 3, grew: 4, seq: math.MaxInt64, back: [priorities]int{2, 3, 4}},
+	} {
+		if got, err := parseStanding(want.String()); err != nil || got != want {
+			t.Errorf("%+v, %v", got, err)
+		}
 	}
 	for _, bad := range []string{"", "v2 j=1", "v1 j=x by=a n=1", "something"} {
 		if _, err := parseStanding(bad); err == nil {

@@ -108,6 +108,7 @@ func (s *stage) restore(ctx context.Context, fresh []*lanePart, committed map[st
 			if st.lanes > l.lanes {
 				l.lanes, l.grew = st.lanes, st.grew
 			}
+			l.seq = max(l.seq, st.seq)
 			l.recall.resume(st.back)
 			if from < 0 || st.journal < from {
 				from = st.journal
@@ -205,6 +206,7 @@ func (s *stage) pacedFrom(ctx context.Context, topic string, now schemas.Millis)
 func (s *stage) replay(l *lanePart, offset int64, e entry) {
 	l.journal = max(l.journal, offset+1)
 	l.last = max(l.last, e.T)
+	l.seq = max(l.seq, e.Seq) // more than beside the positions where an earlier version set those
 	if e.Kind == kindPermit {
 		l.pace.add(e.T)
 	}

@@ -351,6 +351,7 @@ func (r *rig) position(q topics.Queue) int64 {
 // entry is a journal record, read without the lane's own code.
 type entry struct {
 	Kind    string         `json:"kind"`
+	Seq     int64          `json:"seq"`
 	ID      string         `json:"id"`
 	Attempt int            `json:"attempt"`
 	T       schemas.Millis `json:"t"`

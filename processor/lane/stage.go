@@ -43,6 +43,8 @@ type lanePart struct {
 	throttle throttle
 	probe    callKey // the call that ends a silence, or begins another; zero: none is under way
 	journal  int64   // offset after the last record known of the journal
+	seq      int64   // number of its last record, with those of the open transaction; 0 before the first
+	seqWas   int64   // and as the open transaction found it
 	answered []*item // outcomes in hand
 	blocked  schemas.Millis
 	due      schemas.Millis // since when the pace has room for a message that waits for it; 0 when none does
@@ -186,7 +188,7 @@ func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) e
 	}
 	s.follow()
 	for _, l := range s.lanes {
-		l.wake, l.dirty = 0, false
+		l.wake, l.dirty, l.seqWas = 0, false, l.seq
 		t := l.now(schemas.MillisOf(now))
 		for _, it := range l.answered {
 			s.endAnswered(tx, l, it, t)

@@ -27,6 +27,7 @@ var (
 	replyTests     = check{pkg: "processor/admission", run: "TestReply|TestQuota"}
 	streamTests    = check{pkg: "processor/stream"}
 	laneTests      = check{pkg: "processor/lane"}
+	journalTests   = check{pkg: "processor/lane", run: "TestJournalNumbers"}
 	callByTests    = check{pkg: "processor/lane", run: "TestCallBy|TestOverdueIsCalledLate|TestEachPriorityGetsOn"}
 	inputTests     = check{pkg: "processor/input"}
 	inputFaults    = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=60"}}
@@ -611,6 +612,24 @@ var exactness = []mutation{
 		old:    "		last.drop()\n		if follow != nil {\n			follow.exchange(nil, nil)",
 		new:    "		if follow == nil {\n			last.drop()\n		} else if last != nil {\n			follow.exchange(last.parts, nil)",
 		checks: []check{faults},
+	},
+	{
+		name:   "lane-seq-skipped",
+		what:   "numbers of a lane's journal that an aborted transaction took are used up",
+		harm:   "the journal has holes, and no one can tell a hole from a permit or an outcome that is lost",
+		file:   "processor/lane/commit.go",
+		old:    "\tfor _, j := range tx.journal {\n\t\tj.lane.seq = j.lane.seqWas\n\t}\n",
+		new:    "",
+		checks: []check{journalTests},
+	},
+	{
+		name:   "lane-seq-reused",
+		what:   "a commit does not advance the numbers of a lane's journal",
+		harm:   "two records have one number, and a status names either",
+		file:   "processor/lane/commit.go",
+		old:    "\t\tj.lane.journal = max(j.lane.journal, j.rec.Offset+1)\n",
+		new:    "\t\tj.lane.journal = max(j.lane.journal, j.rec.Offset+1)\n\t\tj.lane.seq = j.lane.seqWas\n",
+		checks: []check{journalTests},
 	},
 	{
 		name:   "called-before-commit",
