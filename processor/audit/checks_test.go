@@ -56,7 +56,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"a receipt of no message", "life.go", "case !there && !p.cut && !p.forgot.has(p.key):", "case false:", ""},
 	{"a receipt of an old message", "life.go", "case !there && !p.cut && !p.forgot.has(p.key):", "case !there && !p.cut:", ""},
 	{"a receipt of another provider", "life.go", "m.given&p.bitOf(p.e.Provider) == 0 &&", "false &&", ""},
-	{"an id under two tenants", "life.go", "cmp.Or(tenant, schemas.DefaultTenant)", "cmp.Or(schemas.DefaultTenant, tenant)", ""},
+	{"an id under two tenants", "keys.go", "cmp.Or(tenant, schemas.DefaultTenant)", "cmp.Or(schemas.DefaultTenant, tenant)", ""},
 	{"a place taken that there is no room for", "taken.go", "		case r.full():\n			p.fault(KindOver", "		case r.full() && false:\n			p.fault(KindOver", ""},
 	{"refused with room", "refused.go", "	case len(full) == 0:\n", "	case false:\n", ""},
 	{"a place too few", "taken.go", "			p.fault(KindCharges, \"no place in %s, which matches\", l.Name)\n", "", ""},

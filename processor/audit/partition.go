@@ -15,7 +15,7 @@ type bounds struct {
 	partitions        int32
 	statusTopic       string
 	requests, readmit string
-	ledger            string
+	ledger, seenTopic string
 	config            *history
 	skips             skips
 	holes             map[string]int64    // records of journals that were skipped, by provider
@@ -73,6 +73,7 @@ type partition struct {
 	outside   int // decisions whose t is too far from the append time
 	from      schemas.Millis
 	swept     schemas.Millis
+	atCut     func(reached bool) error // compares the state with the ledger's; once
 
 	// Of the record in hand.
 	rec     *kgo.Record
@@ -113,12 +114,18 @@ func (p *partition) run(log source, tick func() error) error {
 		if err := p.take(r); err != nil {
 			return fmt.Errorf("%s/%d/%d: %w", r.Topic, r.Partition, r.Offset, err)
 		}
+		if err := p.reached(false); err != nil {
+			return err
+		}
 		if tick == nil {
 			continue
 		}
 		if err := tick(); err != nil {
 			return err
 		}
+	}
+	if err := p.reached(true); err != nil {
+		return err
 	}
 	return p.finish()
 }

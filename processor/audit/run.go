@@ -129,6 +129,9 @@ func (a *auditing) run(ctx context.Context) error {
 	if err := a.reader.stable(ctx, a.adm, names.Ledger()); err != nil {
 		return err
 	}
+	if ledger.starts, ledger.ends, err = a.stateCut(ctx); err != nil {
+		return err
+	}
 	if ledger.before, err = a.ledgers(ctx); err != nil {
 		return err
 	}
@@ -181,7 +184,7 @@ func (a *auditing) run(ctx context.Context) error {
 	a.found.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", config.skipped)
 
 	b := &bounds{
-		partitions: n, statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(), ledger: names.Ledger(),
+		partitions: n, statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(), ledger: names.Ledger(), seenTopic: names.Seen(),
 		config: config, skips: skipped, holes: make(map[string]int64), doors: config.doors(), slack: a.Slack, gone: make(map[string]bool), found: a.found,
 	}
 	if !a.Since.IsZero() {
@@ -419,6 +422,7 @@ func (a *auditing) partition(ctx context.Context, b *bounds, num int32, done kad
 	}
 	own := &share{of: a.budget}
 	defer own.close()
+	p.atCut = func(reached bool) error { return a.compareState(ctx, p, reached) }
 	return p, p.run(log, func() error {
 		if err := tick(); err != nil {
 			return err
