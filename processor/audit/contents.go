@@ -102,6 +102,7 @@ type scopeRecord struct {
 	count  [4]int64
 	from   [4]schemas.Millis
 	bucket tank
+	long   bool // its places are in segments
 }
 
 type pastPlace struct {
@@ -146,7 +147,7 @@ func readScope(key, value []byte) (r scopeRecord, err error) {
 		r.bucket.full = r.bucket.t + schemas.Millis(number())
 		r.bucket.left, r.bucket.every = number(), number()
 	}
-	if version != 3 {
+	if r.long = version == 3; !r.long {
 		last := schemas.Millis(0)
 		for range number() {
 			p := pastPlace{cost: 1}
@@ -176,7 +177,7 @@ func (v *view) digest(e *entry, k stateKey, r *kgo.Record) error {
 			return err
 		}
 		if e.limit = rec.limit; v.limits[rec.limit] != nil {
-			e.digest, e.n = v.limits[rec.limit].record(&rec, v.t)
+			e.digest = v.limits[rec.limit].record(&rec, v.t)
 		}
 	case 's':
 		var rec struct {
@@ -200,7 +201,6 @@ func (v *view) digest(e *entry, k stateKey, r *kgo.Record) error {
 		for _, s := range rec.Scopes {
 			if o := (suppression{optOut{s.Tenant, s.Channel, s.Class}, terms{s.Until, s.Reason, s.Provider}}); !o.over(v.t) && s.At > v.after {
 				e.digest += o.hash()
-				e.n++
 			}
 		}
 	case kindWaiting:
@@ -211,7 +211,7 @@ func (v *view) digest(e *entry, k stateKey, r *kgo.Record) error {
 			return fmt.Errorf("a waiting message that cannot be read: %w", err)
 		}
 		if !rec.Cancelled {
-			e.digest, e.n = 1, 1
+			e.digest = 1
 		}
 	case kindHeld:
 		var rec struct {
@@ -222,17 +222,16 @@ func (v *view) digest(e *entry, k stateKey, r *kgo.Record) error {
 			return fmt.Errorf("a decision without sending that cannot be read: %w", err)
 		}
 		d := decided{charges: rec.Place, until: rec.Until, released: len(rec.Place) == 0}
-		e.digest, e.n = d.hash(v.t), int32(len(rec.Place))
+		e.digest = d.hash(v.t)
 	}
 	return nil
 }
 
-// record is what of a record is compared at t, and how many of its places.
-func (l *limitView) record(r *scopeRecord, t schemas.Millis) (digest uint64, n int32) {
+// record is what of a record is compared at t.
+func (l *limitView) record(r *scopeRecord, t schemas.Millis) (digest uint64) {
 	for _, p := range r.places {
 		if p.t >= l.from {
 			digest += placeHash(p.t, p.cost)
-			n++
 		}
 	}
 	for i := range l.units {
@@ -241,20 +240,15 @@ func (l *limitView) record(r *scopeRecord, t schemas.Millis) (digest uint64, n i
 			digest += u.hash(r.count[u.unit])
 		}
 	}
-	return digest + l.bucketHash(r.bucket, t), n
+	return digest + l.bucketHash(r.bucket, t)
 }
 
-// counted is what the audit has in a scope of what is compared, and how many places.
-func (p *partition) counted(v *view, scope sum) (digest uint64, n int32) {
-	l := v.limits[uint32(scope[1])]
-	if l == nil {
-		return 0, 0
-	}
+// counted is what the audit has in a scope of what is compared.
+func (p *partition) counted(l *limitView, scope sum, t schemas.Millis) (digest uint64) {
 	var counts [4]int64
 	p.places.each(scope, func(t schemas.Millis, cost int64) {
 		if t >= l.from {
 			digest += placeHash(t, cost)
-			n++
 		}
 		for i := range l.units {
 			if t >= l.units[i].from {
@@ -265,7 +259,36 @@ func (p *partition) counted(v *view, scope sum) (digest uint64, n int32) {
 	for i := range l.units {
 		digest += l.units[i].hash(counts[i])
 	}
-	return digest + l.bucketHash(p.tanks.most[scope], v.t), n
+	return digest + l.bucketHash(p.tanks.most[scope], t)
+}
+
+// inScope says how a scope's record differs from what the audit has there.
+func (p *partition) inScope(l *limitView, scope sum, t schemas.Millis, r scopeRecord) string {
+	var more, less []pastPlace // of the record
+	for _, at := range r.places {
+		if at.t >= l.from {
+			more = append(more, at)
+		}
+	}
+	p.places.each(scope, func(t schemas.Millis, cost int64) {
+		at := pastPlace{t, cost}
+		if i := slices.Index(more, at); i >= 0 {
+			more = slices.Delete(more, i, i+1)
+		} else if t >= l.from {
+			less = append(less, at)
+		}
+	})
+	switch {
+	case r.long:
+		return "the charges, or their number, are others than the decisions leave"
+	case len(more) > 0:
+		return fmt.Sprintf("it has a charge of %s that costs %d, and the decisions leave none (%d such, and %d are missing)", more[0].t, more[0].cost, len(more), len(less))
+	case len(less) > 0:
+		return fmt.Sprintf("the charge of %s that costs %d is missing (and %d more)", less[0].t, less[0].cost, len(less)-1)
+	case l.bucketHash(r.bucket, t) != l.bucketHash(p.tanks.most[scope], t):
+		return "its bucket has another level than the decisions leave"
+	}
+	return "it counts another number of charges in a calendar period than the decisions leave"
 }
 
 // each calls fn with every place of a scope.
@@ -298,8 +321,9 @@ func (d *decided) hash(t schemas.Millis) uint64 {
 	return mix(sum{4, uint64(d.until)}, 1+chargesHash(d.charges))
 }
 
-// contents compares what the records of a state say with what the partition has counted.
-func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool) {
+// contents compares what the records of a state say with what the partition has counted. record
+// reads what limits have from the ledger again.
+func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool, record func(offset int64) scopeRecord) {
 	switch {
 	case !reached && !p.started && p.cut: // retention took all of the log
 		p.found.cannotTell("partitions whose whole log was deleted by age: whether their ledger is what the decisions leave", 1)
@@ -307,10 +331,11 @@ func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool) 
 	case !reached, p.otherData(), m.otherData(), p.revision < 0: // said elsewhere
 		return
 	}
-	again := make(map[stateKey]struct{})
+	later := make(map[stateKey]struct{})
 	for k := range s.later {
-		again[k.whole()] = struct{}{}
+		later[k.whole()] = struct{}{}
 	}
+	found := 0
 	at := func(k stateKey) int64 {
 		if e, there := s.entries[k]; there {
 			return e.offset
@@ -318,10 +343,14 @@ func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool) 
 		return m.offset
 	}
 	compare := func(k stateKey, is, should uint64, text func() string) {
-		if _, later := again[k]; later || is == should || s.torn[k] != nil {
+		if _, again := later[k]; again || is == should || s.torn[k] != nil {
 			return
 		}
-		p.found.violation(Violation{Kind: KindState, Topic: p.ledger, Partition: p.num, Offset: at(k), Seq: m.Seq, T: m.T, Text: text()})
+		v := Violation{Kind: KindState, Topic: p.ledger, Partition: p.num, Offset: at(k), Seq: m.Seq, T: m.T}
+		if found++; found <= kept { // of no more it is shown
+			v.Text = text()
+		}
+		p.found.violation(v)
 	}
 
 	// What limits have: a scope's own record, and those of its segments.
@@ -329,18 +358,21 @@ func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool) 
 	for k, e := range s.entries {
 		if k.number > 0 {
 			of := segments[k.whole()]
-			segments[k.whole()] = entry{digest: of.digest + e.digest, n: of.n + e.n, limit: e.limit, offset: max(of.offset, e.offset)}
+			segments[k.whole()] = entry{digest: of.digest + e.digest}
 		}
 	}
 	scope := func(of sum, e, more entry) {
-		k := stateKey{hi: of[0], mid: uint32(of[1] >> 32)}
-		should, n := p.counted(s.view, of)
-		compare(k, e.digest+more.digest, should, func() string {
-			name := "a limit that is not in force"
-			if l := s.limits[uint32(of[1])]; l != nil {
-				name = l.name
+		l := s.limits[uint32(of[1])]
+		if l == nil {
+			return // no window counts it
+		}
+		should := p.counted(l, of, s.t)
+		compare(stateKey{hi: of[0], mid: uint32(of[1] >> 32)}, e.digest+more.digest, should, func() string {
+			var r scopeRecord
+			if e.check != 0 {
+				r = record(e.offset)
 			}
-			return fmt.Sprintf("in a scope of %s it has %d charges that a window counts, and the decisions up to seq %d leave %d, or others, or another count or level", name, e.n+more.n, m.Seq, n)
+			return fmt.Sprintf("in a scope of %s, ", l.name) + p.inScope(l, of, s.t, r)
 		})
 	}
 	for k, e := range s.entries {

@@ -127,7 +127,6 @@ type entry struct {
 	check  uint32
 	low    uint32 // of the key of what limits have
 	limit  uint32 // its name's hash
-	n      int32  // how many of its places some window counts
 }
 
 // keyOf reads a key of the ledger; false for the meta record's, and for what is not Weir's.
@@ -418,7 +417,10 @@ func (a *auditing) compareAt(ctx context.Context, p *partition, m *ledgerMeta, r
 	for k, err := range s.torn {
 		p.found.violation(Violation{Kind: KindState, Topic: ledger, Partition: p.num, Offset: s.entries[k].offset, Text: err.Error()})
 	}
-	p.contents(s, ids, m, reached)
+	p.contents(s, ids, m, reached, func(offset int64) (rec scopeRecord) {
+		_ = read(ledger, offset, offset+1, func(r *kgo.Record) { rec, _ = readScope(r.Key, r.Value) })
+		return rec
+	})
 	return nil
 }
 
