@@ -26,14 +26,10 @@ type view struct {
 }
 
 type limitView struct {
-	name  string
-	from  schemas.Millis // of places that are kept one by one
-	units []unitView
-	// A bucket is compared where it was drawn from since it began, and was not full when its
-	// numbers last changed, nor is at the moment, by the numbers of its last draw.
-	bucket  bool
-	begun   schemas.Millis
-	changed schemas.Millis
+	name   string
+	from   schemas.Millis // of places that are kept one by one
+	units  []unitView
+	bucket *limit // compared where it is not full; nil: not
 }
 
 // unitView is a calendar window.
@@ -53,7 +49,10 @@ func newView(p *partition, t schemas.Millis) *view {
 	}
 	for i := range p.rules.limits {
 		l := &p.rules.limits[i]
-		lv := &limitView{name: l.Name, from: math.MaxInt64, bucket: l.bucket && !p.cut, begun: math.MaxInt64, changed: l.changed}
+		lv := &limitView{name: l.Name, from: math.MaxInt64}
+		if l.bucket && !p.cut {
+			lv.bucket = l
+		}
 		for _, w := range everyWindow(l.Limit) {
 			since := l.since[w.UnitKey()]
 			from, _ := l.from(&w, v.t)
@@ -70,7 +69,6 @@ func newView(p *partition, t schemas.Millis) *view {
 					lv.units = append(lv.units, unitView{unit, from})
 				}
 			case schemas.WindowBucket:
-				lv.begun = min(lv.begun, since)
 			}
 		}
 		v.limits[limitHash(l.Name)] = lv
@@ -89,7 +87,7 @@ func (u *unitView) hash(count int64) uint64 {
 func placeHash(t schemas.Millis, cost int64) uint64 { return mix(sum{1, uint64(t)}, uint64(cost)) }
 
 func (l *limitView) bucketHash(k tank, t schemas.Millis) uint64 {
-	if !l.bucket || k.every == 0 || k.t <= l.begun || k.full <= max(l.changed, t) {
+	if l.bucket == nil || !l.bucket.refills(k, t) {
 		return 0
 	}
 	return mix(sum{3, uint64(k.t)}, mix(sum{uint64(k.full), uint64(k.every)}, uint64(k.left)))

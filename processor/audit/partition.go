@@ -198,10 +198,10 @@ func (p *partition) sweep() {
 		for i := range p.rules.limits {
 			reach = max(reach, p.rules.limits[i].reach)
 		}
+		p.tanks.sweep(p.t, p.rules.byHash)
 	}
 	p.places.sweep(p.t - reach)
 	p.calls.made.sweep(p.t - reach)
-	p.tanks.sweep(p.t)
 	p.causes.sweep(p.t)
 	p.sweepDecided()
 	p.repeats.sweep(p.t)
