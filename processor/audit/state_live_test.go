@@ -228,13 +228,14 @@ func TestForgedStateIsCaught(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.publish(text)
+	const clientID = "01900000-0000-7000-8000-000000000001"
 	stop := l.start()
 	l.send(9, 300)
 	// Each partition has all kinds of state.
 	for i := range 40 {
 		to := fmt.Sprintf("+8613900000%03d", i)
 		for _, q := range []string{
-			`{"channel":"sms","to":%q,"class":"quote","body":"q"}`,
+			`{"channel":"sms","to":%q,"class":"quote","body":"q","id":"` + clientID + `"}`,
 			`{"channel":"sms","to":%q,"class":"verify","body":"c","idempotency_key":"mine"}`,
 			`{"channel":"sms","to":%q,"class":"verify","body":"c","idempotency_key":"late","send_at":"` + schemas.MillisOf(time.Now().Add(time.Hour)).String() + `"}`,
 			`{"action":"suppress","channel":"sms","to":%q,"class":"offers"}`,
@@ -278,10 +279,11 @@ func TestForgedStateIsCaught(t *testing.T) {
 		}
 	}
 	notFull := func(s *scopeText) bool { return len(s.bucket) > 0 && int64(s.bucket[0]+s.bucket[1]) > now }
-	key := idempotencyKeyOf(t, "mine", logs[l.names.Status()][0])
-	named := func(rs []*kgo.Record) int {
-		return slices.IndexFunc(rs, func(r *kgo.Record) bool { return bytes.Equal(r.Value[1:17], key) })
+	key, ofID := seenKeyOf(t, 'k', "mine", logs[l.names.Status()][0]), seenKeyOf(t, 'i', clientID, logs[l.names.Status()][0])
+	of := func(key []byte) func(r *kgo.Record) bool {
+		return func(r *kgo.Record) bool { return bytes.Equal(r.Value[1:17], key) }
 	}
+	named := func(rs []*kgo.Record) int { return slices.IndexFunc(rs, of(key)) }
 	forget := func(rs []*kgo.Record) []*kgo.Record { i := named(rs); return slices.Delete(rs, i, i+1) }
 	rename := func(rs []*kgo.Record) []*kgo.Record {
 		r := rs[named(rs)]
@@ -324,6 +326,11 @@ func TestForgedStateIsCaught(t *testing.T) {
 		}},
 		{name: "a known key is removed", topic: seen, want: audit.KindState, do: forget},
 		{name: "a known key names another message", topic: seen, want: audit.KindState, do: rename},
+		{name: "a client's id is removed from the known ones", topic: seen, want: audit.KindState, do: func(rs []*kgo.Record) []*kgo.Record {
+			i := slices.IndexFunc(rs, of(ofID))
+			return slices.Delete(rs, i, i+1)
+		}},
+		{name: "a waiting message in the ledger is of another class", topic: ledger, want: audit.KindState, do: replace(ofKind('w', `"verify"`), `"verify"`, `"notice"`)},
 		{name: "the ledger does not say what it has", topic: ledger, unsure: true, do: func(rs []*kgo.Record) []*kgo.Record {
 			r := rs[lastOf(rs, func(r *kgo.Record) bool { return string(r.Key) == "meta" })]
 			r.Value = withSums(r.Value, func(said map[string]json.RawMessage) { clear(said) })
@@ -347,6 +354,11 @@ func TestForgedStateIsCaught(t *testing.T) {
 			return slices.Insert(rs, i, &r)
 		})},
 		{name: "a decision without sending is removed from the ledger, and the hash fits", topic: ledger, want: audit.KindState, do: fit(tombstone(ofKind('h', "place")))},
+		{name: "a decision without sending is released in the ledger, and the hash fits", topic: ledger, want: audit.KindState, do: fit(func(rs []*kgo.Record) []*kgo.Record {
+			r := rs[lastOf(rs, ofKind('h', "place"))]
+			r.Value = append(slices.Clone(r.Value[:bytes.Index(r.Value, []byte(`,"place"`))]), '}')
+			return rs
+		})},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.copied(t, logs, text) })
 	}
@@ -378,17 +390,29 @@ func TestForgedStateIsCaught(t *testing.T) {
 			c.copied(t, forged, text)
 		})
 	}
+	t.Run("in no transaction", func(t *testing.T) {
+		rs := logs[l.names.Ledger()][0]
+		gone := rs[lastOf(rs, scoped("drops", places))].Key
+		if err := l.cl.ProduceSync(t.Context(), &kgo.Record{Topic: l.names.Ledger(), Key: gone}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		r := l.audit()
+		if r.Faults[audit.KindState] != 2 {
+			t.Fatal(text, r.Violations)
+		}
+		mentions(t, fmt.Sprint(r.Violations), "1 of ", "records are missing of limits (1 were written in no transaction, and not by admission: offset ", "in a scope of drops, the charge of ")
+	})
 }
 
-// idempotencyKeyOf returns the key in weir.seen of a client's key, of some recipient of the log.
-func idempotencyKeyOf(t *testing.T, name string, status []*kgo.Record) []byte {
+// seenKeyOf returns the key in weir.seen of a client's key or id, of some recipient of the log.
+func seenKeyOf(t *testing.T, kind byte, name string, status []*kgo.Record) []byte {
 	t.Helper()
 	for _, r := range status {
 		e, err := schemas.DecodeEvent(r.Value)
 		if err != nil || !strings.HasPrefix(e.To, "+8613900000") || e.Class != "verify" {
 			continue
 		}
-		b := []byte{'k'}
+		b := []byte{kind}
 		for _, s := range []string{e.Tenant, e.To, name} {
 			b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 		}

@@ -240,6 +240,31 @@ func TestStateIsComparedBelowACut(t *testing.T) {
 	}
 }
 
+// TestStateOfBuckets: a limit that has only a bucket.
+func TestStateOfBuckets(t *testing.T) {
+	l := newLedgerOf(t)
+	l.publish(&schemas.Policy{Limits: []schemas.Limit{{Name: "a", Per: []string{"recipient"}, Allow: []schemas.Window{window(t, "bucket 9 refill 1/1h")}}}})
+	l.wait(10)
+	l.send(alice, 1)
+	l.commit()
+	l.agrees("a bucket")
+	if r := l.compare(nil, nil); r.Faults[KindState] != 1 || !strings.Contains(r.Violations[0].Text, "bucket") {
+		t.Errorf("a bucket is missing: %v", r.Violations)
+	}
+}
+
+// TestOldKnownKeysAreNotCompared: Kafka may have deleted what is older than a day.
+func TestOldKnownKeysAreNotCompared(t *testing.T) {
+	ids := &known{all: make(map[knownKey]knownEntry)}
+	m := &ledgerMeta{T: 300 * anHour, Sums: stateSums{Known: []spanHash{{Span: 92, hashed: hashed{1, 7}}}}}
+	if _, seen := newState(&view{}).differs(m, ids, m.T); !strings.HasPrefix(seen, "1 of 1 records are missing of the 3 hours from ") {
+		t.Errorf("a day ago: %q", seen)
+	}
+	if _, seen := newState(&view{}).differs(m, ids, m.T+anHour); seen != "" {
+		t.Errorf("longer ago: %q", seen)
+	}
+}
+
 // TestKnownUntil: what a later transaction wrote to weir.seen is not of the cut.
 func TestKnownUntil(t *testing.T) {
 	ids := &known{all: map[knownKey]knownEntry{{sum{1}, 3}: {t: 3*anHour + 5, hash: 7}, {sum{2}, 3}: {t: 3*anHour + 6, hash: 9}}}
