@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -25,9 +26,13 @@ type view struct {
 	limits map[uint32]*limitView // by the hash of their names
 }
 
+// longestWindow is the longest that a policy may have.
+const longestWindow = schemas.Millis(schemas.MaxWindow / time.Millisecond)
+
 type limitView struct {
 	name   string
-	from   schemas.Millis // of places that are kept one by one
+	seen   schemas.Millis // from here on some window counts places that are kept one by one
+	from   schemas.Millis // and from here on the log has them
 	units  []unitView
 	bucket *limit // compared where it is not full; nil: not
 }
@@ -49,28 +54,29 @@ func newView(p *partition, t schemas.Millis) *view {
 	}
 	for i := range p.rules.limits {
 		l := &p.rules.limits[i]
-		lv := &limitView{name: l.Name, from: math.MaxInt64}
+		lv := &limitView{name: l.Name, seen: math.MaxInt64}
 		if l.bucket && !p.cut {
 			lv.bucket = l
 		}
 		for _, w := range everyWindow(l.Limit) {
 			since := l.since[w.UnitKey()]
 			from, _ := l.from(&w, v.t)
-			from = max(from, since+1, v.after+1)
+			from = max(from, since+1)
 			switch w.Kind {
 			case schemas.WindowRolling:
-				lv.from = min(lv.from, from)
+				lv.seen = min(lv.seen, from)
 			case schemas.WindowCalendar:
 				if listed(l.Limit, w) {
-					lv.from = min(lv.from, max(from, l.since["times "+w.UnitKey()]+1))
+					lv.seen = min(lv.seen, max(from, l.since["times "+w.UnitKey()]+1))
 				}
 				unit := slices.Index(schemas.CalendarUnits, w.Unit)
-				if from > v.after+1 && !slices.ContainsFunc(lv.units, func(u unitView) bool { return u.unit == unit }) {
+				if from > v.after && !slices.ContainsFunc(lv.units, func(u unitView) bool { return u.unit == unit }) {
 					lv.units = append(lv.units, unitView{unit, from})
 				}
 			case schemas.WindowBucket:
 			}
 		}
+		lv.from = max(lv.seen, v.after+1)
 		v.limits[limitHash(l.Name)] = lv
 	}
 	return v
@@ -175,7 +181,9 @@ func (v *view) digest(e *entry, k stateKey, r *kgo.Record) error {
 			return err
 		}
 		if e.limit = rec.limit; v.limits[rec.limit] != nil {
-			e.digest = v.limits[rec.limit].record(&rec, v.t)
+			l := v.limits[rec.limit]
+			e.digest = l.record(&rec, v.t)
+			e.before = slices.ContainsFunc(rec.places, func(p pastPlace) bool { return p.t >= l.seen && p.t < l.from })
 		}
 	case 's':
 		var rec struct {
@@ -324,7 +332,9 @@ func (d *decided) hash(t schemas.Millis) uint64 {
 func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool, record func(offset int64) scopeRecord) {
 	switch {
 	case !reached && !p.started && p.cut: // retention took all of the log
-		p.found.cannotTell("partitions whose whole log was deleted by age: whether their ledger is what the decisions leave", 1)
+		if max(p.clocks.brokers, m.T)-m.T < longestWindow {
+			p.found.cannotTell("partitions whose whole log was deleted by age: whether their ledger is what the decisions leave", 1)
+		}
 		return
 	case !reached, p.otherData(), m.otherData(), p.revision < 0: // said elsewhere
 		return
@@ -354,6 +364,9 @@ func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool, 
 	// What limits have: a scope's own record, and those of its segments.
 	segments := make(map[stateKey]entry)
 	for k, e := range s.entries {
+		if _, again := later[k.whole()]; e.before && !again {
+			p.found.cannotTell("scopes whose charges in the ledger were taken before the log, and are still counted by a window", 1)
+		}
 		if k.number > 0 {
 			of := segments[k.whole()]
 			segments[k.whole()] = entry{digest: of.digest + e.digest}

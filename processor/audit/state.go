@@ -127,6 +127,7 @@ type entry struct {
 	check  uint32
 	low    uint32 // of the key of what limits have
 	limit  uint32 // its name's hash
+	before bool   // it has places of before the log
 }
 
 // keyOf reads a key of the ledger; false for the meta record's, and for what is not Weir's.
