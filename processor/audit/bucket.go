@@ -3,6 +3,7 @@ package audit
 import (
 	"math"
 	"math/big"
+	"slices"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -122,10 +123,18 @@ func (b *tanks) draw(scope sum, l *limit, windows []schemas.Window, t, now schem
 	}
 }
 
-// sweep forgets what is full again.
-func (b *tanks) sweep(t schemas.Millis) {
+// refills reports whether a bucket of the limit is not full at t, by anybody's numbers.
+func (l *limit) refills(k tank, t schemas.Millis) bool {
+	return slices.ContainsFunc(everyWindow(l.Limit), func(w schemas.Window) bool {
+		return w.Kind == schemas.WindowBucket && k.level(&w, l.since[w.UnitKey()], l.changed, t) < w.N*w.RefillEvery
+	})
+}
+
+// sweep forgets what is full again, by the numbers of now: they may be slower than those of
+// then.
+func (b *tanks) sweep(t schemas.Millis, limits map[uint32]*limit) {
 	for scope, k := range b.most {
-		if k.full <= t && !b.cut {
+		if l := limits[uint32(scope[1])]; !b.cut && (l == nil || !l.refills(k, t)) {
 			delete(b.most, scope)
 		}
 	}

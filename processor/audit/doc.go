@@ -36,6 +36,8 @@
 //     its places if and only if no attempt of it may have been received;
 //   - the ledger ends where the log does, what waits has a record that brings it back,
 //     and what was given up on is in weir.dlq;
+//   - the state, weir.ledger and weir.seen, has the hash that its own last record says, and
+//     its contents are what the decisions leave;
 //   - no pace window held more permits than any revision allowed. Beside it the
 //     report has the densest real sending, by provider and by limit.
 //
@@ -91,6 +93,7 @@
 //	read.go       partitions, up to the cut
 //	join.go       what two topics hold, compared; hops.go what partitions send each other, as it is compared
 //	lanes.go      journals and dispatch topics; sequence.go the numbers of a journal's records
+//	state.go      weir.ledger and weir.seen: their hash; contents.go what their records say; keys.go under which keys
 //	ledger.go     the ledger's end; waits.go the delay topics, and what is overdue; letters.go weir.dlq
 //	dense.go      the densest real sending; wide_calls.go in scopes that partitions share
 //	memory.go     the bound
@@ -100,9 +103,10 @@
 // processors. Of each, in memory: some 50 B a place that the longest window of
 // its limit still sees, and as much for each call in it; some 45 B a limit and
 // scope; 150 B a message that is open or ended within the last 25 hours, 50 B an
-// early cancel or message sent elsewhere, 80 B an idempotency key of 25 hours,
+// early cancel or message sent elsewhere, 110 B an idempotency key of 25 hours,
 // 300 B a decision without sending that some window still sees,
-// 270 B a recipient that opted out; and what the client has fetched ahead. Joins across topics take 3 MiB each, whatever the log's size,
+// 270 B a recipient that opted out; and what the client has fetched ahead. While its state is compared, 110 B for
+// each record of the ledger and 100 B for each of weir.seen. Joins across topics take 3 MiB each, whatever the log's size,
 // and some 80 B for each record of the last two minutes. A provider of more than
 // one lane costs 8 B a permit, and a call 20 B for each limit without recipient. Config.Memory bounds it all: half of it is for
 // what is remembered, measured every 1024 records, and what does not fit is told

@@ -146,9 +146,9 @@ func TestTrimmedByRetention(t *testing.T) {
 	trim(l.names.Journal("sim"), 50)
 	told("sendings before the retained journals")
 	trim(l.names.Status(), 50)
-	told("reach back before the log")
+	told("reach back before the log", "charges in the ledger were taken before the log")
 	trim(l.names.Status(), 100)
-	told("no decision stands in the log")
+	told("no decision stands in the log", "partitions whose whole log was deleted by age: whether their ledger")
 }
 
 // closes ends a broker when the first record of a topic was fetched.

@@ -17,6 +17,7 @@ type ledgerMeta struct {
 	Requests int64          `json:"requests"` // next offset to decide
 	Readmit  int64          `json:"readmit"`
 	Phones   string         `json:"phones"` // version of the phone library's metadata, of the last decision
+	Sums     stateSums      `json:"sums"`   // of all records
 	Zones    string         `json:"zones"`  // release of the time zone database; empty before a version that wrote it
 	offset   int64          // where it stands
 }
@@ -108,4 +109,7 @@ func (p *partition) agrees() {
 }
 
 // metas are the ledger's meta records before the end of weir.status was taken, and after.
-type metas struct{ before, after map[int32]ledgerMeta }
+type metas struct {
+	before, after map[int32]ledgerMeta
+	starts, ends  stateOffsets // of the ledger below which before was found, and of weir.seen
+}

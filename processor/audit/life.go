@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -26,7 +25,7 @@ type message struct {
 // message to one recipient. A lane's and a receipt's events name the tenant as
 // admission's do; where one says none, it is the default.
 func messageKey(tenant, to, id string) sum {
-	return sumOf(cmp.Or(tenant, schemas.DefaultTenant), to, id)
+	return nameKey(kindWaiting, tenant, to, id)
 }
 
 const (

@@ -75,9 +75,9 @@ func (p *partition) size() int64 {
 	n := p.places.size() + p.calls.made.size() + int64(cap(p.calls.held))*40
 	n += inMap(len(p.tanks.most)+len(p.tanks.least), 48)
 	n += inMap(len(p.messages), 64+8) + inMap(len(p.where), 16+24+16+8)
-	n += inMap(len(p.moved), 24) + inMap(len(p.repeats.noted), 24) + inMap(len(p.repeats.keys), 40)
+	n += inMap(len(p.moved), 24) + inMap(len(p.repeats.noted), 24) + inMap(len(p.repeats.keys), 56)
 	n += inMap(len(p.causes.cancels), 24) + inMap(len(p.causes.optOuts), 136)
-	n += inMap(len(p.decided), 16+32+120) + inMap(len(p.back), 16+8)
+	n += inMap(len(p.decided), 16+48+120) + inMap(len(p.back), 16+8)
 	return n + p.forgot.size()
 }
 

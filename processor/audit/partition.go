@@ -15,7 +15,7 @@ type bounds struct {
 	partitions        int32
 	statusTopic       string
 	requests, readmit string
-	ledger            string
+	ledger, seenTopic string
 	config            *history
 	skips             skips
 	holes             map[string]int64    // records of journals that were skipped, by provider
@@ -79,6 +79,7 @@ type partition struct {
 	outside   int // decisions whose t is too far from the append time
 	from      schemas.Millis
 	swept     schemas.Millis
+	atCut     func(reached bool) error // compares the state with the ledger's; once
 
 	// Of the record in hand.
 	rec     *kgo.Record
@@ -111,11 +112,17 @@ func newPartition(num int32, b *bounds, requests, readmit source) *partition {
 func (p *partition) walk(log source, tick func() error) error {
 	for {
 		r, err := log()
-		if err != nil || r == nil {
+		if err != nil {
 			return err
+		}
+		if r == nil {
+			return p.reached(true)
 		}
 		if err := p.take(r); err != nil {
 			return fmt.Errorf("%s/%d/%d: %w", r.Topic, r.Partition, r.Offset, err)
+		}
+		if err := p.reached(false); err != nil {
+			return err
 		}
 		if tick == nil {
 			continue
@@ -194,10 +201,10 @@ func (p *partition) sweep() {
 		for i := range p.rules.limits {
 			reach = max(reach, p.rules.limits[i].reach)
 		}
+		p.tanks.sweep(p.t, p.rules.byHash)
 	}
 	p.places.sweep(p.t - reach)
 	p.calls.made.sweep(p.t - reach)
-	p.tanks.sweep(p.t)
 	p.causes.sweep(p.t)
 	p.sweepDecided()
 	p.repeats.sweep(p.t)

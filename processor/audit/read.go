@@ -172,7 +172,11 @@ func (r *reader) open(ctx context.Context, topic string, num int32) (source, fun
 
 // openFrom reads a partition's committed records from an offset on.
 func (r *reader) openFrom(ctx context.Context, topic string, num int32, from int64) (source, func(), error) {
-	until := r.until[topic][num]
+	return r.openTo(ctx, topic, num, from, r.until[topic][num])
+}
+
+// openTo reads a partition's committed records from one offset to before another.
+func (r *reader) openTo(ctx context.Context, topic string, num int32, from, until int64) (source, func(), error) {
 	if from >= until {
 		return func() (*kgo.Record, error) { return nil, nil }, func() {}, nil
 	}

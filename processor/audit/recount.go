@@ -33,7 +33,7 @@ func (p *partition) without(l *limit) []schemas.Charge {
 // recount counts every window of a limit at t, without some of a message's
 // places.
 func (p *partition) recount(l *limit, scope string, cost int64, t schemas.Millis, without []schemas.Charge) []room {
-	key := sumOf(l.Name, scope)
+	key := scopeKey(l.Name, scope)
 	windows := l.windows(p.to)
 	rooms := make([]room, 0, len(windows))
 	for i := range windows {

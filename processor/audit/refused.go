@@ -117,7 +117,7 @@ func (p *partition) retryAt(full []room) {
 		case r.w.Kind == schemas.WindowBucket:
 			opens = p.e.Decision.T + schemas.Millis(refilling(r.w, r.short))
 		default:
-			leaves := p.places.leaving(sumOf(r.l.Name, r.scope), r.from, p.e.Decision.T, p.without(r.l), p.key[0], r.count, r.count+r.cost-r.w.N)
+			leaves := p.places.leaving(scopeKey(r.l.Name, r.scope), r.from, p.e.Decision.T, p.without(r.l), p.key[0], r.count, r.count+r.cost-r.w.N)
 			opens = leaves + schemas.Millis(r.w.Length.Milliseconds())
 		}
 		if at >= 0 {

@@ -19,6 +19,7 @@ type decided struct {
 	charges  []schemas.Charge
 	until    schemas.Millis // no window sees its places from then on, or from some time before
 	released bool
+	key      sum // in the ledger
 }
 
 // decidesOnly notes that the admission in hand is a decision without sending.
@@ -33,7 +34,7 @@ func (p *partition) decidesOnly(in *kgo.Record, env *schemas.Envelope) {
 	if !there || v.Type != schemas.ProviderNone || in != nil && env != nil && env.Taint != schemas.TaintNone {
 		return
 	}
-	d := decided{charges: slices.Concat(p.e.Decision.Charges, p.e.Decision.Carried)}
+	d := decided{key: nameKey(kindHeld, p.e.Tenant, p.e.To, p.e.MessageID), charges: slices.Concat(p.e.Decision.Charges, p.e.Decision.Carried)}
 	for _, c := range d.charges {
 		if l := p.rules.byName[c.Limit]; l != nil && !l.keeps {
 			d.until = max(d.until, l.until(c.T))

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,6 +23,8 @@ type repeats struct {
 type keyed struct {
 	message sum
 	t       schemas.Millis
+	id      uint64 // of the message's id, as known has it
+	taken   bool   // admission remembers the key for sure
 }
 
 func newRepeats() *repeats {
@@ -135,7 +136,7 @@ func (p *partition) keyed(in *kgo.Record, named sum) {
 	if !read || named == p.key { // its id came before
 		return
 	}
-	k := sumOf("key", cmp.Or(e.Tenant, schemas.DefaultTenant), e.To, key)
+	k := nameKey(kindKnown, e.Tenant, e.To, key)
 	before, there := p.repeats.keys[k]
 	switch {
 	case key == "" && named != none:
@@ -155,7 +156,8 @@ func (p *partition) keyed(in *kgo.Record, named sum) {
 		} else if !there && p.unseen(unique) {
 			p.cannotTell("messages whose idempotency key may have come before the log")
 		}
-		p.repeats.keys[k] = keyed{p.key, p.t}
+		taken := d.Verdict != schemas.VerdictReject && d.Verdict != schemas.VerdictRecord
+		p.repeats.keys[k] = keyed{p.key, p.t, mix(idOf(e.MessageID), 0), taken}
 	}
 }
 

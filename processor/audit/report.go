@@ -52,6 +52,7 @@ const (
 	KindLetter     Kind = "dead_letter"     // given up on, and not in weir.dlq
 	KindDelay      Kind = "delay"           // a message that waits, and no record that brings it back
 	KindLedger     Kind = "ledger"          // the ledger and the log do not have the same decisions
+	KindState      Kind = "state"           // what weir.ledger or weir.seen has is not what the decisions leave
 	KindSuppressed Kind = "suppressed"      // against a suppression that stood, or because of one that did not
 	KindCancelled  Kind = "cancelled"       // against a cancel, or without one
 	KindReceipt    Kind = "receipt"         // an amendment of a message that is not there, or of a provider that was not given it

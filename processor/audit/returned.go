@@ -95,7 +95,7 @@ func (p *partition) takeDown() {
 	for i := range d.Returned {
 		c := &d.Returned[i]
 		p.counts.Returned += p.one()
-		if p.places.remove(sumOf(c.Limit, c.Scope), c.T, c.Cost, p.key[0]) {
+		if p.places.remove(scopeKey(c.Limit, c.Scope), c.T, c.Cost, p.key[0]) {
 			continue
 		}
 		switch {
@@ -110,7 +110,7 @@ func (p *partition) takeDown() {
 	for i := range d.Missing {
 		c := &d.Missing[i]
 		p.counts.Missing += p.one()
-		if p.places.remove(sumOf(c.Limit, c.Scope), c.T, c.Cost, p.key[0]) && p.seen(c) {
+		if p.places.remove(scopeKey(c.Limit, c.Scope), c.T, c.Cost, p.key[0]) && p.seen(c) {
 			p.fault(KindReturned, "the place in %s at %s stands, and was not found", c.Limit, c.T)
 		}
 	}

@@ -239,7 +239,7 @@ func (p *partition) carries(plan []stop, own []bool, carried []schemas.Charge) (
 		st := &plan[i]
 		if k := slices.IndexFunc(rest, func(c schemas.Charge) bool { return st.at(&c) && c.Cost == st.cost }); k >= 0 {
 			c := &rest[k]
-			key := sumOf(c.Limit, c.Scope)
+			key := scopeKey(c.Limit, c.Scope)
 			if st.here && !p.places.stands(key, c.T, c.Cost, p.key[0]) && p.seen(c) {
 				if p.cut && c.T <= p.begin {
 					p.cannotTell("carried places that were taken before the log")
@@ -396,7 +396,7 @@ func (p *partition) putBack() {
 		if l == nil {
 			continue
 		}
-		key := sumOf(c.Limit, c.Scope)
+		key := scopeKey(c.Limit, c.Scope)
 		if seen := d.T - l.reach; l.reach > 0 && c.T >= seen {
 			p.places.add(key, c.T, c.Cost, p.key[0], seen)
 		}

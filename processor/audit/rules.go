@@ -18,11 +18,12 @@ type rules struct {
 	policy   *schemas.Policy
 	limits   []limit
 	byName   map[string]*limit
-	country  bool             // some limit asks for the recipient's country
-	metadata bool             // some limit asks for the request's metadata
-	content  bool             // some limit counts by the content, or its parts
-	classes  map[string]*gate // nil: none has countries or quiet hours
-	lapses   schemas.Millis   // when the first window that an earlier revision had is kept no longer; 0 is never
+	byHash   map[uint32]*limit // of their names
+	country  bool              // some limit asks for the recipient's country
+	metadata bool              // some limit asks for the request's metadata
+	content  bool              // some limit counts by the content, or its parts
+	classes  map[string]*gate  // nil: none has countries or quiet hours
+	lapses   schemas.Millis    // when the first window that an earlier revision had is kept no longer; 0 is never
 }
 
 type limit struct {
@@ -54,7 +55,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis, t s
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{policy: p, byName: make(map[string]*limit), classes: classes}
+	r := &rules{policy: p, byName: make(map[string]*limit), byHash: make(map[uint32]*limit), classes: classes}
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		if l.Off() {
@@ -115,7 +116,8 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis, t s
 		r.limits = append(r.limits, c)
 	}
 	for i := range r.limits {
-		r.byName[r.limits[i].Name] = &r.limits[i]
+		l := &r.limits[i]
+		r.byName[l.Name], r.byHash[limitHash(l.Name)] = l, l
 	}
 	return r, nil
 }

@@ -47,6 +47,9 @@ type Config struct {
 	Options  []kgo.Opt
 }
 
+// stateEvery is how often an audit that goes on reads weir.ledger and weir.seen whole.
+const stateEvery = time.Hour
+
 // tailSpan is how long before the cut records are compared one by one: longer
 // than transactions last and clocks differ.
 const tailSpan = 2 * time.Minute
@@ -102,6 +105,7 @@ type auditing struct {
 	lastMeta map[int32]int64 // where the ledger's last known record of each partition is
 	tails    *share          // what the joins keep
 	held     *share          // what waits in delay topics
+	compared time.Time       // when the state was compared last
 	located  map[fault]Violation
 
 	read   atomic.Int64
@@ -137,6 +141,7 @@ type cut struct {
 	done     kadm.OffsetResponses
 	over     map[string]map[int32]int64
 	stood    map[string]map[int32]int64
+	state    bool // the state is compared with the decisions
 	hidden   bool // stood could not be asked for, of a lane
 	released map[string]map[int32]int64
 	metas    *metas
@@ -161,6 +166,10 @@ func (a *auditing) cut(ctx context.Context) (*cut, error) {
 	state := []string{names.Requests(), names.Readmit(), names.Status(), names.Config()}
 	ledger := new(metas)
 	if err := a.reader.stable(ctx, a.adm, names.Ledger()); err != nil {
+		return nil, err
+	}
+	c.state = c.began.Sub(a.compared) >= stateEvery
+	if ledger.starts, ledger.ends, err = a.stateCut(ctx); err != nil {
 		return nil, err
 	}
 	if ledger.before, err = a.ledgers(ctx); err != nil {
@@ -247,7 +256,7 @@ func (a *auditing) begin(ctx context.Context, c *cut) error {
 	names := a.Names
 	b := &bounds{
 		partitions: int32(len(a.reader.until[names.Requests()])), statusTopic: names.Status(), requests: names.Requests(), readmit: names.Readmit(),
-		ledger: names.Ledger(), slack: a.Slack, config: newHistory(), holes: make(map[string]int64), begins: make(map[string]schemas.Millis), found: newFindings(),
+		ledger: names.Ledger(), seenTopic: names.Seen(), slack: a.Slack, config: newHistory(), holes: make(map[string]int64), begins: make(map[string]schemas.Millis), found: newFindings(),
 	}
 	if !a.Since.IsZero() {
 		b.since = schemas.MillisOf(a.Since)
@@ -416,6 +425,9 @@ func (a *auditing) readAll(ctx context.Context, c *cut, into *findings) error {
 		})
 	}
 	err := work.Wait()
+	if c.state && err == nil {
+		a.compared = c.began
+	}
 	report.Checked.add(&a.others)
 	return err
 }
@@ -491,6 +503,9 @@ func (a *auditing) walk(ctx context.Context, p *partition, c *cut, into *finding
 		if o, ok := c.done.Lookup(topic, p.num); ok && o.Err == nil {
 			p.done[topic] = o.At
 		}
+	}
+	if c.state {
+		p.atCut = func(reached bool) error { return a.compareState(ctx, p, reached) }
 	}
 	err = p.walk(log, func() error {
 		if err := tick(); err != nil {

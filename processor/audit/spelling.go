@@ -54,7 +54,7 @@ func (p *partition) forwards(in *kgo.Record, env *schemas.Envelope) {
 	for i := range d.Returned {
 		c := &d.Returned[i]
 		p.counts.Returned += p.one()
-		switch stood := p.places.take(sumOf(c.Limit, c.Scope), c.T, c.Cost); {
+		switch stood := p.places.take(scopeKey(c.Limit, c.Scope), c.T, c.Cost); {
 		case stood || !p.seen(c):
 		case p.cut && c.T <= p.begin:
 			p.cannotTell("places of another spelling that were taken before the log")
@@ -101,7 +101,7 @@ func (p *partition) nothingLeft(in *kgo.Record, old string) {
 	defer func(to string) { p.to = to }(p.to)
 	s.to, p.to = old, old
 	for _, st := range p.plan(s) {
-		if st.l.wide || slices.Contains(st.l.dims, "provider") || len(st.l.Match.Provider) > 0 || p.places.of(sumOf(st.l.Name, st.scope)) != nil {
+		if st.l.wide || slices.Contains(st.l.dims, "provider") || len(st.l.Match.Provider) > 0 || p.places.of(scopeKey(st.l.Name, st.scope)) != nil {
 			continue
 		}
 		for _, r := range p.recount(st.l, st.scope, 0, d.T, nil) {
@@ -159,7 +159,7 @@ func (p *partition) comesWith(env *schemas.Envelope) {
 			continue
 		}
 		if seen := d.T - l.reach; l.reach > 0 && c.T >= seen {
-			p.places.add(sumOf(c.Limit, c.Scope), c.T, c.Cost, p.key[0], seen)
+			p.places.add(scopeKey(c.Limit, c.Scope), c.T, c.Cost, p.key[0], seen)
 		}
 	}
 }

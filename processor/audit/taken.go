@@ -113,7 +113,7 @@ func (p *partition) takes(plan []stop, own []bool) (full []room, whole bool) {
 		charges = slices.Delete(charges, i, i+1)
 		p.takesOne(l, st.scope, st.cost, &c, rooms)
 		if d.Verdict != schemas.VerdictCharge {
-			p.charged = p.calls.hold(p.charged, l, sumOf(l.Name, st.scope), st.cost)
+			p.charged = p.calls.hold(p.charged, l, scopeKey(l.Name, st.scope), st.cost)
 		}
 	}
 	for _, c := range charges {
@@ -151,7 +151,7 @@ func (p *partition) takesAt(l *limit, scope string, cost int64, c *schemas.Charg
 
 // stand takes a place as of a moment.
 func (p *partition) stand(l *limit, scope string, at schemas.Millis, cost int64) {
-	key := sumOf(l.Name, scope)
+	key := scopeKey(l.Name, scope)
 	if !p.again || l.wide {
 		p.tanks.draw(key, l, l.windows(p.to), at, p.e.Decision.T, cost)
 	}
@@ -173,7 +173,7 @@ func (p *partition) believe() {
 		}
 		p.stand(l, c.Scope, c.T, c.Cost)
 		if holds {
-			p.charged = p.calls.hold(p.charged, l, sumOf(c.Limit, c.Scope), c.Cost)
+			p.charged = p.calls.hold(p.charged, l, scopeKey(c.Limit, c.Scope), c.Cost)
 		}
 	}
 }
