@@ -12,6 +12,7 @@ import (
 // Call is one call that its recipient may have received.
 type Call struct {
 	Provider, Message string
+	To                string         // canonical, as the provider was called
 	At                schemas.Millis // by the provider's clock, which is the brokers' here
 }
 
@@ -24,6 +25,7 @@ type phones struct {
 
 // dispatchable is a decision after which a message is called.
 type dispatchable struct {
+	to       string
 	appended schemas.Millis
 	slack    time.Duration
 	windows  []counted
@@ -75,7 +77,7 @@ func (f *phones) admits(o *Oracle, p *logged, r Record) {
 		return
 	}
 	var limits []*schemas.Limit
-	a := dispatchable{appended: r.Appended}
+	a := dispatchable{to: e.To, appended: r.Appended}
 	for _, c := range slices.Concat(d.Charges, d.Carried) {
 		l := o.limit(d.Revision, c.Limit)
 		if l == nil || isWide(l) || l.Mode == schemas.ModeObserve {
@@ -124,6 +126,9 @@ func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
 		if i == 0 {
 			o.fault(FaultCalls, Record{Offset: -1, Event: &schemas.Event{MessageID: c.Message}}, "called at %s, before it was admitted", c.At)
 			continue
+		}
+		if c.To != all[i-1].to {
+			o.fault(FaultCalls, Record{Offset: -1, Event: &schemas.Event{MessageID: c.Message}}, "called for another recipient than it was admitted for")
 		}
 		if last[c.Message] != n { // in doubt, and sent again: its charge moved on
 			o.report.Again++

@@ -2,6 +2,7 @@ package faultsim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/processor/audit"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -96,6 +98,7 @@ type cycle struct {
 	doors   map[schemas.Source]*came
 	replies *replies
 	answers map[at]*schemas.Event // the last words of limits
+	again   []*original           // that are sent more than once
 }
 
 // Run runs a plan and writes into trace what happens. It must be called in a
@@ -107,6 +110,7 @@ func Run(plan *Plan, trace *Trace) *Result {
 		calls: make(map[string]map[string]int), once: make(map[string][]e2e.Offset), decided: make(map[schemas.Source]bool),
 		seen: make(map[string]map[int32]int64), lives: make(map[string][]string),
 		doors: make(map[schemas.Source]*came), replies: newReplies(), answers: make(map[at]*schemas.Event),
+		again: repeats(plan),
 	}
 	c.trace.start()
 	r := &Result{Plan: plan, Trace: c.trace, Tally: c.tally}
@@ -143,10 +147,11 @@ func (c *cycle) called(provider, id string) {
 }
 
 // received takes note of a call that its recipient may have received.
-func (c *cycle) received(provider, id string, at time.Time) {
+func (c *cycle) received(name string, call *provider.Call, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reached = append(c.reached, e2e.Call{Provider: provider, Message: id, At: schemas.MillisOf(at)})
+	c.reached = append(c.reached, e2e.Call{Provider: name, Message: call.ID, To: cmp.Or(call.Key, call.To), At: schemas.MillisOf(at)})
+	c.delivered(call)
 }
 
 // plain compresses nothing. The client's own option writes to what it was given,
@@ -251,7 +256,7 @@ func (c *cycle) run(r *Result) (err error) {
 	watching.Go(func() { referee.run(refereeing) })
 	var doing sync.WaitGroup
 	doing.Go(func() { c.produce(ctx) })
-	for _, k := range knocks(c.plan) {
+	for _, k := range c.knocks() {
 		doing.Go(func() { c.knock(ctx, &k) })
 	}
 	doing.Go(func() {
@@ -339,14 +344,14 @@ func (c *cycle) setUp(ctx context.Context, p *schemas.Policy) error {
 
 // produce writes the traffic at its times.
 func (c *cycle) produce(ctx context.Context) {
-	for _, s := range traffic(c.plan) {
+	for _, s := range c.sends() {
 		time.Sleep(time.Until(c.plan.Start.Add(s.at)))
-		r := &kgo.Record{Topic: c.names.Requests(), Partition: s.partition, Value: s.value}
+		r := &kgo.Record{Topic: c.names.Requests(), Partition: s.partition, Value: s.value, Headers: s.headers}
 		if s.key != "" {
 			r.Key = []byte(s.key)
 		}
 		if s.replyTo != "" {
-			r.Headers = []kgo.RecordHeader{{Key: schemas.HeaderReply, Value: []byte(s.replyTo)}}
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: schemas.HeaderReply, Value: []byte(s.replyTo)})
 		}
 		if s.ask != nil {
 			c.mu.Lock()
@@ -376,6 +381,10 @@ func (c *cycle) produce(ctx context.Context) {
 			}
 			c.acked = append(c.acked, at)
 			c.oracle.Requested(at, s.metadata)
+			if s.again != nil {
+				s.again.of.direct = append(s.again.of.direct, at)
+				c.acknowledged(s.again)
+			}
 			if s.once != "" {
 				c.once[s.once] = append(c.once[s.once], at)
 			}

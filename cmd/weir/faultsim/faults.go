@@ -31,15 +31,18 @@ type Tally struct {
 	Simulated   float64 // seconds
 	Transcripts int     // cycles
 	Wide        e2e.Wide
-	Released    int // decisions without sending
-	NotHeld     int // releases that changed nothing
-	Passed      int // through topics that are bound to tenants
-	TurnedAway  int // at them
-	Told        int // first decisions, to those who waited
-	Asked       int // of them questions for what is left
+	Released    int            // decisions without sending
+	NotHeld     int            // releases that changed nothing
+	Passed      int            // through topics that are bound to tenants
+	TurnedAway  int            // at them
+	Told        int            // first decisions, to those who waited
+	Asked       int            // of them questions for what is left
+	Repeats     map[string]int // records that came again, by form and way
 }
 
-func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
+func newTally() *Tally {
+	return &Tally{Hits: make(map[string]int), Events: make(map[What]int), Repeats: make(map[string]int)}
+}
 
 // Add sums up.
 func (t *Tally) Add(o *Tally) {
@@ -48,6 +51,9 @@ func (t *Tally) Add(o *Tally) {
 	}
 	for k, n := range o.Events {
 		t.Events[k] += n
+	}
+	for k, n := range o.Repeats {
+		t.Repeats[k] += n
 	}
 	t.Deaths += o.Deaths
 	t.Restarts += o.Restarts
@@ -104,6 +110,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, "wide limits: "+what)
 		}
 	}
+	out = append(out, t.neverRepeated()...)
 	slices.Sort(out)
 	return out
 }
@@ -123,6 +130,7 @@ func (t *Tally) String() string {
 	fmt.Fprintf(&b, "\nwide limits: %s", t.Wide)
 	fmt.Fprintf(&b, "\ndecisions without sending: %d released, %d releases of nothing", t.Released, t.NotHeld)
 	fmt.Fprintf(&b, "\ntold of their decision: %d, of them %d who asked what is left", t.Told, t.Asked)
+	fmt.Fprintf(&b, "\nrecords that came again: %s", t.repeats())
 	b.WriteString("\nothers:")
 	for _, k := range slices.Sorted(maps.Keys(t.Events)) {
 		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(string(k), " ", "_"), t.Events[k])

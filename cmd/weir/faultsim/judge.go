@@ -143,6 +143,7 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 			taken = append(taken, fmt.Sprintf("of %d requests with %s, %d were taken", len(at), what, n))
 		}
 	}
+	taken = append(taken, c.judgeRepeats()...)
 	c.mu.Unlock()
 	for _, t := range taken {
 		c.fail("%s", t)

@@ -265,7 +265,7 @@ func (r *recording) Send(ctx context.Context, call *provider.Call) provider.Outc
 	at := time.Now()
 	out := r.Provider.Send(ctx, call)
 	if out.Kind == provider.Accepted || out.MayBeReceived {
-		r.life.c.received(r.name, call.ID, at)
+		r.life.c.received(r.name, call, at)
 	}
 	return out
 }

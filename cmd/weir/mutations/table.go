@@ -464,9 +464,9 @@ var exactness = []mutation{
 		what:   "an id that looks like one of Weir's own is not remembered",
 		harm:   "a producer that writes such an id sends the same message any number of times",
 		file:   "processor/admission/life.go",
-		old:    "if m.req.ID != \"\" { // whoever",
-		new:    "if m.req.ID != \"\" && id.Version() != 7 && id.Version() != 8 { // whoever",
-		checks: []check{admissionTests},
+		old:    "bad == nil { // whoever",
+		new:    "bad == nil && id.Version() != 7 && id.Version() != 8 { // whoever",
+		checks: []check{admissionTests, inputFaults},
 	},
 	{
 		name:   "redrive-earlier-form",
