@@ -76,10 +76,13 @@ type cycle struct {
 	cl      *kgo.Client // of the cycle itself: no fault is aimed at it
 	follow  *kgo.Client
 	pol     *policy.Watcher
+	there   *policy.Watcher // what workers with other time zones and numbering plans read; nil without such
 	slots   []*slot
 	all     sync.WaitGroup
 	stopped chan struct{} // closed when the workers have ended
 	broken  atomic.Bool   // there is no sense in going on
+
+	decidedThere atomic.Bool // a worker with the other data has decided
 
 	mu      sync.Mutex
 	tally   *Tally
@@ -213,16 +216,28 @@ func (c *cycle) run(r *Result) (err error) {
 		return fmt.Errorf("set up: %w", err)
 	}
 	c.all.Go(func() { _ = c.pol.Run(ctx) })
+	if c.plan.Mixed {
+		if err := c.watchThere(ctx); err != nil {
+			return err
+		}
+		c.all.Go(func() { _ = c.there.Run(ctx) })
+	}
 	revisions := map[int64]*schemas.Policy{0: {}}
 	publish := func(i int) error {
 		p := choice[c.plan.Policies[i]]
 		p.Inputs = c.plan.inputs(i)
+		if c.plan.Mixed {
+			mix(&p)
+		}
 		// Known before a worker can have it: its marker may be read before the answer.
 		latest := c.pol.Latest().Revision
 		c.mu.Lock()
 		revisions[latest+1] = &p
 		c.mu.Unlock()
 		_, err := c.pol.Publish(ctx, c.cl, latest, "sim", p)
+		if err == nil && c.plan.Mixed {
+			_, err = c.there.Publish(ctx, c.cl, latest, "sim", there(p))
+		}
 		return err
 	}
 	if err := publish(0); err != nil {
@@ -230,6 +245,9 @@ func (c *cycle) run(r *Result) (err error) {
 	}
 	// The oracle reads the map while revisions are added: both under c.mu.
 	c.oracle = e2e.NewOracle(revisions, c.names.Requests(), c.names.Readmit(), c.plan.Partitions)
+	if c.plan.Mixed {
+		c.oracle.Moved(zoneMoved)
+	}
 	if c.follow, err = kgo.NewClient(c.own(kgo.ConsumeTopics(c.followed()...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords())...); err != nil {
 		return err

@@ -37,6 +37,8 @@ type Tally struct {
 	TurnedAway  int            // at them
 	Told        int            // first decisions, to those who waited
 	Asked       int            // of them questions for what is left
+	Mixed       int            // cycles in which workers with other time zones and numbering plans decided
+	Versions    int            // takeovers from workers with other ones
 	Repeats     map[string]int // records that came again, by form and way
 }
 
@@ -75,6 +77,8 @@ func (t *Tally) Add(o *Tally) {
 	t.TurnedAway += o.TurnedAway
 	t.Told += o.Told
 	t.Asked += o.Asked
+	t.Mixed += o.Mixed
+	t.Versions += o.Versions
 }
 
 // Never lists the faults that no cycle had, and what of wide limits never
@@ -100,7 +104,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked, "groups of two versions": t.Mixed, "takeovers from another version": t.Versions} {
 		if n == 0 {
 			out = append(out, what)
 		}
@@ -130,6 +134,7 @@ func (t *Tally) String() string {
 	fmt.Fprintf(&b, "\nwide limits: %s", t.Wide)
 	fmt.Fprintf(&b, "\ndecisions without sending: %d released, %d releases of nothing", t.Released, t.NotHeld)
 	fmt.Fprintf(&b, "\ntold of their decision: %d, of them %d who asked what is left", t.Told, t.Asked)
+	fmt.Fprintf(&b, "\ntime zones and numbering plans of two versions: %d cycles, %d takeovers from the other", t.Mixed, t.Versions)
 	fmt.Fprintf(&b, "\nrecords that came again: %s", t.repeats())
 	b.WriteString("\nothers:")
 	for _, k := range slices.Sorted(maps.Keys(t.Events)) {

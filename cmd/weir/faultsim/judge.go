@@ -159,11 +159,13 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	for _, v := range r.Audit.Violations {
 		c.tell(r, v.MessageID)
 	}
-	if r.Audit.Outcome != audit.Proven {
+	if c.plan.Mixed {
+		c.judgeMixed(r.Audit)
+	} else if r.Audit.Outcome != audit.Proven {
 		c.fail("the audit: %s %v %v", r.Audit.Outcome, r.Audit.Faults, r.Audit.Untold)
 	}
 	c.judgeDoors(r.Audit)
-	if len(c.plan.Policies) == 1 {
+	if len(c.plan.Policies) == 1 && !c.plan.Mixed {
 		if err := c.decideAgain(ctx); err != nil {
 			return err
 		}

@@ -204,7 +204,7 @@ func (c *record) encode(r *rand.Rand, p *Plan, at time.Duration, q *schemas.Requ
 
 // sends are all records of weir.requests to be, and questions, in their order.
 func (c *cycle) sends() []send {
-	all := traffic(c.plan)
+	all := append(traffic(c.plan), nationals(c.plan)...)
 	for _, o := range c.again {
 		for _, rec := range o.copies {
 			if rec.send != nil {
