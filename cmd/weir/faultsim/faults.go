@@ -37,6 +37,10 @@ type Tally struct {
 	TurnedAway  int            // at them
 	Told        int            // first decisions, to those who waited
 	Asked       int            // of them questions for what is left
+	Judged      int            // calls that recipients may have received
+	Doubted     int            // of them before the last of their message
+	Late        int            // of them called late, as Weir says
+	Appended    int            // decisions judged by their appends
 	Mixed       int            // cycles in which workers with other time zones and numbering plans decided
 	Versions    int            // takeovers from workers with other ones
 	Repeats     map[string]int // records that came again, by form and way
@@ -77,6 +81,10 @@ func (t *Tally) Add(o *Tally) {
 	t.TurnedAway += o.TurnedAway
 	t.Told += o.Told
 	t.Asked += o.Asked
+	t.Judged += o.Judged
+	t.Doubted += o.Doubted
+	t.Late += o.Late
+	t.Appended += o.Appended
 	t.Mixed += o.Mixed
 	t.Versions += o.Versions
 }
@@ -104,7 +112,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked, "groups of two versions": t.Mixed, "takeovers from another version": t.Versions} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked, "calls in doubt": t.Doubted, "decisions by their appends": t.Appended, "groups of two versions": t.Mixed, "takeovers from another version": t.Versions} {
 		if n == 0 {
 			out = append(out, what)
 		}
@@ -134,6 +142,7 @@ func (t *Tally) String() string {
 	fmt.Fprintf(&b, "\nwide limits: %s", t.Wide)
 	fmt.Fprintf(&b, "\ndecisions without sending: %d released, %d releases of nothing", t.Released, t.NotHeld)
 	fmt.Fprintf(&b, "\ntold of their decision: %d, of them %d who asked what is left", t.Told, t.Asked)
+	fmt.Fprintf(&b, "\nat the provider: %d calls, %d of them in doubt and made again, %d late; by their appends: %d decisions", t.Judged, t.Doubted, t.Late, t.Appended)
 	fmt.Fprintf(&b, "\ntime zones and numbering plans of two versions: %d cycles, %d takeovers from the other", t.Mixed, t.Versions)
 	fmt.Fprintf(&b, "\nrecords that came again: %s", t.repeats())
 	b.WriteString("\nothers:")

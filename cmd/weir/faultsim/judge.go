@@ -181,6 +181,10 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 		t.Wide.Add(r.Oracle.Wide)
 		t.Released += r.Oracle.Released
 		t.NotHeld += r.Oracle.NotHeld
+		t.Judged += r.Oracle.Judged
+		t.Doubted += r.Oracle.Again
+		t.Late += r.Oracle.Late
+		t.Appended += r.Oracle.Appended
 	})
 	return nil
 }

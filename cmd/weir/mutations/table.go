@@ -30,6 +30,7 @@ var (
 	callByTests    = check{pkg: "processor/lane", run: "TestCallBy|TestOverdueIsCalledLate|TestEachPriorityGetsOn"}
 	inputTests     = check{pkg: "processor/input"}
 	inputFaults    = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=60"}}
+	mixedFaults    = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=60"}}
 	// Three hundred schedules of faults; the first that goes wrong ends it.
 	faults = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=300"}}
 )
@@ -478,6 +479,15 @@ var exactness = []mutation{
 		checks: []check{admissionTests},
 	},
 	{
+		name:   "former-data-forgotten",
+		what:   "the meta record forgets with which time zones and numbering plans earlier decisions were made",
+		harm:   "the audit judges them by its own, and calls violations what is none",
+		file:   "processor/admission/meta.go",
+		old:    "\tif differ {",
+		new:    "\tif false {",
+		checks: []check{admissionTests, mixedFaults},
+	},
+	{
 		name:   "clock-unchecked",
 		what:   "the clock is not compared with the broker's",
 		harm:   "a machine an hour ahead opens every window an hour early",
@@ -581,8 +591,8 @@ var exactness = []mutation{
 		what:   "state is taken although the group stands elsewhere",
 		harm:   "records are decided twice, or never",
 		file:   "processor/admission/restore.go",
-		old:    "return nil, stream.Fatal(err)\n\t\t}\n\t\tif phones,",
-		new:    "s.cfg.Logger.Warn(\"state and group disagree\", \"error\", err)\n\t\t}\n\t\tif phones,",
+		old:    "return nil, stream.Fatal(err)\n\t\t}\n\t\tif former,",
+		new:    "s.cfg.Logger.Warn(\"state and group disagree\", \"error\", err)\n\t\t}\n\t\tif former,",
 		checks: []check{admissionTests, {pkg: "cmd/weir/e2e", run: "TestEmbedded/bad_state"}},
 	},
 	{
