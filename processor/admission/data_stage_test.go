@@ -3,6 +3,7 @@ package admission_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -60,6 +61,7 @@ func TestOtherZonesAndPlans(t *testing.T) {
 	if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.names.Ledger(), Partition: home, Key: []byte("meta"), Value: value}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+	seq := older["seq"]
 	for _, want := range []int{1, 0} { // once, and not again
 		var said bytes.Buffer
 		w.log = slog.New(slog.NewTextHandler(&said, nil))
@@ -67,6 +69,9 @@ func TestOtherZonesAndPlans(t *testing.T) {
 		ask()
 		stop()
 		current()
+		if others := fmt.Sprint(meta()["others"]); others != fmt.Sprintf("[map[phones:nyaruka/phonenumbers v1.0.0 seq:%v zones:2019b]]", seq) {
+			t.Errorf("of earlier decisions the meta record says %s", others)
+		}
 		if got := strings.Count(said.String(), "was decided with other"); got != want || want == 1 && !strings.Contains(said.String(), "former_zones=2019b") {
 			t.Errorf("said %d times, want %d:\n%s", got, want, said.String())
 		}

@@ -20,6 +20,7 @@ type environment struct {
 	dlq        int32    // partitions of weir.dlq
 	replies    int32    // partitions of weir.replies; 0: nobody is told
 	routing    *routing // nil: all providers are well
+	data       Data     // zero is this program's
 }
 
 // input is one record of requests or readmit.

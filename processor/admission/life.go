@@ -129,7 +129,7 @@ func (p *partition) recognise(m *message) (outcome, bool) {
 		keys = append(keys, newSeenKey('k', m.req.Tenant, m.to.Key, m.req.IdempotencyKey))
 	}
 	id, err := uuid.Parse(m.env.ID)
-	if m.req.ID != "" { // whoever made it: an id proves nothing of its origin
+	if _, bad := uuid.Parse(m.req.ID); bad == nil { // whoever made it: an id proves nothing of its origin
 		keys = append(keys, newSeenKey('i', m.req.Tenant, m.to.Key, m.req.ID))
 	}
 	redrive := m.input.env.Reason == schemas.ReadmitRedrive

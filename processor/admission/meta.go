@@ -3,6 +3,7 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
@@ -39,6 +40,9 @@ type meta struct {
 	RequestsID string `json:"requests_id,omitempty"`
 	ReadmitID  string `json:"readmit_id,omitempty"`
 	Zones      string `json:"zones,omitempty"` // release of the time zone database, of the last decision; empty before a version that wrote it
+	// Other time zones and numbering plans that decisions of the log were made with. A
+	// version that does not know it leaves it out.
+	Others []formerData `json:"others,omitempty"`
 	// State of other spellings than keys have. A version that does not know it leaves it out.
 	Spellings spellings `json:"spellings,omitzero"`
 	// What the state has when this record is the last. A version that does not know it
@@ -54,13 +58,38 @@ func (m *meta) encode() ([]byte, error) {
 	return b, nil
 }
 
+// Data names the time zones and numbering plans that a process decides with.
+type Data struct {
+	Phones string `json:"phones"`
+	Zones  string `json:"zones,omitempty"`
+}
+
+// ownData is this program's.
+var ownData = Data{Phones: recipient.MetadataVersion, Zones: schemas.ZonesVersion}
+
+// formerData is what decisions up to seq were made with, the last of them at seq.
+type formerData struct {
+	Data
+	Seq int64 `json:"seq"`
+}
+
+// mostFormerData bounds what the meta record names: releases change the data a few times
+// a year.
+const mostFormerData = 8
+
 // adoptData makes the numbering plans and time zones of this process those of the state,
 // and returns the former ones if they differ. Calendar periods, quiet hours and the keys of
-// recipients follow from them.
-func (m *meta) adoptData() (phones, zones string, differ bool) {
-	phones, zones = m.Phones, m.Zones
-	m.Phones, m.Zones = recipient.MetadataVersion, schemas.ZonesVersion
-	return phones, zones, phones != m.Phones || zones != "" && zones != m.Zones
+// recipients follow from them. The record keeps the former ones, each with its last
+// decision: the log does not say with which a decision was made.
+func (m *meta) adoptData(own Data) (former Data, differ bool) {
+	former = Data{Phones: m.Phones, Zones: m.Zones}
+	m.Phones, m.Zones = own.Phones, own.Zones
+	differ = former.Phones != own.Phones || former.Zones != "" && former.Zones != own.Zones
+	if differ {
+		m.Others = append(slices.DeleteFunc(slices.Clone(m.Others), func(f formerData) bool { return f.Data == former }), formerData{former, m.Seq})
+		m.Others = m.Others[max(0, len(m.Others)-mostFormerData):]
+	}
+	return former, differ
 }
 
 func decodeMeta(b []byte) (*meta, error) {

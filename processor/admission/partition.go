@@ -1,11 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/weirhq/weir/processor/limit"
-	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -54,7 +54,8 @@ type standing struct {
 
 func newPartition(num int32, env environment) (*partition, error) {
 	p := &partition{num: num, env: env, table: limit.NewTable(), seen: newSeen(), cancels: newSeen(), suppressed: newSuppressions(), waiting: newWaiting(), held: newHolds(), cursors: make(map[cursorKey]cursor), damaged: make(damages), outside: make(outsides)}
-	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: recipient.MetadataVersion, Zones: schemas.ZonesVersion, Spellings: spellings{Folds: true}}
+	data := cmp.Or(env.data, ownData)
+	p.base.meta = meta{Version: metaVersion, Partitions: env.partitions, Phones: data.Phones, Zones: data.Zones, Spellings: spellings{Folds: true}}
 	return p, p.adopt(&schemas.Revision{})
 }
 

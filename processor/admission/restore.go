@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -56,9 +55,9 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 		if err := s.complete(p); err != nil {
 			return nil, stream.Fatal(err)
 		}
-		if phones, zones, differ := p.base.meta.adoptData(); differ {
+		if former, differ := p.base.meta.adoptData(s.env.data); differ {
 			s.cfg.Logger.Warn("this partition was decided with other numbering plans or time zones; from now on this worker's are in effect",
-				"partition", n, "phones", recipient.MetadataVersion, "former_phones", phones, "zones", schemas.ZonesVersion, "former_zones", zones)
+				"partition", n, "phones", s.env.data.Phones, "former_phones", former.Phones, "zones", s.env.data.Zones, "former_zones", former.Zones)
 		}
 		if p.base.meta.Seq == 0 {
 			continue // never decided: from the start of the log

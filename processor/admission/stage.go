@@ -41,7 +41,10 @@ type Config struct {
 	// Clock is told how far ahead of the broker's clock this machine's was found,
 	// each time that it stalls the worker, and 0 when it was found right. It must
 	// not block. Nil tells nobody.
-	Clock   func(ahead time.Duration)
+	Clock func(ahead time.Duration)
+	// Data names the time zones and numbering plans; zero is this program's. The fault
+	// simulation runs groups of two versions.
+	Data    Data
 	Now     func() time.Time
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
@@ -64,7 +67,7 @@ func Run(ctx context.Context, cfg Config, pol *policy.Watcher) error {
 	cfg.Stream.Topics = []string{cfg.Names.Requests(), cfg.Names.Readmit()}
 	cfg.Stream.Logger = cfg.Logger
 	metrics := newMetrics(cfg.Metrics, cfg.Logger, cfg.Now)
-	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions, replies: cfg.ReplyPartitions, routing: newRouting(cfg.Health)}
+	env := environment{names: cfg.Names, partitions: cfg.Partitions, delays: cfg.DelayPartitions, dlq: cfg.DLQPartitions, replies: cfg.ReplyPartitions, routing: newRouting(cfg.Health), data: cmp.Or(cfg.Data, ownData)}
 	cfg.Read = skip.Batches(ctx, cfg.Read, cfg.Names, cfg.Logger)
 	reader, err := stream.OpenReader(cfg.Read)
 	if err != nil {

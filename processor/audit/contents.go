@@ -336,7 +336,7 @@ func (p *partition) contents(s *state, ids *known, m *ledgerMeta, reached bool, 
 			p.found.cannotTell("partitions whose whole log was deleted by age: whether their ledger is what the decisions leave", 1)
 		}
 		return
-	case !reached, p.otherData(), m.otherData(), p.revision < 0: // said elsewhere
+	case !reached, p.metas.others(p.num, p.first), p.revision < 0: // said elsewhere
 		return
 	}
 	later := make(map[stateKey]struct{})

@@ -45,7 +45,7 @@ func (p *partition) decision() error {
 	d := p.e.Decision
 	if !p.started {
 		p.started, p.begin, p.t = true, d.T, d.T
-		p.seq = d.Seq - 1
+		p.seq, p.first = d.Seq-1, d.Seq
 		if d.Seq != 1 && !p.cut {
 			p.judged = d.T >= p.bounds.since
 			p.fault(KindSequence, "the log begins with seq %d, and nothing was deleted before it", d.Seq)
@@ -79,6 +79,9 @@ func (p *partition) decision() error {
 	}
 	p.bounded(d.T)
 	p.seq, p.t = d.Seq, max(p.t, d.T)
+	if p.otherZones() {
+		p.zonesUntil = p.t
+	}
 	if d.Verdict != schemas.VerdictMarker && p.revision >= 0 && d.Revision != p.revision {
 		p.fault(KindMarker, "decided under revision %d, while %d is in force here", d.Revision, p.revision)
 	}

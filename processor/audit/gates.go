@@ -101,9 +101,17 @@ func (p *partition) gates(in *kgo.Record, env *schemas.Envelope) {
 		return
 	}
 	g := p.rules.gate(e.Class)
+	if p.otherPhones() && (len(g.countries) > 0 || e.Reason == reasonCountry) {
+		p.cannotTellPhones("countries of messages")
+		return
+	}
 	p.country(g)
 	if d.Verdict == schemas.VerdictReject && e.Reason == reasonCountry {
 		return // never came to its quiet hours
+	}
+	if g.quiet != nil && (p.otherZones() || p.otherPhones()) {
+		p.cannotTellZones("quiet hours of messages")
+		return
 	}
 	p.quietHours(g, in, env)
 }

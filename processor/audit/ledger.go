@@ -19,21 +19,57 @@ type ledgerMeta struct {
 	Phones   string         `json:"phones"` // version of the phone library's metadata, of the last decision
 	Sums     stateSums      `json:"sums"`   // of all records
 	Zones    string         `json:"zones"`  // release of the time zone database; empty before a version that wrote it
+	Others   []usedData     `json:"others"` // what earlier decisions were made with
 	offset   int64          // where it stands
 }
 
-// otherData reports whether the last decision was made with other time zones or numbering
-// plans than this program has.
-func (m *ledgerMeta) otherData() bool {
-	return m.Zones != "" && m.Zones != schemas.ZonesVersion || m.Phones != "" && m.Phones != recipient.MetadataVersion
+// usedData is what decisions up to Seq were made with, the last of them at Seq.
+type usedData struct {
+	Zones  string `json:"zones"`
+	Phones string `json:"phones"`
+	Seq    int64  `json:"seq"`
 }
 
-func (p *partition) otherData() bool {
+func (u *usedData) other() bool { return u.otherZones() || u.otherPhones() }
+
+func (u *usedData) otherZones() bool { return u.Zones != "" && u.Zones != schemas.ZonesVersion }
+
+func (u *usedData) otherPhones() bool {
+	return u.Phones != "" && u.Phones != recipient.MetadataVersion
+}
+
+// with reports whether the decision in hand may have been made with data of which is
+// holds: the log does not say with which each was, only when each data was used last.
+func (p *partition) with(is func(*usedData) bool) bool {
 	if p.metas == nil {
 		return false
 	}
 	m := p.metas.after[p.num]
-	return m.otherData()
+	if len(m.Others) == 0 {
+		return is(&usedData{m.Zones, m.Phones, m.Seq})
+	}
+	for i := range m.Others {
+		if u := &m.Others[i]; is(u) && u.Seq >= p.seq {
+			return true
+		}
+	}
+	return is(&usedData{m.Zones, m.Phones, m.Seq})
+}
+
+// otherZones reports whether the decision in hand may have been made with other time
+// zones than this program has, otherPhones with other numbering plans.
+func (p *partition) otherZones() bool { return p.with((*usedData).otherZones) }
+
+func (p *partition) otherPhones() bool { return p.with((*usedData).otherPhones) }
+
+// cannotTellZones and cannotTellPhones say of the decision in hand what follows from data
+// that this program does not have.
+func (p *partition) cannotTellZones(what string) {
+	p.cannotTell(what + " that may have been decided with other time zones")
+}
+
+func (p *partition) cannotTellPhones(what string) {
+	p.cannotTell(what + " that may have been decided with other numbering plans")
 }
 
 // ledgerTail is how many offsets of a ledger's end are read for its meta record, which
@@ -87,8 +123,10 @@ func (p *partition) agrees() {
 	}
 	before, was := p.metas.before[p.num]
 	after, is := p.metas.after[p.num]
-	if p.otherData() {
-		p.cannotTell(fmt.Sprintf("partitions decided with time zones %s and numbering plans %s, where this weir has %s and %s: calendar windows, quiet hours and countries are judged by those", after.Zones, after.Phones, schemas.ZonesVersion, recipient.MetadataVersion))
+	for _, u := range append(after.Others, usedData{after.Zones, after.Phones, after.Seq}) {
+		if u.other() && p.started && u.Seq >= p.first {
+			p.cannotTell(fmt.Sprintf("partitions decided with time zones %s and numbering plans %s, where this weir has %s and %s: calendar windows, quiet hours, countries and recipients", u.Zones, u.Phones, schemas.ZonesVersion, recipient.MetadataVersion))
+		}
 	}
 	fault := func(m ledgerMeta, format string, args ...any) {
 		p.found.violation(Violation{Kind: KindLedger, Topic: p.ledger, Partition: p.num, Offset: m.offset, Seq: p.seq, T: p.t, Text: fmt.Sprintf(format, args...)})
@@ -112,4 +150,16 @@ func (p *partition) agrees() {
 type metas struct {
 	before, after map[int32]ledgerMeta
 	starts, ends  stateOffsets // of the ledger below which before was found, and of weir.seen
+}
+
+// others reports whether a decision of a partition, of those from seq on, may have been made
+// with other data than this program has.
+func (m *metas) others(num int32, seq int64) bool {
+	after := m.after[num]
+	for _, u := range append(after.Others, usedData{after.Zones, after.Phones, after.Seq}) {
+		if u.other() && u.Seq >= seq {
+			return true
+		}
+	}
+	return false
 }

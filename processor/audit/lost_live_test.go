@@ -64,6 +64,12 @@ func TestLostRecordsAreCaught(t *testing.T) {
 			}
 			return rs
 		}},
+		{name: "other time zones before the last decisions", topic: topics.Names.Ledger, unsure: true, do: func(rs []*kgo.Record) []*kgo.Record {
+			for _, r := range rs {
+				r.Value = bytes.Replace(r.Value, []byte(`"zones":`), []byte(`"others":[{"phones":"p","zones":"2019a","seq":3}],"zones":`), 1)
+			}
+			return rs
+		}},
 		{name: "all of the ledger", topic: topics.Names.Ledger, want: audit.KindLedger, do: func(rs []*kgo.Record) []*kgo.Record { return rs[:0] }},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.copied(t, logs) })

@@ -41,6 +41,8 @@ func (p *partition) marker() error {
 	next := p.config.policy(m.Revision)
 	if next == nil {
 		p.fault(KindMarker, "weir.config has no valid revision %d", m.Revision)
+	} else if p.otherZones() {
+		p.cannotTellZones("histories of windows at markers")
 	} else if p.revision >= 0 {
 		prev := p.since
 		if !p.known { // take the marker's own word for what went on

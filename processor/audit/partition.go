@@ -44,42 +44,46 @@ type bounds struct {
 // partition judges the log of one partition.
 type partition struct {
 	*bounds
-	num       int32
-	in        map[string]*feed
-	done      map[string]int64 // by topic: every record below is answered, whatever the log says
-	started   bool             // a decision was seen
-	cut       bool             // the log read does not begin with the first decision: retention took it
-	begin     schemas.Millis   // t of the first decision
-	seq       int64
-	t         schemas.Millis
-	revision  int64
-	since     map[string]map[string]schemas.Millis
-	known     bool // since is known, not only bounded by begin
-	rules     *rules
-	places    *places
-	tanks     *tanks
-	causes    *causes
-	repeats   *repeats
-	where     map[string][]*time.Location // by recipient: its zones, of some
-	calls     *calls
-	messages  map[sum]message
-	decided   map[sum]decided        // without sending
-	back      map[sum]returning      // messages whose records of readmit wait to be decided
-	underWay  int64                  // such records that are on their way round owners
-	forgot    forgotten              // messages that are not in messages any more
-	providers []string               // as message.given has them
-	moved     map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
-	owns      bool                   // it has taken places in wide limits
-	counts    Counts
-	found     *findings // the bounds', or those of the cut while that is judged
-	end       Counts    // of the cut
-	share     *share
-	ends      map[schemas.Status]int64
-	clock     Clock
-	outside   int // decisions whose t is too far from the append time
-	from      schemas.Millis
-	swept     schemas.Millis
-	atCut     func(reached bool) error // compares the state with the ledger's; once
+	num     int32
+	in      map[string]*feed
+	done    map[string]int64 // by topic: every record below is answered, whatever the log says
+	started bool             // a decision was seen
+	cut     bool             // the log read does not begin with the first decision: retention took it
+	begin   schemas.Millis   // t of the first decision
+	first   int64            // its seq
+	seq     int64
+	// When the last decision was made that may have been with other time zones than this
+	// program has; 0 is none.
+	zonesUntil schemas.Millis
+	t          schemas.Millis
+	revision   int64
+	since      map[string]map[string]schemas.Millis
+	known      bool // since is known, not only bounded by begin
+	rules      *rules
+	places     *places
+	tanks      *tanks
+	causes     *causes
+	repeats    *repeats
+	where      map[string][]*time.Location // by recipient: its zones, of some
+	calls      *calls
+	messages   map[sum]message
+	decided    map[sum]decided        // without sending
+	back       map[sum]returning      // messages whose records of readmit wait to be decided
+	underWay   int64                  // such records that are on their way round owners
+	forgot     forgotten              // messages that are not in messages any more
+	providers  []string               // as message.given has them
+	moved      map[sum]schemas.Millis // old places that rounds gave up for new ones, and when
+	owns       bool                   // it has taken places in wide limits
+	counts     Counts
+	found      *findings // the bounds', or those of the cut while that is judged
+	end        Counts    // of the cut
+	share      *share
+	ends       map[schemas.Status]int64
+	clock      Clock
+	outside    int // decisions whose t is too far from the append time
+	from       schemas.Millis
+	swept      schemas.Millis
+	atCut      func(reached bool) error // compares the state with the ledger's; once
 
 	// Of the record in hand.
 	rec     *kgo.Record

@@ -1,6 +1,10 @@
 package audit
 
-import "github.com/weirhq/weir/schemas"
+import (
+	"time"
+
+	"github.com/weirhq/weir/schemas"
+)
 
 // room is one window of a limit, recounted.
 type room struct {
@@ -49,6 +53,10 @@ func (p *partition) recount(l *limit, scope string, cost int64, t schemas.Millis
 			continue
 		}
 		r.start, r.end = l.from(w, t)
+		if p.unknownPeriod(l, w, r.start) {
+			rooms = append(rooms, r) // not whole
+			continue
+		}
 		r.from = max(r.start, r.since+1)
 		if w.Kind == schemas.WindowRolling {
 			r.start = 0
@@ -63,6 +71,14 @@ func (p *partition) recount(l *limit, scope string, cost int64, t schemas.Millis
 	return rooms
 }
 
+// unknownPeriod reports whether it is not known what a calendar window counts: in this
+// period, which began at start, decisions were made with other time zones, and their
+// periods began at other moments. A worker that takes over counts from its own period's
+// beginning. UTC has no others.
+func (p *partition) unknownPeriod(l *limit, w *schemas.Window, start schemas.Millis) bool {
+	return w.Kind == schemas.WindowCalendar && l.zone != time.UTC && p.zonesUntil > 0 && (p.otherZones() || start <= p.zonesUntil)
+}
+
 // seen reports whether some window of the charge's limit counts it now.
 func (p *partition) seen(c *schemas.Charge) bool {
 	l := p.rules.byName[c.Limit]
@@ -74,7 +90,7 @@ func (p *partition) seen(c *schemas.Charge) bool {
 			continue
 		}
 		from, _ := l.from(&w, p.e.Decision.T)
-		if c.T >= max(from, l.since[w.UnitKey()]+1) {
+		if !p.unknownPeriod(l, &w, from) && c.T >= max(from, l.since[w.UnitKey()]+1) {
 			return true
 		}
 	}

@@ -20,6 +20,10 @@ func (p *partition) subject(in *kgo.Record) (*subject, bool) {
 		to: e.To, tenant: e.Tenant, channel: e.Channel, class: e.Class, template: e.Template, provider: e.Provider,
 		segments: int64(e.Segments),
 	}
+	if p.rules.country && p.otherPhones() {
+		p.cannotTellPhones("limits by country")
+		return s, false
+	}
 	if p.rules.country {
 		if to, err := recipient.Canonical(schemas.Channel(e.Channel), e.To, ""); err == nil {
 			s.country = to.Country
@@ -77,7 +81,7 @@ func (p *partition) request(in *kgo.Record) *schemas.Request {
 // isFor judges that a message was decided for the recipient whom its request names.
 func (p *partition) isFor(in *kgo.Record) {
 	e := p.e
-	if in == nil || in.Topic != p.requests || e.To == "" || e.Status == schemas.StatusRejected || p.revision < 0 || namesAsKey(in.Value, e.To) || p.otherData() {
+	if in == nil || in.Topic != p.requests || e.To == "" || e.Status == schemas.StatusRejected || p.revision < 0 || namesAsKey(in.Value, e.To) || p.otherPhones() {
 		return
 	}
 	req := p.request(in)

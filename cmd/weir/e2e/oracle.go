@@ -31,6 +31,7 @@ type Oracle struct {
 	phones   *phones
 	metadata map[Offset]map[string]string // of requests
 	untold   []untold
+	moved    string // the time zone that Moved names
 	report   Report
 }
 
@@ -270,6 +271,9 @@ func (o *Oracle) stand(p *logged, r Record, l *schemas.Limit, c schemas.Charge) 
 		if d.Verdict == schemas.VerdictRecord {
 			continue // sent is sent
 		}
+		if o.unknownPeriod(l, w) {
+			continue
+		}
 		if held := count(w, l, p.since, p.places[key], d.T, ""); held > w.N {
 			o.fault(FaultOver, r, "%d places in %s of %s at %s", held, w, l.Name, d.T)
 		}
@@ -319,7 +323,7 @@ func (o *Oracle) visibleUnder(revision int64, since map[string]map[string]schema
 		return false
 	}
 	return slices.ContainsFunc(windowsFor(l, r.Event.To), func(w schemas.Window) bool {
-		return w.Kind != schemas.WindowBucket && count(w, l, since, one(c.T), r.Event.Decision.T, "") > 0
+		return w.Kind != schemas.WindowBucket && !o.unknownPeriod(l, w) && count(w, l, since, one(c.T), r.Event.Decision.T, "") > 0
 	})
 }
 

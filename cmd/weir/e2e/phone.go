@@ -12,6 +12,7 @@ import (
 // Call is one call that its recipient may have received.
 type Call struct {
 	Provider, Message string
+	To                string         // canonical, as the provider was called
 	At                schemas.Millis // by the provider's clock, which is the brokers' here
 }
 
@@ -24,6 +25,7 @@ type phones struct {
 
 // dispatchable is a decision after which a message is called.
 type dispatchable struct {
+	to       string
 	appended schemas.Millis
 	slack    time.Duration
 	windows  []counted
@@ -75,7 +77,7 @@ func (f *phones) admits(o *Oracle, p *logged, r Record) {
 		return
 	}
 	var limits []*schemas.Limit
-	a := dispatchable{appended: r.Appended}
+	a := dispatchable{to: e.To, appended: r.Appended}
 	for _, c := range slices.Concat(d.Charges, d.Carried) {
 		l := o.limit(d.Revision, c.Limit)
 		if l == nil || isWide(l) || l.Mode == schemas.ModeObserve {
@@ -101,16 +103,18 @@ func (f *phones) status(e *schemas.Event) {
 	}
 }
 
+// seen is what a window counted at a moment, and in what time it may count no more than n.
+type seen struct {
+	at      schemas.Millis
+	cost    int64
+	message string
+	n       int64
+	within  time.Duration
+}
+
 // judge looks whether the calls in each window were further apart than the window,
 // less their slack. clocks is by how much workers' clocks may differ.
 func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
-	type seen struct {
-		at      schemas.Millis
-		cost    int64
-		message string
-		n       int64
-		within  time.Duration
-	}
 	windows := make(map[string][]seen)
 	last := make(map[string]int) // by message: its last call
 	for i, c := range calls {
@@ -125,6 +129,9 @@ func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
 			o.fault(FaultCalls, Record{Offset: -1, Event: &schemas.Event{MessageID: c.Message}}, "called at %s, before it was admitted", c.At)
 			continue
 		}
+		if c.To != all[i-1].to {
+			o.fault(FaultCalls, Record{Offset: -1, Event: &schemas.Event{MessageID: c.Message}}, "called for another recipient than it was admitted for")
+		}
 		if last[c.Message] != n { // in doubt, and sent again: its charge moved on
 			o.report.Again++
 			continue
@@ -137,6 +144,34 @@ func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
 			windows[w.key] = append(windows[w.key], seen{c.At, w.cost, c.Message, w.n, w.length - all[i-1].slack - clocks})
 		}
 	}
+	o.close(windows, "calls")
+	f.appends(o, clocks)
+	o.report.Judged = len(calls)
+}
+
+// appendedApart is by how much two decisions may be closer by their appends than by their
+// own times: one is two seconds ahead of its append at most, the other five behind.
+const appendedApart = 7 * time.Second
+
+// appends looks at the decisions that may have been acted upon by the brokers' clock: their
+// own times prove nothing, since whoever makes them up would pass every window.
+func (f *phones) appends(o *Oracle, clocks time.Duration) {
+	windows := make(map[string][]seen)
+	for id, all := range f.admitted {
+		s, a := o.messages[id], all[len(all)-1]
+		if s == nil || s.gaveBack || s.released > 0 || s.end != schemas.StatusSent && s.end != schemas.StatusUnknown {
+			continue
+		}
+		o.report.Appended++
+		for _, w := range a.windows {
+			windows[w.key] = append(windows[w.key], seen{a.appended, w.cost, id, w.n, w.length - appendedApart - clocks})
+		}
+	}
+	o.close(windows, "appended decisions")
+}
+
+// close judges that no window has more than its n in less time than it may.
+func (o *Oracle) close(windows map[string][]seen, what string) {
 	for key, list := range windows {
 		slices.SortStableFunc(list, func(a, b seen) int { return cmp.Compare(a.at, b.at) })
 		for i, to := range list {
@@ -148,11 +183,10 @@ func (f *phones) judge(o *Oracle, calls []Call, clocks time.Duration) {
 				}
 				if total += list[j].cost; total > to.n && j < i {
 					o.fault(FaultClose, Record{Offset: -1, Event: &schemas.Event{MessageID: to.message}},
-						"%d calls within %s, to %s, in a window of %s", total, to.at.Sub(list[j].at), to.at, key)
+						"%d %s within %s, to %s, in a window of %s", total, what, to.at.Sub(list[j].at), to.at, key)
 					break
 				}
 			}
 		}
 	}
-	o.report.Judged = len(calls)
 }

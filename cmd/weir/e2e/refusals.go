@@ -10,6 +10,12 @@ import (
 // came from an owner is judged where the owner wrote it.
 func (o *Oracle) refused(p *logged, r Record) {
 	d := r.Event.Decision
+	if slices.ContainsFunc(d.Evidence, func(e schemas.Evidence) bool {
+		l := o.limit(d.Revision, e.Limit)
+		return l != nil && slices.ContainsFunc(windowsFor(l, r.Event.To), func(w schemas.Window) bool { return w.String() == e.Window && o.unknownPeriod(l, w) })
+	}) {
+		return
+	}
 	if len(d.Evidence) > 0 {
 		if d.Onward == nil && slices.ContainsFunc(d.Evidence, func(e schemas.Evidence) bool { return wide(e.Scope) && o.partitionOf(e.Scope) != r.Partition }) {
 			return // the way of the message shows which owner's it is: see walk

@@ -65,6 +65,7 @@ type Report struct {
 	Calls     int
 	Again     int // calls that may have been received before their message was called again
 	Judged    int // calls that recipients may have received
+	Appended  int // decisions that may have been acted upon, judged by their appends
 	Late      int // those of messages of which Weir says that they were called late
 
 	Faults     map[Fault]int

@@ -164,6 +164,14 @@ func date(t schemas.Millis, zone *time.Location, unit string) (d localTime) {
 	return d
 }
 
+// Moved says that workers disagree about a time zone. Calendar windows in it are not
+// judged; all others are.
+func (o *Oracle) Moved(zone string) { o.moved = zone }
+
+func (o *Oracle) unknownPeriod(l *schemas.Limit, w schemas.Window) bool {
+	return w.Kind == schemas.WindowCalendar && o.moved != "" && l.Timezone == o.moved
+}
+
 func limitOf(shelf string) string {
 	limit, _, _ := strings.Cut(shelf, shelfMark)
 	return limit

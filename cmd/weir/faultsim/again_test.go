@@ -20,6 +20,7 @@ func TestDecidedAgain(t *testing.T) {
 	}
 	total := cycles(t, first, n, func(seed uint64) *Plan {
 		plan := NewPlan(seed)
+		plan.Mixed = false
 		plan.Policies = []int{int(seed % all)}
 		plan.Wide = plan.Policies[0] >= len(policies)
 		plan.Events = slices.DeleteFunc(plan.Events, func(e Event) bool { return e.What == WhatPolicy })

@@ -2,6 +2,7 @@ package faultsim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/processor/audit"
 	"github.com/weirhq/weir/processor/policy"
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -74,10 +76,13 @@ type cycle struct {
 	cl      *kgo.Client // of the cycle itself: no fault is aimed at it
 	follow  *kgo.Client
 	pol     *policy.Watcher
+	there   *policy.Watcher // what workers with other time zones and numbering plans read; nil without such
 	slots   []*slot
 	all     sync.WaitGroup
 	stopped chan struct{} // closed when the workers have ended
 	broken  atomic.Bool   // there is no sense in going on
+
+	decidedThere atomic.Bool // a worker with the other data has decided
 
 	mu      sync.Mutex
 	tally   *Tally
@@ -97,6 +102,7 @@ type cycle struct {
 	replies *replies
 	beside  *following            // nil: there is none
 	answers map[at]*schemas.Event // the last words of limits
+	again   []*original           // that are sent more than once
 }
 
 // Run runs a plan and writes into trace what happens. It must be called in a
@@ -108,6 +114,7 @@ func Run(plan *Plan, trace *Trace) *Result {
 		calls: make(map[string]map[string]int), once: make(map[string][]e2e.Offset), decided: make(map[schemas.Source]bool),
 		seen: make(map[string]map[int32]int64), lives: make(map[string][]string),
 		doors: make(map[schemas.Source]*came), replies: newReplies(), answers: make(map[at]*schemas.Event),
+		again: repeats(plan),
 	}
 	c.trace.start()
 	r := &Result{Plan: plan, Trace: c.trace, Tally: c.tally}
@@ -144,10 +151,11 @@ func (c *cycle) called(provider, id string) {
 }
 
 // received takes note of a call that its recipient may have received.
-func (c *cycle) received(provider, id string, at time.Time) {
+func (c *cycle) received(name string, call *provider.Call, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reached = append(c.reached, e2e.Call{Provider: provider, Message: id, At: schemas.MillisOf(at)})
+	c.reached = append(c.reached, e2e.Call{Provider: name, Message: call.ID, To: cmp.Or(call.Key, call.To), At: schemas.MillisOf(at)})
+	c.delivered(call)
 }
 
 // plain compresses nothing. The client's own option writes to what it was given,
@@ -209,16 +217,28 @@ func (c *cycle) run(r *Result) (err error) {
 		return fmt.Errorf("set up: %w", err)
 	}
 	c.all.Go(func() { _ = c.pol.Run(ctx) })
+	if c.plan.Mixed {
+		if err := c.watchThere(ctx); err != nil {
+			return err
+		}
+		c.all.Go(func() { _ = c.there.Run(ctx) })
+	}
 	revisions := map[int64]*schemas.Policy{0: {}}
 	publish := func(i int) error {
 		p := choice[c.plan.Policies[i]]
 		p.Inputs = c.plan.inputs(i)
+		if c.plan.Mixed {
+			mix(&p)
+		}
 		// Known before a worker can have it: its marker may be read before the answer.
 		latest := c.pol.Latest().Revision
 		c.mu.Lock()
 		revisions[latest+1] = &p
 		c.mu.Unlock()
 		_, err := c.pol.Publish(ctx, c.cl, latest, "sim", p)
+		if err == nil && c.plan.Mixed {
+			_, err = c.there.Publish(ctx, c.cl, latest, "sim", there(p))
+		}
 		return err
 	}
 	if err := publish(0); err != nil {
@@ -226,6 +246,9 @@ func (c *cycle) run(r *Result) (err error) {
 	}
 	// The oracle reads the map while revisions are added: both under c.mu.
 	c.oracle = e2e.NewOracle(revisions, c.names.Requests(), c.names.Readmit(), c.plan.Partitions)
+	if c.plan.Mixed {
+		c.oracle.Moved(zoneMoved)
+	}
 	if c.follow, err = kgo.NewClient(c.own(kgo.ConsumeTopics(c.followed()...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords())...); err != nil {
 		return err
@@ -255,7 +278,7 @@ func (c *cycle) run(r *Result) (err error) {
 	watching.Go(func() { referee.run(refereeing) })
 	var doing sync.WaitGroup
 	doing.Go(func() { c.produce(ctx) })
-	for _, k := range knocks(c.plan) {
+	for _, k := range c.knocks() {
 		doing.Go(func() { c.knock(ctx, &k) })
 	}
 	doing.Go(func() {
@@ -343,14 +366,14 @@ func (c *cycle) setUp(ctx context.Context, p *schemas.Policy) error {
 
 // produce writes the traffic at its times.
 func (c *cycle) produce(ctx context.Context) {
-	for _, s := range traffic(c.plan) {
+	for _, s := range c.sends() {
 		time.Sleep(time.Until(c.plan.Start.Add(s.at)))
-		r := &kgo.Record{Topic: c.names.Requests(), Partition: s.partition, Value: s.value}
+		r := &kgo.Record{Topic: c.names.Requests(), Partition: s.partition, Value: s.value, Headers: s.headers}
 		if s.key != "" {
 			r.Key = []byte(s.key)
 		}
 		if s.replyTo != "" {
-			r.Headers = []kgo.RecordHeader{{Key: schemas.HeaderReply, Value: []byte(s.replyTo)}}
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: schemas.HeaderReply, Value: []byte(s.replyTo)})
 		}
 		if s.ask != nil {
 			c.mu.Lock()
@@ -380,6 +403,10 @@ func (c *cycle) produce(ctx context.Context) {
 			}
 			c.acked = append(c.acked, at)
 			c.oracle.Requested(at, s.metadata)
+			if s.again != nil {
+				s.again.of.direct = append(s.again.of.direct, at)
+				c.acknowledged(s.again)
+			}
 			if s.once != "" {
 				c.once[s.once] = append(c.once[s.once], at)
 			}

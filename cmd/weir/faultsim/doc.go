@@ -15,12 +15,18 @@
 // In a third of them some requests come through topics that are bound to two
 // tenants, and among them are records that name another tenant, and garbage: each
 // must become one message of that tenant, or one end.
+// In all of them some messages are sent more than once, under ids of every form,
+// under keys, or under neither: see repeats.go.
+// In a sixth of them workers have time zones and numbering plans of two versions: see
+// mixed.go.
 // The cycle runs in a testing/synctest bubble on kfake's virtual network; a
 // minute takes a fraction of a second.
 //
 //	plan.go        the seed's plan
 //	policies.go    the policies that a plan begins with and changes to
 //	traffic.go     hostile requests: few recipients, bursts at the edges of windows
+//	repeats.go     records that producers write again, and what the provider may receive of them
+//	mixed.go       workers of one group with other time zones and numbering plans
 //	doors.go       requests that come through topics that are bound to tenants
 //	wire.go        one worker's network: where calls are lost, held and cut
 //	faults.go      which call a fault hits

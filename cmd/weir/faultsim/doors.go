@@ -38,6 +38,7 @@ type knock struct {
 	tenant  string
 	request schemas.Request // as it is to be passed on
 	refused string          // why it ends at the door; "" when it passes
+	again   *record         // it is one of several of a message; nil for most
 }
 
 // knocks draws the records of bound topics.
@@ -106,6 +107,9 @@ func (c *cycle) knock(ctx context.Context, k *knock) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.of(schemas.Source{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}).knock = k
+		if k.again != nil {
+			c.acknowledged(k.again)
+		}
 	})
 }
 

@@ -31,16 +31,25 @@ type Tally struct {
 	Simulated   float64 // seconds
 	Transcripts int     // cycles
 	Wide        e2e.Wide
-	Released    int   // decisions without sending
-	NotHeld     int   // releases that changed nothing
-	Passed      int   // through topics that are bound to tenants
-	TurnedAway  int   // at them
-	Told        int   // first decisions, to those who waited
-	Asked       int   // of them questions for what is left
-	Cuts        int64 // that an audit beside the faults judged
+	Released    int            // decisions without sending
+	NotHeld     int            // releases that changed nothing
+	Passed      int            // through topics that are bound to tenants
+	TurnedAway  int            // at them
+	Told        int            // first decisions, to those who waited
+	Asked       int            // of them questions for what is left
+	Cuts        int64          // that an audit beside the faults judged
+	Judged      int            // calls that recipients may have received
+	Doubted     int            // of them before the last of their message
+	Late        int            // of them called late, as Weir says
+	Appended    int            // decisions judged by their appends
+	Mixed       int            // cycles in which workers with other time zones and numbering plans decided
+	Versions    int            // takeovers from workers with other ones
+	Repeats     map[string]int // records that came again, by form and way
 }
 
-func newTally() *Tally { return &Tally{Hits: make(map[string]int), Events: make(map[What]int)} }
+func newTally() *Tally {
+	return &Tally{Hits: make(map[string]int), Events: make(map[What]int), Repeats: make(map[string]int)}
+}
 
 // Add sums up.
 func (t *Tally) Add(o *Tally) {
@@ -49,6 +58,9 @@ func (t *Tally) Add(o *Tally) {
 	}
 	for k, n := range o.Events {
 		t.Events[k] += n
+	}
+	for k, n := range o.Repeats {
+		t.Repeats[k] += n
 	}
 	t.Deaths += o.Deaths
 	t.Cuts += o.Cuts
@@ -71,6 +83,12 @@ func (t *Tally) Add(o *Tally) {
 	t.TurnedAway += o.TurnedAway
 	t.Told += o.Told
 	t.Asked += o.Asked
+	t.Judged += o.Judged
+	t.Doubted += o.Doubted
+	t.Late += o.Late
+	t.Appended += o.Appended
+	t.Mixed += o.Mixed
+	t.Versions += o.Versions
 }
 
 // Never lists the faults that no cycle had, and what of wide limits never
@@ -96,7 +114,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, string(w))
 		}
 	}
-	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked, "cuts that were audited": int(t.Cuts)} {
+	for what, n := range map[string]int{"rebalances": t.Rebalances, "takeovers": t.Takeovers, "commits": t.Committed, "aborts": t.Aborted, "unknown outcomes": t.Unknown, "releases": t.Released, "releases of nothing": t.NotHeld, "passed at inputs": t.Passed, "turned away at inputs": t.TurnedAway, "told": t.Told, "asked": t.Asked, "cuts that were audited": int(t.Cuts), "calls in doubt": t.Doubted, "decisions by their appends": t.Appended, "groups of two versions": t.Mixed, "takeovers from another version": t.Versions} {
 		if n == 0 {
 			out = append(out, what)
 		}
@@ -106,6 +124,7 @@ func (t *Tally) Never() (out []string) {
 			out = append(out, "wide limits: "+what)
 		}
 	}
+	out = append(out, t.neverRepeated()...)
 	slices.Sort(out)
 	return out
 }
@@ -126,6 +145,9 @@ func (t *Tally) String() string {
 	fmt.Fprintf(&b, "\ndecisions without sending: %d released, %d releases of nothing", t.Released, t.NotHeld)
 	fmt.Fprintf(&b, "\n%d cuts audited beside the faults", t.Cuts)
 	fmt.Fprintf(&b, "\ntold of their decision: %d, of them %d who asked what is left", t.Told, t.Asked)
+	fmt.Fprintf(&b, "\nat the provider: %d calls, %d of them in doubt and made again, %d late; by their appends: %d decisions", t.Judged, t.Doubted, t.Late, t.Appended)
+	fmt.Fprintf(&b, "\ntime zones and numbering plans of two versions: %d cycles, %d takeovers from the other", t.Mixed, t.Versions)
+	fmt.Fprintf(&b, "\nrecords that came again: %s", t.repeats())
 	b.WriteString("\nothers:")
 	for _, k := range slices.Sorted(maps.Keys(t.Events)) {
 		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(string(k), " ", "_"), t.Events[k])

@@ -143,6 +143,7 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 			taken = append(taken, fmt.Sprintf("of %d requests with %s, %d were taken", len(at), what, n))
 		}
 	}
+	taken = append(taken, c.judgeRepeats()...)
 	c.mu.Unlock()
 	for _, t := range taken {
 		c.fail("%s", t)
@@ -158,14 +159,16 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 	for _, v := range r.Audit.Violations {
 		c.tell(r, v.MessageID)
 	}
-	if r.Audit.Outcome != audit.Proven {
+	if c.plan.Mixed {
+		c.judgeMixed(r.Audit)
+	} else if r.Audit.Outcome != audit.Proven {
 		c.fail("the audit: %s %v %v", r.Audit.Outcome, r.Audit.Faults, r.Audit.Untold)
 	}
 	if c.beside != nil {
 		c.beside.agrees(c, r.Audit)
 	}
 	c.judgeDoors(r.Audit)
-	if len(c.plan.Policies) == 1 {
+	if len(c.plan.Policies) == 1 && !c.plan.Mixed {
 		if err := c.decideAgain(ctx); err != nil {
 			return err
 		}
@@ -181,6 +184,10 @@ func (c *cycle) judge(ctx context.Context, r *Result) error {
 		t.Wide.Add(r.Oracle.Wide)
 		t.Released += r.Oracle.Released
 		t.NotHeld += r.Oracle.NotHeld
+		t.Judged += r.Oracle.Judged
+		t.Doubted += r.Oracle.Again
+		t.Late += r.Oracle.Late
+		t.Appended += r.Oracle.Appended
 	})
 	return nil
 }

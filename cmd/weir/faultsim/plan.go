@@ -27,6 +27,7 @@ type Plan struct {
 	Policies   []int // in order, the first at once
 	Wide       bool  // some have limits beyond one recipient
 	Doors      bool  // some requests come through topics that are bound to tenants
+	Mixed      bool  // some workers have other time zones and numbering plans
 	Gate       bool  // a provider only decides, and some of its decisions are released
 	Requests   int
 	Span       time.Duration // of requests and of faults by time
@@ -125,6 +126,9 @@ func (p *Plan) String() string {
 	if p.Doors {
 		b.WriteString(", with inputs")
 	}
+	if p.Mixed {
+		b.WriteString(", with time zones and numbering plans of two versions")
+	}
 	fmt.Fprintf(&b, ", %d providers, %d workers (clocks %v), policies %v, %d requests in %s\n", p.Providers, p.Workers, p.Clocks, p.Policies, p.Requests, p.Span)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  %s\n", f)
@@ -203,6 +207,7 @@ func NewPlan(seed uint64) *Plan {
 	p.Gate = rand.New(rand.NewPCG(seed, 0x67617465)).IntN(3) == 0 // by itself, so that the rest of a seed stays
 	p.hangs(rand.New(rand.NewPCG(seed, 0x68616e67)))
 	p.Doors = rand.New(rand.NewPCG(seed, 0x646f6f72)).IntN(3) == 0
+	p.Mixed = rand.New(rand.NewPCG(seed, 0x6d697865)).IntN(6) == 0
 	return p
 }
 

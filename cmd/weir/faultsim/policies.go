@@ -77,6 +77,7 @@ tenants:
   - {name: default, default_region: CN}
   - {name: acme, default_region: CN}
   - {name: umbrella, default_region: CN}
+  - {name: moved, default_region: CN}
 providers:
   - {name: sim, type: simulated, channels: [sms, email], pace: [20/1s], concurrency: 8, timeout: 1s, settings: {latency: 1ms-50ms}}
 `

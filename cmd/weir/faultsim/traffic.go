@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -24,6 +25,8 @@ type send struct {
 	replyTo   string            // the header weir-reply; "" for none
 	ask       *schemas.QuotaAsk // it is a question, on weir.readmit
 	once      string            // of all sends with the same word, one may be taken; "" for most
+	headers   []kgo.RecordHeader
+	again     *record // it is one of several of a message; nil for most
 }
 
 // spellings are ways to write the mobile number +86 138 0000 000N.

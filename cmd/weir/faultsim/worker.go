@@ -50,6 +50,7 @@ type life struct {
 	mu      sync.Mutex
 	members map[string]map[string]bool // of groups: ids that the broker gave
 	owned   bool                       // it has had partitions of admission
+	there   bool                       // it has the other time zones and numbering plans
 }
 
 // startsAgain is how long after its death a worker starts again.
@@ -62,7 +63,7 @@ func (s *slot) startsAgain(life int) time.Duration {
 func (s *slot) keep(ctx context.Context) {
 	for n := 1; ctx.Err() == nil && !s.c.broken.Load(); n++ {
 		lifeCtx, cancel := context.WithCancel(context.Background())
-		l := &life{who: fmt.Sprintf("worker %d.%d", s.num, n), c: s.c, cancel: cancel, done: make(chan struct{}), members: make(map[string]map[string]bool)}
+		l := &life{who: fmt.Sprintf("worker %d.%d", s.num, n), c: s.c, cancel: cancel, done: make(chan struct{}), members: make(map[string]map[string]bool), there: s.c.plan.Mixed && (s.num+n)%2 == 1}
 		l.wire = newWire(s.c.net.DialContext, func(k *call) fate { return s.c.inject.fate(l.who, k) }, l.answered)
 		s.mu.Lock()
 		s.life, s.away = l, 0
@@ -187,7 +188,11 @@ func (s *slot) run(ctx context.Context, l *life) error {
 		// cores; new records end a fetch at once.
 		kgo.FetchMaxWait(time.Second),
 	}
-	watch, err := policy.Watch(ctx, c.names.Config(), logger, append([]kgo.Opt{kgo.SeedBrokers(c.brokers...)}, opts...)...)
+	config, data := c.names.Config(), admission.Data{}
+	if l.there {
+		config, data = configThere, others
+	}
+	watch, err := policy.Watch(ctx, config, logger, append([]kgo.Opt{kgo.SeedBrokers(c.brokers...)}, opts...)...)
 	if err != nil {
 		return err
 	}
@@ -218,7 +223,7 @@ func (s *slot) run(ctx context.Context, l *life) error {
 	g.Go(func() error {
 		return admission.Run(ctx, admission.Config{
 			Stream: streaming("admission"), Read: read, Names: c.names, Partitions: n, DelayPartitions: n, DLQPartitions: n, ReplyPartitions: replyPartitions, Now: s.now, Logger: logger,
-			Standby: c.plan.Standby,
+			Standby: c.plan.Standby, Data: data,
 		}, watch)
 	})
 	if c.plan.Doors {
@@ -265,7 +270,7 @@ func (r *recording) Send(ctx context.Context, call *provider.Call) provider.Outc
 	at := time.Now()
 	out := r.Provider.Send(ctx, call)
 	if out.Kind == provider.Accepted || out.MayBeReceived {
-		r.life.c.received(r.name, call.ID, at)
+		r.life.c.received(r.name, call, at)
 	}
 	return out
 }
@@ -273,6 +278,9 @@ func (r *recording) Send(ctx context.Context, call *provider.Call) provider.Outc
 // logged counts takeovers: a process that has partitions for the first time, and
 // not all of them from the start of the log, has what its standby built.
 func (l *life) logged(r slog.Record) {
+	if strings.HasPrefix(r.Message, "this partition was decided with other") {
+		l.c.count(func(t *Tally) { t.Versions++ })
+	}
 	if r.Message != "partitions restored" {
 		return
 	}
@@ -339,6 +347,9 @@ func (l *life) answered(k *call, body []byte) {
 			return
 		}
 		l.c.trace.Say("%s %s %s epoch %d", l.who, req.TransactionalID, what, req.ProducerEpoch)
+		if l.there && req.Commit && strings.HasPrefix(req.TransactionalID, "admission.") {
+			l.c.decidedThere.Store(true)
+		}
 		l.c.count(func(t *Tally) {
 			if req.Commit {
 				t.Committed++

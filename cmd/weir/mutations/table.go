@@ -31,6 +31,7 @@ var (
 	callByTests    = check{pkg: "processor/lane", run: "TestCallBy|TestOverdueIsCalledLate|TestEachPriorityGetsOn"}
 	inputTests     = check{pkg: "processor/input"}
 	inputFaults    = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=60"}}
+	mixedFaults    = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=60"}}
 	// Three hundred schedules of faults; the first that goes wrong ends it.
 	faults = check{pkg: "cmd/weir/faultsim", run: "TestFaults", env: []string{"WEIR_SIM_SEEDS=300"}}
 )
@@ -465,9 +466,9 @@ var exactness = []mutation{
 		what:   "an id that looks like one of Weir's own is not remembered",
 		harm:   "a producer that writes such an id sends the same message any number of times",
 		file:   "processor/admission/life.go",
-		old:    "if m.req.ID != \"\" { // whoever",
-		new:    "if m.req.ID != \"\" && id.Version() != 7 && id.Version() != 8 { // whoever",
-		checks: []check{admissionTests},
+		old:    "bad == nil { // whoever",
+		new:    "bad == nil && id.Version() != 7 && id.Version() != 8 { // whoever",
+		checks: []check{admissionTests, inputFaults},
 	},
 	{
 		name:   "redrive-earlier-form",
@@ -477,6 +478,15 @@ var exactness = []mutation{
 		old:    "range m.input.env.RedriveIDs() {",
 		new:    "range []string{m.env.ID} {",
 		checks: []check{admissionTests},
+	},
+	{
+		name:   "former-data-forgotten",
+		what:   "the meta record forgets with which time zones and numbering plans earlier decisions were made",
+		harm:   "the audit judges them by its own, and calls violations what is none",
+		file:   "processor/admission/meta.go",
+		old:    "\tif differ {",
+		new:    "\tif false {",
+		checks: []check{admissionTests, mixedFaults},
 	},
 	{
 		name:   "clock-unchecked",
@@ -582,8 +592,8 @@ var exactness = []mutation{
 		what:   "state is taken although the group stands elsewhere",
 		harm:   "records are decided twice, or never",
 		file:   "processor/admission/restore.go",
-		old:    "return nil, stream.Fatal(err)\n\t\t}\n\t\tif phones,",
-		new:    "s.cfg.Logger.Warn(\"state and group disagree\", \"error\", err)\n\t\t}\n\t\tif phones,",
+		old:    "return nil, stream.Fatal(err)\n\t\t}\n\t\tif former,",
+		new:    "s.cfg.Logger.Warn(\"state and group disagree\", \"error\", err)\n\t\t}\n\t\tif former,",
 		checks: []check{admissionTests, {pkg: "cmd/weir/e2e", run: "TestEmbedded/bad_state"}},
 	},
 	{
