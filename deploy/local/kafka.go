@@ -28,12 +28,14 @@ const fencedWithin = 2 * brokerSession
 
 // Options of StartKafka.
 type Options struct {
-	Dir     string    // keeps data, ids and ports between starts; "" is a temporary one, removed at the end
-	LibDir  string    // what Ensure returned
-	Brokers int       // 1 or 3; 0 is 1
-	Apart   bool      // the controller is a process of its own, which Kill leaves alone: see the package comment
-	Port    int       // of the first broker, the others' follow; 0 takes free ones, or those of an earlier start on Dir
-	Log     io.Writer // receives the brokers' errors too, which are in kafka.log of each broker's directory; may be nil
+	Dir     string                    // keeps data, ids and ports between starts; "" is a temporary one, removed at the end
+	LibDir  string                    // what Ensure returned
+	Brokers int                       // 1 or 3; 0 is 1
+	Apart   bool                      // the controller is a process of its own, which Kill leaves alone: see the package comment
+	Port    int                       // of the first broker, the others' follow; 0 takes free ones, or those of an earlier start on Dir
+	Hosts   []string                  // the brokers' addresses; nil is 127.0.0.1 for all
+	Before  func(broker int) []string // begins the command of a broker: in another namespace, with another clock; may be nil
+	Log     io.Writer                 // receives the brokers' errors too, which are in kafka.log of each broker's directory; may be nil
 }
 
 // Kafka is a running cluster. Its methods may be called from any goroutine, but
@@ -120,7 +122,11 @@ func readPlan(path string, o Options) (plan, error) {
 		}
 		p.Cluster = newID()
 		for i := range o.Brokers {
-			p.Nodes = append(p.Nodes, node{ID: i + 1, Port: ports[2*i], Controller: ports[2*i+1], Directory: newID()})
+			n := node{ID: i + 1, Port: ports[2*i], Controller: ports[2*i+1], Directory: newID()}
+			if o.Hosts != nil {
+				n.Host = o.Hosts[i]
+			}
+			p.Nodes = append(p.Nodes, n)
 		}
 		if o.Apart {
 			p.Apart = &node{ID: apartID, Controller: ports[2*o.Brokers], Directory: newID()}
@@ -212,7 +218,11 @@ func (k *Kafka) launch(i int) error {
 	case len(k.plan.Nodes) == 1:
 		flags = []string{"-Xmx1g"}
 	}
-	program := append([]string{k.java}, flags...)
+	var program []string
+	if k.opts.Before != nil && i < len(k.plan.Nodes) {
+		program = k.opts.Before(i)
+	}
+	program = append(append(program, k.java), flags...)
 	program = append(program, "-cp", k.classpath(), "kafka.Kafka", filepath.Join(k.nodeDir(i), "server.properties"))
 	l, err := start(grace, remove, out, k.opts.Log, program...)
 	if err != nil {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -16,10 +17,13 @@ const apartID = 100
 // node is one broker, which is a controller too unless that is apart.
 type node struct {
 	ID         int    `json:"id"`
-	Port       int    `json:"port"`       // for clients and brokers; 0 for a controller apart
-	Controller int    `json:"controller"` // for the quorum
-	Directory  string `json:"directory"`  // Kafka's id of the log directory
+	Host       string `json:"host,omitempty"` // "" is 127.0.0.1
+	Port       int    `json:"port"`           // for clients and brokers; 0 for a controller apart
+	Controller int    `json:"controller"`     // for the quorum
+	Directory  string `json:"directory"`      // Kafka's id of the log directory
 }
+
+func (n node) host() string { return cmp.Or(n.Host, "127.0.0.1") }
 
 // plan is what a cluster's directory keeps, so that a later start finds the same
 // brokers at the same addresses.
@@ -32,7 +36,7 @@ type plan struct {
 func (p plan) addrs() []string {
 	var out []string
 	for _, n := range p.Nodes {
-		out = append(out, fmt.Sprintf("127.0.0.1:%d", n.Port))
+		out = append(out, fmt.Sprintf("%s:%d", n.host(), n.Port))
 	}
 	return out
 }
@@ -42,7 +46,7 @@ func (p plan) addrs() []string {
 func (p plan) initialControllers() string {
 	var out []string
 	for _, n := range p.Nodes {
-		out = append(out, fmt.Sprintf("%d@127.0.0.1:%d:%s", n.ID, n.Controller, n.Directory))
+		out = append(out, fmt.Sprintf("%d@%s:%d:%s", n.ID, n.host(), n.Controller, n.Directory))
 	}
 	return strings.Join(out, ",")
 }
@@ -58,20 +62,20 @@ func (p plan) properties(i int, dir string) string {
 	}
 	var quorum []string
 	for _, n := range controllers {
-		quorum = append(quorum, fmt.Sprintf("127.0.0.1:%d", n.Controller))
+		quorum = append(quorum, fmt.Sprintf("%s:%d", n.host(), n.Controller))
 	}
 	var n node
 	var roles, listeners string
 	switch {
 	case i == len(p.Nodes):
 		n = *p.Apart
-		roles, listeners = "controller", fmt.Sprintf("CONTROLLER://127.0.0.1:%d", n.Controller)
+		roles, listeners = "controller", fmt.Sprintf("CONTROLLER://%s:%d", n.host(), n.Controller)
 	case p.Apart != nil:
 		n = p.Nodes[i]
-		roles, listeners = "broker", fmt.Sprintf("CLIENT://127.0.0.1:%d", n.Port)
+		roles, listeners = "broker", fmt.Sprintf("CLIENT://%s:%d", n.host(), n.Port)
 	default:
 		n = p.Nodes[i]
-		roles, listeners = "broker,controller", fmt.Sprintf("CLIENT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", n.Port, n.Controller)
+		roles, listeners = "broker,controller", fmt.Sprintf("CLIENT://%s:%d,CONTROLLER://%s:%d", n.host(), n.Port, n.host(), n.Controller)
 	}
 	lines := []string{
 		"process.roles=" + roles,

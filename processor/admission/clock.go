@@ -104,6 +104,24 @@ func differ(readings map[int32]reading, now schemas.Millis) (fast, slow int32, b
 	return fast, slow, max(0, readings[fast].least-readings[slow].most), true
 }
 
+// agree reports whether all clocks of which is known are the same, as far as can be told: no
+// two leaders' can differ by more than the tolerance. Where a slow append leaves it open,
+// clocks neither differ nor agree.
+func agree(readings map[int32]reading, now schemas.Millis) bool {
+	var least, most time.Duration
+	first := true
+	for _, r := range readings {
+		if r.taken.Add(readingHolds) < now {
+			continue
+		}
+		if first {
+			least, most, first = r.least, r.most, false
+		}
+		least, most = min(least, r.least), max(most, r.most)
+	}
+	return most-least <= clockTolerance
+}
+
 // checkClock compares the times of the open transaction's decisions with the broker's
 // append time of the ledger's own records, which have just been written: each partition
 // with the clock of its own leader, before every commit. Outside the bounds the
@@ -178,12 +196,13 @@ func (s *stage) brokersApart(now schemas.Millis) bool {
 		return s.apart
 	}
 	s.metrics.apart.Set(by.Seconds())
-	if apart := by > clockTolerance; apart == s.apart {
-		return apart
+	if s.apart {
+		if s.apart = !agree(s.readings, now); !s.apart {
+			s.cfg.Logger.Info("the brokers' clocks agree again")
+		}
+		return s.apart
 	}
-	s.apart = !s.apart
-	if !s.apart {
-		s.cfg.Logger.Info("the brokers' clocks agree again")
+	if s.apart = by > clockTolerance; !s.apart {
 		return false
 	}
 	f, l := s.readings[fast], s.readings[slow]
@@ -200,12 +219,19 @@ func (s *stage) tellClock(ahead time.Duration) {
 }
 
 // stall stops reading for a while. The wall clock may be put right meanwhile,
-// so it is taken anew.
+// so it is taken anew, and what is known of the leaders' clocks is moved by as much: a
+// worker that forgot it would stall again where the brokers' clocks differ, for as long as
+// each transaction has decisions of one leader.
 func (s *stage) stall() {
 	s.stalled = time.Now().Add(stallFor)
 	s.fetch.Pause(s.inputs()...)
+	was := s.clock.now()
 	s.clock.anew()
-	clear(s.readings) // and what was found by it
+	step := s.clock.now().Sub(was)
+	for n, r := range s.readings {
+		r.least, r.most, r.taken = r.least-step, r.most-step, r.taken.Add(step)
+		s.readings[n] = r
+	}
 	for _, p := range s.parts {
 		p.lift = 0
 	}
@@ -213,6 +239,20 @@ func (s *stage) stall() {
 
 // stallFor is how long a stalled worker waits before it tries again.
 const stallFor = time.Second
+
+// sitOut waits until a stall is over. Reading is paused, but records that were read before are
+// handed out all the same.
+func (s *stage) sitOut(ctx context.Context) {
+	if s.stalled.IsZero() {
+		return
+	}
+	over := time.NewTimer(time.Until(s.stalled))
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
+}
 
 // resume reads on after a stall.
 func (s *stage) resume() {

@@ -158,6 +158,9 @@ func (s *stage) Wait() time.Duration {
 // Step decides what was polled and, as long as more is there, goes on until it
 // is time to commit.
 func (s *stage) Step(ctx context.Context, tx *stream.Tx, polled []*kgo.Record) error {
+	if len(polled) > 0 {
+		s.sitOut(ctx)
+	}
 	s.resume()
 	if len(polled) == 0 {
 		if s.stalled.IsZero() {

@@ -37,7 +37,7 @@ func bucketSince(t schemas.Millis) map[string]map[string]schemas.Millis {
 // takes is an admission with the place that its class takes.
 func (s *sheet) takes(name, class, body string, cost int64, at schemas.Millis) *schemas.Event {
 	e, in := s.request(name, alice, class, at)
-	s.requests[len(s.requests)-1].value = fmt.Sprintf(`{"channel":"sms","to":%q,"class":%q,"body":%q}`, alice, class, body)
+	s.requests[len(s.requests)-1].value = fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":%q,"body":%q}`, id(name), alice, class, body)
 	e.Status, e.Provider, e.Segments = schemas.StatusQueued, "sim", schemas.Segments(body)
 	s.place[name] = []schemas.Charge{{Limit: class, Scope: scopeIn(class, body), T: at, Cost: cost}}
 	s.decide(e, schemas.VerdictAdmit, at, in).Charges = s.place[name]
@@ -55,7 +55,7 @@ func scopeIn(class, body string) string {
 func (s *sheet) dry(class, body string, at, retry schemas.Millis, ev schemas.Evidence) *schemas.Event {
 	ev.Limit, ev.Scope, ev.Since = class, scopeIn(class, body), start
 	e := s.refuse("r", alice, class, at, retry, ev)
-	s.requests[len(s.requests)-1].value = fmt.Sprintf(`{"channel":"sms","to":%q,"class":%q,"body":%q}`, alice, class, body)
+	s.requests[len(s.requests)-1].value = fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":%q,"body":%q}`, id("r"), alice, class, body)
 	e.Segments = schemas.Segments(body)
 	return e
 }

@@ -30,6 +30,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"a decision on another's partition", "feed.go", "if f == nil || d.Input.Partition != p.num {", "if f == nil {", ""},
 	{"a decision without input", "feed.go", "if d.Verdict != schemas.VerdictMarker {\n			p.fault(KindPhantom", "if false {\n			p.fault(KindPhantom", ""},
 	{"a decision on another message's record", "decision.go", "if env.ID == p.e.MessageID && (env.Key == p.e.To ||", "if true || (env.Key == p.e.To ||", ""},
+	{"a decision on another message's request", "request.go", "	if !own {\n", "	if false {\n", "ForgeriesAreCaught"},
 	{"a decision on a foreign record", "decision.go", "if p.e.Decision.Verdict != schemas.VerdictNothing {", "if false {", ""},
 	{"forwarded by the owner", "spelling.go", "if e.To != \"\" && p.home() == p.num {", "if false {", ""},
 	{"a place of another spelling that does not stand", "spelling.go", "		case stood || !p.seen(c):\n", "		case true:\n", "Spellings"},

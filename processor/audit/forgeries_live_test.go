@@ -138,6 +138,7 @@ func TestForgeriesAreCaught(t *testing.T) {
 		{name: "a message is dispatched under another id", topic: dispatch, want: audit.KindDispatch, do: headerOf(schemas.HeaderID, func(string) string { return "00000000-0000-7000-8000-000000000000" })},
 		{name: "a decision's time is changed in a dispatch", topic: dispatch, want: audit.KindDispatch, do: headerOf(schemas.HeaderDecidedAt, later)},
 		{name: "a request goes to another recipient", topic: topics.Names.Requests, want: audit.KindRecipient, do: rewrite(`"to":"`, `"to":"+491512345678","x":"`)},
+		{name: "a request is another message's", topic: topics.Names.Requests, want: audit.KindPhantom, do: rewrite(`"to":"`, `"id":"00000000-0000-4000-8000-000000000000","to":"`)},
 		{name: "a request is removed", topic: topics.Names.Requests, want: audit.KindPhantom, do: drop},
 		{name: "a message comes back with other charges", topic: topics.Names.Readmit, want: audit.KindReturned, do: headerOf(schemas.HeaderPlace, func(string) string { return `[]` })},
 		{name: "the ledger has another end", topic: topics.Names.Ledger, want: audit.KindLedger, do: func(rs []*kgo.Record) []*kgo.Record {

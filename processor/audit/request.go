@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/content"
@@ -78,10 +79,16 @@ func (p *partition) request(in *kgo.Record) *schemas.Request {
 	return p.req
 }
 
-// isFor judges that a message was decided for the recipient whom its request names.
+// isFor judges that a message was decided for the recipient whom its request names, and under
+// the request's id. A log that lost its end and grew again has other requests at the same
+// offsets.
 func (p *partition) isFor(in *kgo.Record) {
 	e := p.e
-	if in == nil || in.Topic != p.requests || e.To == "" || e.Status == schemas.StatusRejected || p.revision < 0 || namesAsKey(in.Value, e.To) || p.otherPhones() {
+	if in == nil || in.Topic != p.requests || e.To == "" || e.Status == schemas.StatusRejected || p.revision < 0 {
+		return
+	}
+	p.isOf(in)
+	if namesOnce(in.Value, `"to"`, e.To) || p.otherPhones() {
 		return
 	}
 	req := p.request(in)
@@ -95,12 +102,47 @@ func (p *partition) isFor(in *kgo.Record) {
 	}
 }
 
-// namesAsKey reports whether a request in JSON names its recipient once, by the very key. Most
-// do, and need no reading.
-func namesAsKey(value []byte, key string) bool {
-	const name = `"to"`
+// isOf judges that a message has the id of its request: the one that the request brings, or
+// that of the record, where it brings none.
+func (p *partition) isOf(in *kgo.Record) {
+	id := p.e.MessageID
+	if namesOnce(in.Value, `"id"`, id) {
+		return
+	}
+	brings := !plain(in.Value) || bytes.Contains(in.Value, []byte(`"id"`))
+	own := derivedFrom(in, id)
+	if own && !brings {
+		return
+	}
+	req := p.request(in)
+	if req == nil || req.Action != schemas.ActionSend {
+		return
+	}
+	if _, err := uuid.Parse(req.ID); err == nil {
+		own = req.ID == id
+	}
+	if !own {
+		p.fault(KindPhantom, "the request that it answers is another message's")
+	}
+}
+
+// derivedFrom reports whether an id is that of a record that brings none, in the form of this
+// version or of an earlier one, whose last digits are the recipient's.
+func derivedFrom(in *kgo.Record, id string) bool {
+	own := schemas.DerivedID(schemas.Source{Topic: in.Topic, Partition: in.Partition, Offset: in.Offset}, schemas.MillisOf(in.Timestamp))
+	return len(id) == len(own) && id[:len(id)-8] == own[:len(own)-8]
+}
+
+// plain reports whether a value is JSON that can be searched.
+func plain(value []byte) bool {
+	return len(value) > 0 && value[0] == '{' && !bytes.Contains(value, []byte(`\u`))
+}
+
+// namesOnce reports whether a request in JSON has a name once, as name with its quotes, and
+// with this very value. Most do, and need no reading.
+func namesOnce(value []byte, name, is string) bool {
 	i := bytes.Index(value, []byte(name))
-	if i < 0 || value[0] != '{' || bytes.Contains(value, []byte(`\u`)) {
+	if i < 0 || !plain(value) {
 		return false
 	}
 	rest := value[i+len(name):]
@@ -109,7 +151,7 @@ func namesAsKey(value []byte, key string) bool {
 	}
 	rest, colon := bytes.CutPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(":"))
 	rest = bytes.TrimLeft(rest, " \t\r\n")
-	return colon && len(rest) > len(key)+1 && rest[0] == '"' && string(rest[1:1+len(key)]) == key && rest[1+len(key)] == '"'
+	return colon && len(rest) > len(is)+1 && rest[0] == '"' && string(rest[1:1+len(is)]) == is && rest[1+len(is)] == '"'
 }
 
 func decoded(in *kgo.Record) *schemas.Request {

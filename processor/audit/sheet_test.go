@@ -104,7 +104,7 @@ func (s *sheet) decide(e *schemas.Event, v schemas.Verdict, t schemas.Millis, in
 func (s *sheet) request(name, to, class string, t schemas.Millis) (*schemas.Event, *schemas.Source) {
 	at := int64(len(s.requests) * 3)
 	s.requests = append(s.requests, written{offset: at, appended: t - 10,
-		value: fmt.Sprintf(`{"channel":"sms","to":%q,"class":%q,"body":"b"}`, to, class)})
+		value: fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":%q,"body":"b"}`, id(name), to, class)})
 	in := &schemas.Source{Topic: "weir.requests", Offset: at}
 	return &schemas.Event{Kind: schemas.KindStatus, MessageID: id(name), Tenant: "default", Channel: "sms", Class: class, To: to, AcceptedAt: t - 10, Source: in}, in
 }

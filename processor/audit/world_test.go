@@ -130,7 +130,7 @@ type letter struct {
 // send writes a message's request.
 func (w *world) send(name, to, class string, t schemas.Millis) *letter {
 	m := &letter{w: w, name: name, to: to, class: class, home: schemas.PartitionOf(to, worldParts), accepted: t - 10, expires: t - 10 + 600_000}
-	m.value = fmt.Sprintf(`{"channel":"sms","tenant":"acme","to":%q,"class":%q,"body":"b","metadata":{"ip":"10.0.0.13"}}`, to, class)
+	m.value = fmt.Sprintf(`{"id":%q,"channel":"sms","tenant":"acme","to":%q,"class":%q,"body":"b","metadata":{"ip":"10.0.0.13"}}`, id(name), to, class)
 	m.at = m.home
 	m.request(t)
 	return m

@@ -60,6 +60,10 @@ var scenarios = []scenario{
 	{"a disk of three is full", local.Options{Brokers: 3}, diskFull, smallDisk},
 }
 
+// brokersStart bounds a start of brokers that fails: a machine with much else to do may take
+// minutes.
+const brokersStart = 10 * time.Minute
+
 // TestChaos runs every scenario on Apache Kafka and prints a line on each. A
 // scenario alone: -run 'TestChaos/rolling_restart'. The same seed draws the same
 // requests and the same faults; what runs between them is the machine's.
@@ -83,6 +87,10 @@ func TestChaos(t *testing.T) {
 				fmt.Println(line)
 				summary = append(summary, line)
 			}()
+			if s.name == oneWayName && outside(t) {
+				f.said = "in namespaces of its own"
+				return
+			}
 			o := s.brokers
 			o.LibDir, o.Dir = lib, t.TempDir()
 			if keep := os.Getenv("WEIR_CHAOS_DIR"); keep != "" { // to look into afterwards
@@ -91,7 +99,7 @@ func TestChaos(t *testing.T) {
 			if s.prepare != nil {
 				s.prepare(t, o.Dir)
 			}
-			starting, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			starting, cancel := context.WithTimeout(t.Context(), brokersStart)
 			defer cancel()
 			k, err := local.StartKafka(starting, o)
 			if err != nil {
@@ -334,7 +342,7 @@ func (l *load) killBroker(k *local.Kafka, broker int, down time.Duration) {
 
 func (l *load) restartBroker(k *local.Kafka, broker int) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), brokersStart)
 	defer cancel()
 	if err := k.Restart(ctx, broker); err != nil {
 		l.t.Fatal(err)
@@ -343,7 +351,7 @@ func (l *load) restartBroker(k *local.Kafka, broker int) {
 }
 
 // whole waits until every copy of every partition is in sync.
-func (l *load) whole() {
+func (l *site) whole() {
 	l.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.brokers...))
 	if err != nil {
@@ -351,7 +359,7 @@ func (l *load) whole() {
 	}
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -364,7 +372,7 @@ func (l *load) whole() {
 			}
 		})
 		if err == nil && behind == 0 {
-			l.note("all copies are in sync")
+			l.t.Log("all copies are in sync")
 			return
 		}
 		select {

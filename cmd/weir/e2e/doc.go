@@ -21,7 +21,9 @@
 // and Apache Kafka (deploy/local) behind the build tag e2e. TestChaos, which is
 // what make chaos runs, has scenarios on clusters of its own: workers killed,
 // paused and restarted, brokers killed, clocks set wrong, each under the same
-// load and judged in the same way (load_test.go). TestChaosLanes has what lanes promise
+// load and judged in the same way (load_test.go). Those that damage a topic, cut the
+// network in one direction or set brokers' clocks apart are judged by what a provider
+// received (chaos_phone_test.go). TestChaosLanes has what lanes promise
 // in numbers, against a provider's server that writes every call down.
 //
 // What it does not do: judge ClickHouse's rows (processor/sink does), or measure

@@ -152,6 +152,7 @@ type figures struct {
 	Done    int
 	Audit   auditReport
 	Took    time.Duration
+	said    string        // by a scenario with a judge of its own, in place of all this
 	settled time.Duration // after the last request
 }
 
@@ -165,6 +166,9 @@ type auditReport struct {
 }
 
 func (f figures) String() string {
+	if f.said != "" {
+		return fmt.Sprintf("%s; %.0f s", f.said, f.Took.Seconds())
+	}
 	return fmt.Sprintf("%d requests, %d decisions, %d refused by the tenant's limit and %d by that for all, %d faults done: over=%d wrongly_refused=%d lost=%d two_ends=%d other=%d; audit %s, t at most %v ahead; %.0f s",
 		f.Requests, f.Decisions, f.RefusedBy["tenant"], f.RefusedBy["everybody"], f.Done, f.Faults[FaultOver], f.Faults[FaultWronglyHeld], f.Faults[FaultLost], f.Faults[FaultTwoEnds], f.others(),
 		f.Audit.Outcome, f.Audit.Clock.Ahead, f.Took.Seconds())
@@ -233,7 +237,7 @@ func (l *load) finish(workers ...*Process) figures {
 // marked waits until every transaction's end stands in every partition: Kafka says
 // that one is committed before it writes the markers. One that never comes is a
 // record that nobody will see.
-func (l *load) marked() {
+func (l *site) marked() {
 	l.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.brokers...))
 	if err != nil {

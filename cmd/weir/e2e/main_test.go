@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,6 +86,7 @@ type site struct {
 	names    topics.Names
 	dir      string
 	env      []string // of workers, beside the test's own
+	within   []string // begins the command of workers: in another namespace
 	policies map[int64]*schemas.Policy
 }
 
@@ -155,7 +157,8 @@ func (s *site) run(slot int, roles string, more ...string) *Process {
 	s.t.Helper()
 	args := append([]string{"run", "--insecure-no-auth"}, s.flags()...)
 	args = append(args, "--roles", roles, "--slot", fmt.Sprint(slot), "--log-level", "info", "--shutdown-grace", unhurried)
-	p, err := start(s.dir, fmt.Sprintf("worker-%d", slot), s.env, s.bin, append(args, more...)...)
+	command := slices.Concat(s.within, []string{s.bin}, args, more)
+	p, err := start(s.dir, fmt.Sprintf("worker-%d", slot), s.env, command[0], command[1:]...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
