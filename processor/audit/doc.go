@@ -89,7 +89,8 @@
 //
 // What spans partitions and topics:
 //
-//	run.go        an audit: the cut, the workers, what only one of two topics has; follow.go goes on from cut to cut
+//	run.go        an audit: its state and its workers; follow.go goes on from cut to cut
+//	cut.go        a consistent cut through the logs; compare.go what only one of two topics has, and where it is
 //	read.go       partitions, up to the cut
 //	join.go       what two topics hold, compared; hops.go what partitions send each other, as it is compared
 //	lanes.go      journals and dispatch topics; sequence.go the numbers of a journal's records

@@ -1,22 +1,18 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
@@ -126,129 +122,6 @@ func (a *auditing) tick() int64 {
 		a.Progress(fmt.Sprintf("%d records read", n))
 	}
 	return n
-}
-
-// cut is a consistent cut through the logs: the ends of all topics are in the reader.
-//
-// First the group's offsets are taken, then the end of weir.status; then, when
-// every transaction that has a record below that end is over, the ends of all
-// else. What a decision writes beside its status is in the same transaction, so
-// it lies below the later ends; and every record below the group's offsets has
-// its decision in the log that was cut after.
-type cut struct {
-	began    time.Time
-	at       time.Time // when the end of weir.status was taken
-	done     kadm.OffsetResponses
-	over     map[string]map[int32]int64
-	stood    map[string]map[int32]int64
-	state    bool // the state is compared with the decisions
-	hidden   bool // stood could not be asked for, of a lane
-	released map[string]map[int32]int64
-	metas    *metas
-	clocks   clocks
-	config   *history
-	skips    skips
-
-	queues, journals map[string]string // by topic: the provider
-	gone             map[string]bool
-}
-
-func (a *auditing) cut(ctx context.Context) (*cut, error) {
-	names := a.Names
-	c := &cut{began: time.Now()}
-	var err error
-	c.done, err = a.adm.FetchOffsets(ctx, names.Requests()+".admission")
-	// A group that nobody was in for a week is gone; then only what has a
-	// decision is known to have been processed.
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("fetch the group's offsets: %w", err)
-	}
-	state := []string{names.Requests(), names.Readmit(), names.Status(), names.Config()}
-	ledger := new(metas)
-	if err := a.reader.stable(ctx, a.adm, names.Ledger()); err != nil {
-		return nil, err
-	}
-	c.state = c.began.Sub(a.compared) >= stateEvery
-	if ledger.starts, ledger.ends, err = a.stateCut(ctx); err != nil {
-		return nil, err
-	}
-	if ledger.before, err = a.ledgers(ctx); err != nil {
-		return nil, err
-	}
-	if c.stood, c.hidden, err = a.lanesStand(ctx); err != nil {
-		return nil, err
-	}
-	if c.over, err = a.journalsOver(ctx); err != nil {
-		return nil, err
-	}
-	if err := a.reader.ends(ctx, a.adm, names.Status()); err != nil {
-		return nil, err
-	}
-	c.at = time.Now()
-	if err := a.reader.settled(ctx, a.adm, names.Status()); err != nil {
-		return nil, err
-	}
-	if c.released, err = a.released(ctx); err != nil {
-		return nil, err
-	}
-	later := []string{names.Requests(), names.Readmit(), names.DLQ(), names.Ledger()}
-	for _, t := range topics.Tiers {
-		later = append(later, names.Delay(t.Name))
-	}
-	if err := a.reader.ends(ctx, a.adm, append(later, names.Config())...); err != nil {
-		return nil, err
-	}
-	for _, topic := range state {
-		if len(a.reader.until[topic]) == 0 {
-			return nil, fmt.Errorf("%s does not exist: Weir has not been set up on this cluster, or under another prefix", topic)
-		}
-	}
-	n := len(a.reader.until[names.Requests()])
-	if a.Partitions != 0 && int(a.Partitions) != n || n != len(a.reader.until[names.Readmit()]) || n != len(a.reader.until[names.Status()]) {
-		return nil, fmt.Errorf("the partition count N is %d, and requests, readmit and status have %d, %d and %d partitions: they must be equal, and never change", a.Partitions,
-			n, len(a.reader.until[names.Readmit()]), len(a.reader.until[names.Status()]))
-	}
-	if c.skips, err = a.skips(ctx); err != nil {
-		return nil, err
-	}
-	if c.config, err = a.policies(ctx, c); err != nil {
-		return nil, err
-	}
-	if len(a.reader.until[names.Ledger()]) > 0 {
-		c.metas = ledger
-		if ledger.after, err = a.ledgers(ctx); err != nil {
-			return nil, err
-		}
-	}
-	c.clocks, err = a.clocks(ctx, append(state, names.DLQ(), names.Ledger(), names.Health(), names.Reports())...)
-	return c, err
-}
-
-// policies reads weir.config, and takes the ends of its providers' topics. No permit below
-// them is under a later revision.
-func (a *auditing) policies(ctx context.Context, c *cut) (*history, error) {
-	topic := a.Names.Config()
-	for {
-		until := a.reader.until[topic][0]
-		log, closeLog, err := a.reader.open(ctx, topic, 0)
-		if err != nil {
-			return nil, err
-		}
-		config, err := readHistory(log, c.skips)
-		closeLog()
-		if err != nil {
-			return nil, err
-		}
-		if err := a.providers(ctx, config, c); err != nil {
-			return nil, err
-		}
-		if err := a.reader.ends(ctx, a.adm, topic); err != nil {
-			return nil, err
-		}
-		if a.reader.until[topic][0] == until {
-			return config, nil
-		}
-	}
 }
 
 // begin makes what all partitions have in common, at the first cut.
@@ -432,40 +305,6 @@ func (a *auditing) readAll(ctx context.Context, c *cut, into *findings) error {
 	return err
 }
 
-// skips reads what operators skipped.
-func (a *auditing) skips(ctx context.Context) (skips, error) {
-	topic := a.Names.Skips()
-	if err := a.reader.ends(ctx, a.adm, topic); err != nil {
-		return nil, err
-	}
-	log, closeLog, err := a.reader.open(ctx, topic, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer closeLog()
-	return readSkips(log)
-}
-
-// journalsOver finds what of the journals is of transactions that were over before the end
-// of weir.status was taken: its statuses are below that end.
-func (a *auditing) journalsOver(ctx context.Context) (map[string]map[int32]int64, error) {
-	all, err := a.adm.ListTopics(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list topics: %w", err)
-	}
-	over := make(map[string]map[int32]int64)
-	for _, topic := range all.Names() {
-		if !strings.HasPrefix(topic, a.Names.Journal("")) {
-			continue
-		}
-		if err := a.reader.stable(ctx, a.adm, topic); err != nil {
-			return nil, err
-		}
-		over[topic] = maps.Clone(a.reader.until[topic])
-	}
-	return over, nil
-}
-
 // partition makes the state in which a partition of the decision log is judged.
 func (a *auditing) partition(num int32) *partition {
 	b := a.bounds
@@ -522,179 +361,7 @@ func (a *auditing) walk(ctx context.Context, p *partition, c *cut, into *finding
 	return p.judgeCut(into)
 }
 
-// providers finds the dispatch topics and journals of every provider that there
-// ever was, and takes their ends.
-func (a *auditing) providers(ctx context.Context, config *history, c *cut) error {
-	queues, journals := make(map[string]string), make(map[string]string)
-	c.queues, c.journals, c.gone = queues, journals, make(map[string]bool)
-	for name, has := range config.providers() {
-		for _, q := range topics.Queues {
-			if has.queues {
-				queues[a.Names.Dispatch(name, q)] = name
-			}
-		}
-		if has.journal {
-			journals[a.Names.Journal(name)] = name
-		}
-	}
-	all := slices.Concat(slices.Collect(maps.Keys(queues)), slices.Collect(maps.Keys(journals)))
-	if len(all) == 0 {
-		return nil
-	}
-	there, err := a.adm.ListTopics(ctx, all...)
-	if err != nil {
-		return fmt.Errorf("list topics: %w", err)
-	}
-	var have []string
-	for _, topic := range all {
-		if there.Has(topic) {
-			have = append(have, topic)
-			continue
-		}
-		c.gone[cmp.Or(queues[topic], journals[topic])] = true
-		delete(queues, topic)
-		delete(journals, topic)
-	}
-	// One topic of a provider says nothing without the others.
-	maps.DeleteFunc(queues, func(_, p string) bool { return c.gone[p] })
-	maps.DeleteFunc(journals, func(_, p string) bool { return c.gone[p] })
-	if len(have) == 0 {
-		return nil
-	}
-	return a.reader.ends(ctx, a.adm, have...)
-}
-
 // joins are all of the bounds'.
 func (b *bounds) joins() []*join {
 	return []*join{b.forwarded, b.hops, b.released, b.refusals, b.dispatched, b.permitted, b.ended, b.dead}
-}
-
-// found is an item that only one topic has, and where it may stand.
-type found struct {
-	item
-	kind   Kind
-	topics []string
-	text   string
-}
-
-// fault is a found without what is the same for all of its text.
-type fault struct {
-	item
-	text string
-}
-
-func (f *found) fault() fault { return fault{f.item, f.text} }
-
-// compare returns what only one of two topics has.
-func (b *bounds) compare(queues, journals map[string]string, into *findings) (all []found) {
-	status := []string{b.statusTopic}
-	permits, outcomes := maps.Clone(b.holes), maps.Clone(b.holes) // a skipped record is a permit or an outcome
-	for _, c := range []struct {
-		j           *join
-		kind        Kind
-		further     []string
-		only, extra string
-		before      string
-	}{
-		{b.dispatched, KindDispatch, slices.Sorted(maps.Keys(queues)), "admitted, and not dispatched once with these places", "dispatched, and not admitted once with these places", "admissions before the retained dispatch topics"},
-		{b.forwarded, KindForward, []string{b.readmit}, "forwarded, and not there once in weir.readmit", "in weir.readmit as forwarded, and no partition forwarded it", "forwards before the retained log"},
-		{b.hops, KindHop, []string{b.readmit}, "sent on, and not there once in weir.readmit with all that it carries", "in weir.readmit as sent on, and no decision sent it so", "steps of messages whose requests lie before the retained log"},
-		{b.released, KindReleased, []string{b.readmit}, "asked back of its owner, or to be put back, and not there once in weir.readmit", "in weir.readmit as asked back, or to be put back, and no decision of home asked for it", "places asked back that were taken before the retained log"},
-		{b.permitted, KindPermit, slices.Sorted(maps.Keys(journals)), "sending, without one permit in the journal", "permitted in the journal, without its status sending", "sendings before the retained journals"},
-		{b.ended, KindOutcome, slices.Sorted(maps.Keys(journals)), "what it says came of the attempt is not once in the journal", "an outcome of the journal that no status says", "outcomes before the retained journals"},
-	} {
-		only, extra, tangled := c.j.difference()
-		for _, i := range only {
-			if c.kind == KindPermit && b.found.skippedPermit(permits, i) {
-				continue // it is counted as what cannot be told
-			}
-			if c.kind == KindOutcome && b.found.skippedOutcome(outcomes, i) {
-				continue
-			}
-			all = append(all, found{i, c.kind, status, c.only})
-		}
-		for _, i := range extra {
-			all = append(all, found{i, c.kind, c.further, c.extra})
-		}
-		for range tangled {
-			into.violation(Violation{Kind: c.kind, Partition: -1, Offset: -1, Text: c.only + ", or the reverse: several, which cannot be told apart"})
-		}
-		b.found.cannotTell(c.before, c.j.untold())
-	}
-	return all
-}
-
-// locate reads again, where something is wrong, to say at which records: the
-// comparison of topics has kept ids and times only. What it does not find is
-// reported without. What an earlier cut found is not looked for again.
-func (a *auditing) locate(ctx context.Context, all []found, into *findings) error {
-	ids := make(map[string][]int)
-	wanted := make(map[string]bool) // topics
-	least := schemas.Millis(math.MaxInt64)
-	for i := range all {
-		f := &all[i]
-		if _, there := a.located[f.fault()]; there || i >= 3*kept {
-			continue
-		}
-		id := f.message()
-		ids[id] = append(ids[id], i)
-		for _, t := range f.topics {
-			wanted[t] = true
-		}
-		least = min(least, f.t)
-	}
-	places := make([]*kgo.Record, len(all))
-	for _, topic := range slices.Sorted(maps.Keys(wanted)) {
-		// What names a decision is appended after it.
-		from, err := a.adm.ListOffsetsAfterMilli(ctx, int64(least.Add(-time.Minute)), topic)
-		if err != nil {
-			return fmt.Errorf("list the offsets at %s: %w", least, err)
-		}
-		for num := range a.reader.until[topic] {
-			begin := a.reader.start[topic][num]
-			if o, ok := from.Lookup(topic, num); ok && o.Err == nil {
-				begin = max(begin, o.Offset)
-			}
-			if err := a.reader.each(ctx, topic, num, begin, func(r *kgo.Record) {
-				for id, of := range ids {
-					if !holds(r, id) {
-						continue
-					}
-					for _, i := range of {
-						if f := &all[i]; slices.Contains(f.topics, topic) && (places[i] == nil || speaksOf(r, f.t)) {
-							places[i] = r
-						}
-					}
-				}
-			}); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range all {
-		v, there := a.located[all[i].fault()]
-		if !there {
-			v = Violation{Kind: all[i].kind, Topic: all[i].topics[0], Partition: -1, Offset: -1, MessageID: all[i].message(), T: all[i].t, Text: all[i].text}
-			if r := places[i]; r != nil {
-				v.Topic, v.Partition, v.Offset, v.Appended = r.Topic, r.Partition, r.Offset, schemas.MillisOf(r.Timestamp)
-			}
-			if i < 3*kept {
-				a.located[all[i].fault()] = v
-			}
-		}
-		into.violation(v)
-	}
-	return nil
-}
-
-// holds reports whether a record names a message.
-func holds(r *kgo.Record, id string) bool {
-	return bytes.Contains(r.Value, []byte(id)) ||
-		slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == schemas.HeaderID && string(h.Value) == id })
-}
-
-// speaksOf reports whether a record names a moment.
-func speaksOf(r *kgo.Record, t schemas.Millis) bool {
-	text := []byte(t.String())
-	return bytes.Contains(r.Value, text) || slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return bytes.Equal(h.Value, text) })
 }
