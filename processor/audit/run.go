@@ -332,7 +332,8 @@ func (a *auditing) walk(ctx context.Context, p *partition, c *cut, into *finding
 	}
 	closes = append(closes, closeLog)
 	for topic, f := range p.in {
-		next, closeFeed, err := a.reader.openFrom(ctx, topic, p.num, f.at)
+		// What no one answered may have been deleted by age: markers of transactions.
+		next, closeFeed, err := a.reader.openFrom(ctx, topic, p.num, max(f.at, a.reader.start[topic][p.num]))
 		if err != nil {
 			return err
 		}
