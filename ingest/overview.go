@@ -90,7 +90,7 @@ func bySlot(said map[string]schemas.Report) []string {
 // since says nothing any more: its last word is about work that is theirs now.
 func proofOf(said map[string]schemas.Report) client.Proof {
 	out := client.Proof{Sinks: []schemas.Report{}}
-	if r, ok := said[schemas.ReportKeyAudit]; ok && r.Audit != nil {
+	if r, ok := schemas.LastAudit(said); ok {
 		out.Audit = &r
 	}
 	newest := make(map[int32]schemas.Millis) // by partition

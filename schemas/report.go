@@ -122,8 +122,34 @@ type AuditReport struct {
 	Following  bool         `json:"following,omitempty"` // the audit goes on (weir audit --follow)
 }
 
-// ReportKeyAudit is the key of the last audit's report.
-const ReportKeyAudit = "audit"
+// Keys of the reports of audits: of the last one that was run once, and of the one that
+// follows or followed. Neither takes back what the other found.
+const (
+	ReportKeyAudit    = "audit"
+	ReportKeyFollowed = "audit/follow"
+)
+
+// LastAudit returns the report of the audit that says most: one with a violation, else one
+// that goes on, else the later one. ok is false where none has been run.
+func LastAudit(reports map[string]Report) (last Report, ok bool) {
+	rank := func(r *Report) int {
+		switch {
+		case r.Audit.Violations > 0:
+			return 2
+		case r.Audit.Following:
+			return 1
+		default:
+			return 0
+		}
+	}
+	for _, key := range []string{ReportKeyAudit, ReportKeyFollowed} {
+		r := reports[key]
+		if r.Audit != nil && (!ok || rank(&r) > rank(&last) || rank(&r) == rank(&last) && r.At > last.At) {
+			last, ok = r, true
+		}
+	}
+	return last, ok
+}
 
 // ReportKeySink is the key of a sink's reports.
 func ReportKeySink(slot string) string { return "sink/" + slot }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -53,13 +54,19 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 			return err
 		})
 		follow := fs.Bool("follow", false, "go on judging until a signal")
-		every := fs.Duration("every", 10*time.Second, "with --follow: how often")
+		every := fs.Duration("every", 0, "with --follow: how often (default 10s)")
 		silent := fs.Bool("no-report", false, "do not write the result to weir.reports, where the console and alerts read it")
 		load := clientFlags(fs, c.getenv)
 		if err := c.parse(fs); err != nil {
 			return err
 		}
-		if *every < time.Second {
+		if fs.NArg() > 0 {
+			return usagef("takes no argument %q", fs.Arg(0))
+		}
+		if *every != 0 && !*follow {
+			return usagef("--every is for --follow")
+		}
+		if *every = cmp.Or(*every, 10*time.Second); *every < time.Second {
 			return usagef("--every %s: one second is the least", *every)
 		}
 		s, err := load()
@@ -83,7 +90,7 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 			fmt.Fprintf(c.stderr, "weir audit: %v; this was found until then:\n", err)
 		}
 		if !*silent {
-			if err := tellOfAudit(ctx, s, r.Brief()); err != nil {
+			if err := tellOfAudit(ctx, s, schemas.ReportKeyAudit, r.Brief()); err != nil {
 				fmt.Fprintf(c.stderr, "warning: the console and alerts will not know of this audit: %v\n", err)
 			}
 		}
@@ -112,7 +119,7 @@ func exitOf(o audit.Outcome) error {
 }
 
 // tellOfAudit writes to weir.reports what an audit came to.
-func tellOfAudit(ctx context.Context, s *Settings, r schemas.AuditReport) error {
+func tellOfAudit(ctx context.Context, s *Settings, key string, r schemas.AuditReport) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers...), kgo.ClientID("weir-audit"), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(1))
 	if err != nil {
 		return err
@@ -124,7 +131,7 @@ func tellOfAudit(ctx context.Context, s *Settings, r schemas.AuditReport) error 
 	if host, err := os.Hostname(); err == nil {
 		by += "@" + host
 	}
-	return report.Write(ctx, cl, topics.Names{Prefix: s.Prefix}.Reports(), schemas.ReportKeyAudit,
+	return report.Write(ctx, cl, topics.Names{Prefix: s.Prefix}.Reports(), key,
 		schemas.Report{At: schemas.MillisOf(time.Now()), By: by, Audit: &r})
 }
 

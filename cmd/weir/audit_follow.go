@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/schemas"
 )
 
 // followAudit is weir audit --follow: an audit that goes on until ctx ends.
@@ -18,16 +19,29 @@ func followAudit(ctx context.Context, c *call, s *Settings, cfg audit.Config, ev
 	report := func(ctx context.Context, following bool) {
 		b := last.Brief()
 		b.Following = following
-		err := tellOfAudit(ctx, s, b)
+		err := tellOfAudit(ctx, s, schemas.ReportKeyFollowed, b)
 		if err != nil && told == nil {
 			fmt.Fprintf(c.stderr, "warning: the console and alerts do not know of this audit; trying again: %v\n", err)
 		}
 		told = err
 	}
+	now := func() string { return time.Now().UTC().Format(time.RFC3339) }
+	progress := cfg.Progress
+	cfg.Progress = func(line string) { // of the first cut: later ones are short
+		if last == nil {
+			progress(line)
+		}
+	}
+	waits := false
 	err := audit.Follow(ctx, cfg, every, func(r *audit.Report, err error) {
 		if err != nil {
-			fmt.Fprintf(c.stderr, "weir audit: %v; trying again in %s\n", err, every)
+			waits = true
+			fmt.Fprintf(c.stderr, "%s weir audit: %v; trying again in %s\n", now(), err, every)
 			return
+		}
+		if waits {
+			waits = false
+			fmt.Fprintf(c.stderr, "%s weir audit: it goes on\n", now())
 		}
 		changed := last == nil || last.Outcome != r.Outcome
 		last = r

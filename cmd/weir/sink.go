@@ -49,7 +49,7 @@ Exit 0: the tables have what was confirmed, 1: they do not, and the text says wh
 				fmt.Fprintln(c.stdout, "The tables have what was confirmed.")
 				return nil
 			case verb == "check":
-				fmt.Fprintln(c.stdout, "To repair: stop every weir run with the role sink, and run weir sink repair.")
+				fmt.Fprintln(c.stdout, "While a sink runs, rows that it inserts just now may be among them: check once more. What stays is repaired so: stop every weir run with the role sink, and run weir sink repair.")
 			}
 			return &exitStatus{exitError, nil}
 		})

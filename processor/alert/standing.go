@@ -102,19 +102,15 @@ func clocks(reports map[string]schemas.Report, now schemas.Millis) []Condition {
 	return out
 }
 
-// audits returns whether the last audit found a violation, and whether one that follows
-// has judged nothing lately.
+// audits returns whether the last audit, or one that follows, found a violation, and
+// whether one that follows has judged nothing lately.
 func audits(reports map[string]schemas.Report, now schemas.Millis) []Condition {
 	out := []Condition{}
-	r, ok := reports[schemas.ReportKeyAudit]
-	if !ok || r.Audit == nil {
-		return out
-	}
-	if r.Audit.Violations > 0 {
+	if r, ok := schemas.LastAudit(reports); ok && r.Audit.Violations > 0 {
 		out = append(out, Condition{Subject: Subject{Event: schemas.AlertAudit}, Since: r.At, Detail: clip(r.Audit.First)})
 	}
-	if r.Audit.Following && r.Audit.Cut.Add(auditAge) < now {
-		out = append(out, Condition{Subject: Subject{Event: schemas.AlertAudit, Reason: behindReason}, Since: r.Audit.Cut})
+	if a := reports[schemas.ReportKeyFollowed].Audit; a != nil && a.Following && a.Cut.Add(auditAge) < now {
+		out = append(out, Condition{Subject: Subject{Event: schemas.AlertAudit, Reason: behindReason}, Since: a.Cut})
 	}
 	return out
 }

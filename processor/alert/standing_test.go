@@ -67,7 +67,11 @@ func TestReports(t *testing.T) {
 		return map[string]schemas.Report{"stuck/w1": {At: at, Stuck: r}}
 	}
 	audit := func(at schemas.Millis, r schemas.AuditReport) map[string]schemas.Report {
-		return map[string]schemas.Report{"audit": {At: at, Audit: &r}}
+		key := schemas.ReportKeyAudit
+		if r.Following {
+			key = schemas.ReportKeyFollowed
+		}
+		return map[string]schemas.Report{key: {At: at, Audit: &r}}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -99,6 +103,14 @@ func TestReports(t *testing.T) {
 		{"an audit with a violation", audit(now-60*minute, schemas.AuditReport{Violations: 2, First: "over: weir.status/1/7"}), []string{fmt.Sprintf("%d over: weir.status/1/7", now-60*minute)}},
 		{"an audit that follows", audit(now, schemas.AuditReport{Following: true, Cut: now - 5*minute}), nil},
 		{"an audit that follows no longer", audit(now, schemas.AuditReport{Following: true, Cut: now - 5*minute - 1}), []string{fmt.Sprintf("behind %d", now-5*minute-1)}},
+		{"a violation, and one that follows and found none", map[string]schemas.Report{
+			schemas.ReportKeyAudit:    {At: now - 60*minute, Audit: &schemas.AuditReport{Violations: 1, First: "over"}},
+			schemas.ReportKeyFollowed: {At: now, Audit: &schemas.AuditReport{Following: true, Cut: now}},
+		}, []string{fmt.Sprintf("%d over", now-60*minute)}},
+		{"one that follows no longer, and one that was run since", map[string]schemas.Report{
+			schemas.ReportKeyAudit:    {At: now, Audit: &schemas.AuditReport{Cut: now}},
+			schemas.ReportKeyFollowed: {At: now, Audit: &schemas.AuditReport{Following: true, Cut: now - 6*minute}},
+		}, []string{fmt.Sprintf("behind %d", now-6*minute)}},
 		{"somebody else's report", map[string]schemas.Report{"sink/s1": {At: now}, "clock/w1": {At: now}, "stuck/w1": {At: now}, "audit": {At: now}}, nil},
 	} {
 		a, b, c, d := sinks(tt.reports, now), clocks(tt.reports, now), stuck(tt.reports, now), audits(tt.reports, now)

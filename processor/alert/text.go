@@ -245,7 +245,11 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 		i.Next = "nothing"
 	}
-	if st.Detail != "" {
+	switch {
+	case st.Detail == "":
+	case !st.On && st.Event == schemas.AlertAudit:
+		i.Text += "; it was: " + st.Detail
+	default:
 		i.Text += ": " + st.Detail
 	}
 	i.Text += "."
@@ -277,7 +281,7 @@ func next(s Subject) string {
 		return "the runbook's WeirStageStuck: the log of that process names the failure, and weir skip ends a record that cannot be read"
 	case schemas.AlertAudit:
 		if s.Reason == behindReason {
-			return "the log of the process that runs weir audit --follow"
+			return "the runbook's WeirAuditStopped: start weir audit --follow again; its log says what it waited for, if it has one"
 		}
 		return "the runbook's WeirAuditViolated: keep the logs, and run weir audit, which lists every violation"
 	case schemas.AlertLag:

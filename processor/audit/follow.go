@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 const unknownFor = time.Hour
 
 // Follow audits without end: it reads on from cut to cut, every so often, until ctx ends.
-// each gets a report after every cut, of all that was judged since the beginning; or an
+// each is called by one goroutine at a time. It gets a report after every cut, of all that was judged since the beginning; or an
 // error where the cut could not be taken, which is tried again. A violation is in every
 // report after it. Follow returns an error when it cannot go on: records were deleted
 // before it read them, or what it must remember does not fit into cfg.Memory.
@@ -24,7 +25,12 @@ func Follow(ctx context.Context, cfg Config, every time.Duration, each func(*Rep
 		return err
 	}
 	defer a.close()
-	a.keeps, a.reader.stalled = true, func(err error) { each(nil, err) }
+	var one sync.Mutex
+	a.keeps, a.reader.stalled = true, func(err error) {
+		one.Lock()
+		defer one.Unlock()
+		each(nil, err)
+	}
 	for {
 		c, err := a.cut(ctx)
 		var wait time.Duration

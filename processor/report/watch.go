@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,30 +68,30 @@ func (w *Watcher) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (w *Watcher) Collect(ch chan<- prometheus.Metric) {
-	r, ok := w.Now()[schemas.ReportKeyAudit]
-	if !ok || r.Audit == nil {
+	reports := w.Now()
+	r, ok := schemas.LastAudit(reports)
+	if !ok {
 		return
-	}
-	a := r.Audit
-	following, proven := "false", 0.0
-	if a.Following {
-		following = "true"
-	}
-	if a.Outcome == schemas.AuditProven {
-		proven = 1
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(auditCut, float64(cmp.Or(a.Cut, a.Until))/1000, following)
-	gauge(auditViolations, float64(a.Violations))
+	proven := 0.0
+	if r.Audit.Outcome == schemas.AuditProven {
+		proven = 1
+	}
 	gauge(auditProven, proven)
+	gauge(auditViolations, float64(r.Audit.Violations))
+	if a := reports[schemas.ReportKeyFollowed].Audit; a != nil && a.Following {
+		r.Audit = a // one that goes on must be seen to stop, whatever was run beside it
+	}
+	gauge(auditCut, float64(cmp.Or(r.Audit.Cut, r.Audit.Until))/1000, strconv.FormatBool(r.Audit.Following))
 }
 
 var (
 	auditCut        = prometheus.NewDesc("weir_audit_judged_timestamp_seconds", "Up to when the last audit judged all decisions, in seconds since 1970; following is whether it goes on (weir audit --follow).", []string{"following"}, nil)
-	auditViolations = prometheus.NewDesc("weir_audit_violations", "How many violations the last audit found.", nil, nil)
-	auditProven     = prometheus.NewDesc("weir_audit_proven", "1 where the last audit proved everything that it judged, else 0.", nil, nil)
+	auditViolations = prometheus.NewDesc("weir_audit_violations", "How many violations the last audit found, or the one that follows.", nil, nil)
+	auditProven     = prometheus.NewDesc("weir_audit_proven", "1 where the last audit, and the one that follows, proved everything that they judged, else 0.", nil, nil)
 )
 
 func (w *Watcher) publish() {
