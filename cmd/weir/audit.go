@@ -63,6 +63,9 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 		if fs.NArg() > 0 {
 			return usagef("takes no argument %q", fs.Arg(0))
 		}
+		if *slack < 0 || since.After(time.Now()) {
+			return usagef("--slack may not be below 0, nor --since in the future")
+		}
 		if *every != 0 && !*follow {
 			return usagef("--every is for --follow")
 		}

@@ -98,7 +98,7 @@ func TestAuditExitCodes(t *testing.T) {
 		{"violated", func(e *schemas.Event) { e.Decision.Seq = 7 }, nil, exitError, audit.Violated,
 			[]string{"VIOLATED", "sequence: weir.status/0/1 seq 7 t ", "appended ", "partition 0 seq 7 after 1"}},
 		{"could not tell", func(*schemas.Event) {}, []string{"--since", "1m"}, exitUntold, audit.CouldNotTell,
-			[]string{"COULD NOT TELL", "no decision stands in the log that was to be judged"}},
+			[]string{"COULD NOT TELL", "the log has no decision to judge"}},
 		{"since before it all", func(*schemas.Event) {}, []string{"--since", "2h"}, exitOK, audit.Proven, []string{"PROVEN: 2 decisions"}},
 		{"violated before since", func(e *schemas.Event) { e.Decision.Seq = 7 }, []string{"--since", "1m"}, exitUntold, audit.CouldNotTell, []string{"COULD NOT TELL"}},
 	} {

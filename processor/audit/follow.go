@@ -2,9 +2,12 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // unknownFor is for how long an audit that follows could not tell, after it met something
@@ -26,17 +29,26 @@ func Follow(ctx context.Context, cfg Config, every time.Duration, each func(*Rep
 	}
 	defer a.close()
 	var one sync.Mutex
-	a.keeps, a.reader.stalled = true, func(err error) {
+	a.keeps, a.reader.stalled = true, func(err error) error {
+		if gone := a.sameTopics(ctx); errors.Is(gone, errAnew) {
+			return gone
+		}
 		one.Lock()
 		defer one.Unlock()
 		each(nil, err)
+		return nil
 	}
 	for {
 		c, err := a.cut(ctx)
+		if err == nil {
+			err = a.sameTopics(ctx)
+		}
 		var wait time.Duration
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, errAnew):
+			return err
 		case err != nil:
 			each(nil, err)
 			wait = every
@@ -57,4 +69,35 @@ func Follow(ctx context.Context, cfg Config, every time.Duration, each func(*Rep
 		case <-time.After(wait):
 		}
 	}
+}
+
+// errAnew ends an audit that follows: what it counted is of other logs.
+var errAnew = errors.New("this audit has begun with another log: start it again")
+
+// sameTopics returns errAnew where a topic was made anew since the first call, or where a
+// partition ends before what was read of it.
+func (a *auditing) sameTopics(ctx context.Context) error {
+	all, err := a.adm.ListTopics(ctx)
+	if err != nil {
+		return fmt.Errorf("list topics: %w", err)
+	}
+	a.reader.mu.Lock()
+	defer a.reader.mu.Unlock()
+	if a.ids == nil {
+		a.ids = make(map[string]kadm.TopicID)
+	}
+	for _, t := range all {
+		if was, known := a.ids[t.Topic]; known && was != t.ID {
+			return fmt.Errorf("%s was made anew: %w", t.Topic, errAnew)
+		}
+		a.ids[t.Topic] = t.ID
+	}
+	for topic, parts := range a.reader.done {
+		for num, done := range parts {
+			if until, known := a.reader.until[topic][num]; known && until < done {
+				return fmt.Errorf("%s/%d ends at offset %d, and was read up to %d: it has lost its end: %w", topic, num, until, done, errAnew)
+			}
+		}
+	}
+	return nil
 }

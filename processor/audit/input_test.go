@@ -43,7 +43,7 @@ func TestNothingToJudge(t *testing.T) {
 	if r.Outcome != audit.CouldNotTell {
 		t.Fatalf("outcome %s", r.Outcome)
 	}
-	mentions(t, text(r), "no decision stands in the log")
+	mentions(t, text(r), "the log has no decision to judge")
 }
 
 // A record of weir.config that is no revision does not count, for the audit as
@@ -148,7 +148,7 @@ func TestTrimmedByRetention(t *testing.T) {
 	trim(l.names.Status(), 50)
 	told("reach back before the log", "charges in the ledger were taken before the log")
 	trim(l.names.Status(), 100)
-	told("no decision stands in the log", "partitions whose whole log was deleted by age: whether their ledger")
+	told("the log has no decision to judge", "partitions whose whole log was deleted by age: whether their ledger")
 }
 
 // closes ends a broker when the first record of a topic was fetched.

@@ -77,9 +77,10 @@ type join struct {
 	mu       sync.Mutex
 	cells    []cell
 	tail     map[item]tailed
-	from     schemas.Millis // items before are not compared: one side may have forgotten them
+	from     schemas.Millis // items before are not compared: one side may have forgotten them, or they are not to be judged
+	retained schemas.Millis // and items before this one, as one side may have forgotten them
 	tailFrom schemas.Millis // items of this time or later belong to the tail
-	before   int64          // how many of the first side lie before from
+	before   int64          // how many of the first side lie before retained
 	told     int64          // of them, those that a report has
 	apart    bool           // the sides are cut at different moments: in the tail, either may have more
 }
@@ -91,7 +92,7 @@ type tailed struct {
 }
 
 func newJoin(from, tailFrom schemas.Millis) *join {
-	return &join{cells: make([]cell, cells), tail: make(map[item]tailed), from: from, tailFrom: tailFrom}
+	return &join{cells: make([]cell, cells), tail: make(map[item]tailed), from: from, retained: from, tailFrom: tailFrom}
 }
 
 // inTail reports whether an item of side n and of this time belongs to the tail.
@@ -133,7 +134,7 @@ func (j *join) putOf(i item, began schemas.Millis, n int64, when schemas.Millis)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if began < j.from {
-		if n > 0 {
+		if n > 0 && began < j.retained {
 			j.before++
 		}
 		return

@@ -18,7 +18,7 @@ import (
 type reader struct {
 	brokers []string
 	stall   time.Duration
-	stalled func(error) // nil: what brings nothing for stall ends with the error; else it is told of it, and waits on
+	stalled func(error) error // nil: what brings nothing for stall ends with the error; else it waits on, unless stalled returns one
 	options []kgo.Opt
 	start   map[string]map[int32]int64
 	until   map[string]map[int32]int64 // high watermarks: what is committed later of what lies below is waited for
@@ -215,7 +215,11 @@ func (r *reader) openTo(ctx context.Context, topic string, num int32, from, unti
 			if ended {
 				break
 			}
-			poll, cancel := context.WithDeadline(ctx, progress.Add(r.stall))
+			stall := r.stall
+			if r.stalled != nil {
+				stall = min(stall, saysSo)
+			}
+			poll, cancel := context.WithDeadline(ctx, progress.Add(stall))
 			fetches := cl.PollRecords(poll, 10_000)
 			cancel()
 			if err := ctx.Err(); err != nil {
@@ -239,12 +243,14 @@ func (r *reader) openTo(ctx context.Context, topic string, num int32, from, unti
 			if failed != nil {
 				return nil, fmt.Errorf("read %s/%d: %w", topic, num, failed)
 			}
-			if batch = append(fetches.Records(), unread...); len(batch) == 0 && time.Since(progress) >= r.stall {
-				err := fmt.Errorf("read %s/%d: nothing came for %s before its end: %w", topic, num, r.stall, silence(ctx, cl))
+			if batch = append(fetches.Records(), unread...); len(batch) == 0 && time.Since(progress) >= stall {
+				err := fmt.Errorf("read %s/%d: nothing came for %s before its end: %w", topic, num, stall, silence(ctx, cl))
 				if r.stalled == nil {
 					return nil, err
 				}
-				r.stalled(err)
+				if err := r.stalled(err); err != nil {
+					return nil, err
+				}
 				progress = time.Now()
 			}
 		}
@@ -268,6 +274,9 @@ func (r *reader) each(ctx context.Context, topic string, num int32, from int64, 
 		take(rec)
 	}
 }
+
+// saysSo is after how long a reader that waits on says that nothing comes.
+const saysSo = 10 * time.Second
 
 // tooLarge marks the record that stands for a batch that nobody reads, at its last offset.
 var tooLarge = context.WithValue(context.Background(), unread{}, true)

@@ -308,7 +308,7 @@ func (f *findings) forget(before time.Time) {
 func (f *findings) finish() *Report {
 	r := &f.report
 	if r.Checked.Decisions == 0 {
-		f.untold["no decision stands in the log that was to be judged: nothing was proven"] = unknown{count: 1}
+		f.untold["the log has no decision to judge: nothing was proven"] = unknown{count: 1}
 	}
 	r.Untold, r.Told, r.Aside = []Untold{}, []Untold{}, []Untold{}
 	for _, topic := range slices.Sorted(maps.Keys(f.aside)) {
@@ -363,6 +363,13 @@ func (c *Counts) add(o *Counts) {
 // Line is the answer in one line.
 func (r *Report) Line() string {
 	answer := map[Outcome]string{Proven: "PROVEN", Violated: "VIOLATED", CouldNotTell: "COULD NOT TELL"}[r.Outcome]
+	if r.Outcome == Violated {
+		n := int64(0)
+		for _, of := range r.Faults {
+			n += of
+		}
+		answer = fmt.Sprintf("VIOLATED (%d)", n)
+	}
 	line := fmt.Sprintf("%s up to %s: %d decisions of %d partitions", answer, r.Cut, r.Checked.Decisions, r.Partitions)
 	if r.From > 0 {
 		line += fmt.Sprintf(" from %s on", r.From)

@@ -103,6 +103,7 @@ type auditing struct {
 	held     *share          // what waits in delay topics
 	compared time.Time       // when the state was compared last
 	located  map[fault]Violation
+	ids      map[string]kadm.TopicID // of topics, in an audit that follows
 
 	read   atomic.Int64
 	said   time.Time
@@ -142,26 +143,30 @@ func (a *auditing) begin(ctx context.Context, c *cut) error {
 		}
 		b.begins[topic] = at
 	}
-	from := func(topics ...string) schemas.Millis {
-		at := b.since
+	recent := schemas.MillisOf(c.at.Add(-tailSpan))
+	whole := func(topics ...string) *join {
+		retained := schemas.Millis(0)
 		for _, t := range topics {
 			if f := b.begins[t]; f > 0 {
-				at = max(at, f.Add(time.Minute))
+				retained = max(retained, f.Add(time.Minute))
 			}
 		}
-		return at
+		j := newJoin(max(retained, b.since), recent)
+		j.retained = retained
+		return j
 	}
-	recent := schemas.MillisOf(c.at.Add(-tailSpan))
-	inputs := from(names.Status(), names.Requests(), names.Readmit())
-	b.forwarded, b.hops, b.released, b.refusals = newJoin(inputs, recent), newJoin(inputs, recent), newJoin(inputs, recent), newJoin(inputs, recent)
+	inputs := []string{names.Status(), names.Requests(), names.Readmit()}
+	b.forwarded, b.hops, b.released, b.refusals = whole(inputs...), whole(inputs...), whole(inputs...), whole(inputs...)
 	b.refusals.apart = true // an owner's log and home's are not cut at one moment
 	if !a.keeps {
 		b.wide = newWideCalls()
 	}
-	b.dispatched = newJoin(from(append(slices.Collect(maps.Keys(c.queues)), names.Status())...), recent)
-	b.permitted = newJoin(from(append(slices.Collect(maps.Keys(c.journals)), names.Status())...), recent)
-	b.ended = newJoin(b.permitted.from, recent)
-	b.dead = newJoin(from(names.Status(), names.DLQ()), recent)
+	queues := slices.Collect(maps.Keys(c.queues))
+	journals := slices.Collect(maps.Keys(c.journals))
+	b.dispatched = whole(append(queues, names.Status())...)
+	b.permitted = whole(append(journals, names.Status())...)
+	b.ended = whole(append(journals, names.Status())...)
+	b.dead = whole(names.Status(), names.DLQ())
 	a.bounds = b
 	return nil
 }
