@@ -32,8 +32,9 @@ func (m Millis) Time() time.Time {
 	return time.UnixMilli(int64(m)).UTC()
 }
 
-// Add returns m moved by d, truncated to the millisecond.
-func (m Millis) Add(d time.Duration) Millis { return m + Millis(d.Milliseconds()) }
+// Add returns m moved by d, truncated to the millisecond, but at most to the last time that
+// RFC 3339 can write: no one could read a later one.
+func (m Millis) Add(d time.Duration) Millis { return min(m+Millis(d.Milliseconds()), maxWireTime) }
 
 // Sub returns m-o, and the longest duration where it is longer: moments that
 // others write may lie thousands of years apart.
@@ -86,7 +87,7 @@ func (m *Millis) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseMillis reads RFC 3339. The empty string is the absent time.
+// ParseMillis reads RFC 3339, up to the end of 9999 in UTC. The empty string is the absent time.
 func ParseMillis(s string) (Millis, error) {
 	if s == "" {
 		return 0, nil
@@ -95,5 +96,9 @@ func ParseMillis(s string) (Millis, error) {
 	if err != nil {
 		return 0, fmt.Errorf("time %q is not RFC 3339, such as 2026-11-22T01:00:00Z", s)
 	}
-	return Millis(t.UnixMilli()), nil
+	m := Millis(t.UnixMilli())
+	if m > maxWireTime {
+		return 0, fmt.Errorf("time %q is after the year 9999 in UTC", s)
+	}
+	return m, nil
 }
