@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/audit"
@@ -16,19 +18,19 @@ import (
 
 // follower is an audit that follows a live log.
 type follower struct {
-	t    *testing.T
-	stop func() error
+	t     *testing.T
+	ended chan error
+	stop  func() error
 
 	mu      sync.Mutex
 	reports []*audit.Report
 }
 
 func (l *live) follow() *follower {
-	f := &follower{t: l.t}
+	f := &follower{t: l.t, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
 	go func() {
-		ended <- audit.Follow(ctx, audit.Config{Brokers: l.seeds, Names: l.names, Partitions: parts}, 100*time.Millisecond, func(r *audit.Report, err error) {
+		f.ended <- audit.Follow(ctx, audit.Config{Brokers: l.seeds, Names: l.names, Partitions: parts}, 100*time.Millisecond, func(r *audit.Report, err error) {
 			if err != nil {
 				l.t.Errorf("a cut: %v", err)
 				return
@@ -38,7 +40,7 @@ func (l *live) follow() *follower {
 			f.reports = append(f.reports, r)
 		})
 	}()
-	f.stop = func() error { cancel(); return <-ended }
+	f.stop = func() error { cancel(); return <-f.ended }
 	l.t.Cleanup(cancel)
 	return f
 }
@@ -105,5 +107,36 @@ func TestFollow(t *testing.T) {
 	}
 	if err := f.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where a topic is made anew, what was counted is of another log: the audit ends, and calls
+// nothing a violation.
+func TestFollowEndsWithItsTopics(t *testing.T) {
+	l := newLive(t)
+	f := l.follow()
+	f.beyond()
+	adm := kadm.NewClient(l.cl)
+	topic := l.names.DLQ()
+	if _, err := adm.DeleteTopics(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := adm.CreateTopics(t.Context(), parts, 1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-f.ended:
+		if err == nil || !strings.Contains(err.Error(), topic+" was made anew") {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it goes on")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.reports {
+		if r.Outcome == audit.Violated {
+			t.Errorf("a cut:\n%s", text(r))
+		}
 	}
 }

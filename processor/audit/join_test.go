@@ -150,3 +150,19 @@ func TestJoinGoesOn(t *testing.T) {
 		}
 	}
 }
+
+// What began before --since is not compared; only what began before the retained log is
+// unknown, and each is told once.
+func TestJoinBeforeSince(t *testing.T) {
+	j := newJoin(1000, 1<<60)
+	j.retained = 500
+	for began, n := range map[schemas.Millis]int64{400: 1, 600: 0, 1000: 0} {
+		j.putOf(item{id: [2]uint64{1, uint64(began)}, t: 2000}, began, 1, 2000)
+		if got := j.untold(); got != n {
+			t.Errorf("began at %d: %d unknown, want %d", began, got, n)
+		}
+	}
+	if only, _, _ := j.difference(); len(only) != 1 {
+		t.Errorf("compared: %v", only)
+	}
+}
