@@ -3424,7 +3424,7 @@ export interface components {
                 address: string;
                 provider?: string;
             };
-            /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage has work and commits nothing, a stage is behind. */
+            /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage has work and commits nothing, an audit found a violation or one that follows has stopped, a stage is behind. */
             when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "stage.stuck" | "audit" | "lag")[];
             /**
              * @description How often at most, n to 100. What is held back is summed up in the next.
