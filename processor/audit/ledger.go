@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/weirhq/weir/processor/recipient"
 	"github.com/weirhq/weir/schemas"
@@ -44,16 +46,21 @@ func (p *partition) with(is func(*usedData) bool) bool {
 	if p.metas == nil {
 		return false
 	}
-	m := p.metas.after[p.num]
-	if len(m.Others) == 0 {
-		return is(&usedData{m.Zones, m.Phones, m.Seq})
+	if p.othersOf != p.metas {
+		m := p.metas.after[p.num]
+		p.othersOf, p.others = p.metas, nil
+		for _, u := range append(slices.Clone(m.Others), usedData{m.Zones, m.Phones, math.MaxInt64}) {
+			if u.other() {
+				p.others = append(p.others, u)
+			}
+		}
 	}
-	for i := range m.Others {
-		if u := &m.Others[i]; is(u) && u.Seq >= p.seq {
+	for i := range p.others {
+		if u := &p.others[i]; u.Seq >= p.seq && is(u) {
 			return true
 		}
 	}
-	return is(&usedData{m.Zones, m.Phones, m.Seq})
+	return false
 }
 
 // otherZones reports whether the decision in hand may have been made with other time

@@ -55,6 +55,8 @@ type partition struct {
 	// When the last decision was made that may have been with other time zones than this
 	// program has; 0 is none.
 	zonesUntil schemas.Millis
+	others     []usedData // other time zones and numbering plans than this program's, as of the metas
+	othersOf   *metas
 	t          schemas.Millis
 	revision   int64
 	since      map[string]map[string]schemas.Millis
