@@ -28,9 +28,9 @@ type cut struct {
 	at       time.Time // when the end of weir.status was taken
 	done     kadm.OffsetResponses
 	over     map[string]map[int32]int64
-	stood    map[string]map[int32]int64
+	wrote    map[string]map[int32]int64
 	state    bool // the state is compared with the decisions
-	hidden   bool // stood could not be asked for, of a lane
+	hidden   bool // wrote could not be asked for, of a lane
 	released map[string]map[int32]int64
 	metas    *metas
 	clocks   clocks
@@ -63,7 +63,7 @@ func (a *auditing) cut(ctx context.Context) (*cut, error) {
 	if ledger.before, err = a.ledgers(ctx); err != nil {
 		return nil, err
 	}
-	if c.stood, c.hidden, err = a.lanesStand(ctx); err != nil {
+	if c.wrote, c.hidden, err = a.lastNumbers(ctx); err != nil {
 		return nil, err
 	}
 	if c.over, err = a.journalsOver(ctx); err != nil {

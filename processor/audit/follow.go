@@ -30,7 +30,7 @@ func Follow(ctx context.Context, cfg Config, every time.Duration, each func(*Rep
 	defer a.close()
 	var one sync.Mutex
 	a.keeps, a.reader.stalled = true, func(err error) error {
-		if gone := a.sameTopics(ctx); errors.Is(gone, errAnew) {
+		if gone := a.sameTopics(ctx); errors.Is(gone, errOtherLog) {
 			return gone
 		}
 		one.Lock()
@@ -47,7 +47,7 @@ func Follow(ctx context.Context, cfg Config, every time.Duration, each func(*Rep
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errAnew):
+		case errors.Is(err, errOtherLog):
 			return err
 		case err != nil:
 			each(nil, err)
@@ -71,10 +71,10 @@ func Follow(ctx context.Context, cfg Config, every time.Duration, each func(*Rep
 	}
 }
 
-// errAnew ends an audit that follows: what it counted is of other logs.
-var errAnew = errors.New("this audit has begun with another log: start it again")
+// errOtherLog ends an audit that follows: what it counted is of other logs.
+var errOtherLog = errors.New("this audit has begun with another log: start it again")
 
-// sameTopics returns errAnew where a topic was made anew since the first call, or where a
+// sameTopics returns errOtherLog where a topic was created again since the first call, or where a
 // partition ends before what was read of it.
 func (a *auditing) sameTopics(ctx context.Context) error {
 	all, err := a.adm.ListTopics(ctx)
@@ -88,14 +88,14 @@ func (a *auditing) sameTopics(ctx context.Context) error {
 	}
 	for _, t := range all {
 		if was, known := a.ids[t.Topic]; known && was != t.ID {
-			return fmt.Errorf("%s was made anew: %w", t.Topic, errAnew)
+			return fmt.Errorf("%s was created again: %w", t.Topic, errOtherLog)
 		}
 		a.ids[t.Topic] = t.ID
 	}
 	for topic, parts := range a.reader.done {
 		for num, done := range parts {
 			if until, known := a.reader.until[topic][num]; known && until < done {
-				return fmt.Errorf("%s/%d ends at offset %d, and was read up to %d: it has lost its end: %w", topic, num, until, done, errAnew)
+				return fmt.Errorf("%s/%d ends at offset %d, and was read up to %d: it has lost its end: %w", topic, num, until, done, errOtherLog)
 			}
 		}
 	}

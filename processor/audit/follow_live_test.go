@@ -110,7 +110,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Where a topic is made anew, what was counted is of another log: the audit ends, and calls
+// Where a topic is created again, what was counted is of another log: the audit ends, and calls
 // nothing a violation.
 func TestFollowEndsWithItsTopics(t *testing.T) {
 	l := newLive(t)
@@ -126,7 +126,7 @@ func TestFollowEndsWithItsTopics(t *testing.T) {
 	}
 	select {
 	case err := <-f.ended:
-		if err == nil || !strings.Contains(err.Error(), topic+" was made anew") {
+		if err == nil || !strings.Contains(err.Error(), topic+" was created again") {
 			t.Errorf("it ended with %v", err)
 		}
 	case <-time.After(2 * time.Minute):

@@ -189,7 +189,7 @@ func (j *journal) judge(into *findings) {
 	for num, l := range j.lanes {
 		into.report.Checked.add(&l.counts)
 		into.report.Checked.InFlight += l.open
-		l.ends(j.topic, int32(num), j.stood[j.topic][int32(num)], into)
+		l.ends(j.topic, int32(num), j.wrote[j.topic][int32(num)], into)
 		j.holes[j.provider] += l.skipped
 	}
 	j.sending.judge(j.provider, into)

@@ -36,7 +36,7 @@ type bounds struct {
 	begins            map[string]schemas.Millis  // by topic: its oldest record, of those that age took records of
 	metas             *metas                     // nil: there is no ledger to compare with
 	over              map[string]map[int32]int64 // of journals: below, what they say is said by a status of the log
-	stood             map[string]map[int32]int64 // of journals: the last number that each lane had written before their ends were taken
+	wrote             map[string]map[int32]int64 // of journals: the last number that each lane had written before their ends were taken
 	clocks            clocks
 	found             *findings
 }

@@ -180,7 +180,7 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 	}
 	b := a.bounds
 	b.found.cannotTell("revisions of the policy that an operator skipped: whether any process followed one", c.config.skipped-b.config.skipped)
-	b.config, b.doors, b.skips, b.metas, b.over, b.stood, b.clocks, b.gone = c.config, c.config.doors(), c.skips, c.metas, c.over, c.stood, c.clocks, c.gone
+	b.config, b.doors, b.skips, b.metas, b.over, b.wrote, b.clocks, b.gone = c.config, c.config.doors(), c.skips, c.metas, c.over, c.wrote, c.clocks, c.gone
 	for _, j := range b.joins() {
 		j.advance(schemas.MillisOf(c.at.Add(-tailSpan)))
 	}

@@ -48,11 +48,11 @@ func (s *sequence) next(seq int64) (wrong string) {
 	return wrong
 }
 
-// end judges where the records that were read end. stood is the last number by the lane's
+// end judges where the records that were read end. wrote is the last number by the lane's
 // own group, as it was before the journal's end was taken; 0 is not known.
-func (s *sequence) end(stood int64) (wrong string) {
-	if s.last+s.lost < stood && (s.last > 0 || !s.cut) {
-		return fmt.Sprintf("its last number is %d, and its lane wrote %d: its end is missing", s.last, stood)
+func (s *sequence) end(wrote int64) (wrong string) {
+	if s.last+s.lost < wrote && (s.last > 0 || !s.cut) {
+		return fmt.Sprintf("its last number is %d, and its lane wrote %d: its end is missing", s.last, wrote)
 	}
 	return ""
 }
@@ -73,8 +73,8 @@ func (l *lane) numbered(r *kgo.Record, e *journalled, fault func(Kind, string, .
 }
 
 // ends judges where a partition of a journal ends.
-func (l *lane) ends(topic string, num int32, stood int64, into *findings) {
-	if wrong := l.numbers.end(stood); wrong != "" {
+func (l *lane) ends(topic string, num int32, wrote int64, into *findings) {
+	if wrong := l.numbers.end(wrote); wrong != "" {
 		into.violation(Violation{Kind: KindSequence, Topic: topic, Partition: num, Offset: -1, Text: wrong})
 	}
 }
@@ -122,15 +122,15 @@ func (f *findings) numbersOf(provider string, s *sequence) {
 	f.numbers[provider] = max(f.numbers[provider], s.most+s.lost)
 }
 
-// lanesStand returns the last number that each lane wrote, by its journal and partition, as
+// lastNumbers returns the last number that each lane wrote, by its journal and partition, as
 // lanes say it beside their positions. What a lane commits is in its journal. hidden
 // reports that the groups of lanes may not be described.
-func (a *auditing) lanesStand(ctx context.Context) (stood map[string]map[int32]int64, hidden bool, err error) {
+func (a *auditing) lastNumbers(ctx context.Context) (wrote map[string]map[int32]int64, hidden bool, err error) {
 	all, err := a.adm.ListTopics(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("list topics: %w", err)
 	}
-	stood = make(map[string]map[int32]int64)
+	wrote = make(map[string]map[int32]int64)
 	for _, topic := range all.Names() {
 		if !strings.HasPrefix(topic, a.Names.Journal("")) {
 			continue
@@ -146,15 +146,15 @@ func (a *auditing) lanesStand(ctx context.Context) (stood map[string]map[int32]i
 		case err != nil:
 			return nil, false, fmt.Errorf("fetch the offsets of %s: %w", group, err)
 		}
-		stood[topic] = make(map[int32]int64)
+		wrote[topic] = make(map[int32]int64)
 		got.Each(func(o kadm.OffsetResponse) {
 			for field := range strings.FieldsSeq(o.Metadata) {
 				if text, ok := strings.CutPrefix(field, "s="); ok && o.Err == nil {
 					n, _ := strconv.ParseInt(text, 10, 64)
-					stood[topic][o.Partition] = max(stood[topic][o.Partition], n)
+					wrote[topic][o.Partition] = max(wrote[topic][o.Partition], n)
 				}
 			}
 		})
 	}
-	return stood, hidden, nil
+	return wrote, hidden, nil
 }

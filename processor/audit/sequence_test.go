@@ -143,9 +143,9 @@ func TestNumbersOfAJournal(t *testing.T) {
 		do         func(s *sheet)
 	}{
 		{"dense", Proven, "", 0, func(*sheet) {}},
-		{"the lane's group agrees", Proven, "", 0, func(s *sheet) { s.stood = int64(len(s.journal)) }},
-		{"the group is behind, as it was read before", Proven, "", 0, func(s *sheet) { s.stood = 3 }},
-		{"the end of the journal is missing", Violated, KindSequence, 0, func(s *sheet) { s.stood = int64(len(s.journal)) + 1 }},
+		{"the lane's group agrees", Proven, "", 0, func(s *sheet) { s.lastSeq = int64(len(s.journal)) }},
+		{"the group is behind, as it was read before", Proven, "", 0, func(s *sheet) { s.lastSeq = 3 }},
+		{"the end of the journal is missing", Violated, KindSequence, 0, func(s *sheet) { s.lastSeq = int64(len(s.journal)) + 1 }},
 		{"retention took the first", Proven, "", 0, func(s *sheet) { again(s, 0, 100); s.numbers.cut = true }},
 		{"the first are missing", Violated, KindSequence, 0, func(s *sheet) { again(s, 0, 2) }},
 		{"one is missing", Violated, KindSequence, 0, func(s *sheet) { again(s, 4, 6) }},
@@ -168,7 +168,7 @@ func TestNumbersOfAJournal(t *testing.T) {
 			s.since = start + 1500
 		}},
 		{"a skipped record has a number", CouldNotTell, "", 0, func(s *sheet) { s.skipped(2) }},
-		{"the skipped record is the last", CouldNotTell, "", 0, func(s *sheet) { s.stood = int64(len(s.journal)); s.skipped(len(s.journal) - 1) }},
+		{"the skipped record is the last", CouldNotTell, "", 0, func(s *sheet) { s.lastSeq = int64(len(s.journal)); s.skipped(len(s.journal) - 1) }},
 		{"one is skipped, and another is missing later", Violated, KindSequence, 0, func(s *sheet) { again(s, 6, 8); s.skipped(2) }},
 		{"two are missing, and one is skipped", Violated, KindSequence, 0, func(s *sheet) { again(s, 4, 6); s.skipped(2); again(s, 3, 5) }},
 	} {

@@ -67,7 +67,7 @@ type sheet struct {
 	seq                                          int64
 	place                                        map[string][]schemas.Charge
 	numbers                                      sequence // of the journal, as the audit begins with it
-	stood                                        int64    // the last number by the group of the lane
+	lastSeq                                      int64    // the last number by the group of the lane
 	skips                                        skips
 }
 
@@ -343,7 +343,7 @@ func (s *sheet) auditFrom(t testing.TB, open func(topic string) source) *Report 
 	if err := l.run(open("weir.journal.sim"), nil); err != nil {
 		t.Fatal(err)
 	}
-	l.ends("weir.journal.sim", 0, s.stood, b.found)
+	l.ends("weir.journal.sim", 0, s.lastSeq, b.found)
 	b.holes["sim"] = l.skipped
 	b.found.report.Checked.add(&l.counts)
 	l.sending.judge("sim", b.found)
