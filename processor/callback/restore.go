@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/processor/skip"
@@ -180,13 +181,22 @@ func (p *part) recall(r *kgo.Record) error {
 // its start.
 func (s *stage) beginning(ctx context.Context, p stream.Partition, back time.Duration) (int64, error) {
 	if back > 0 {
-		// Where nothing is as young, that is the end.
-		at, err := s.adm.ListOffsetsAfterMilli(ctx, int64(schemas.MillisOf(s.cfg.Now().Add(-back))), p.Topic)
+		// Where nothing is as young, that is the end as it was before: the client asks for the
+		// end in a second call, and what is appended between the two would be left out.
+		ends, err := s.adm.ListEndOffsets(ctx, p.Topic)
+		if err == nil {
+			err = ends.Error()
+		}
+		var at kadm.ListedOffsets
+		if err == nil {
+			at, err = s.adm.ListOffsetsAfterMilli(ctx, int64(schemas.MillisOf(s.cfg.Now().Add(-back))), p.Topic)
+		}
 		if err == nil {
 			err = at.Error()
 		}
-		if o, ok := at.Lookup(p.Topic, p.Partition); err == nil && ok && o.Offset >= 0 {
-			return o.Offset, nil
+		end, ok1 := ends.Lookup(p.Topic, p.Partition)
+		if o, ok2 := at.Lookup(p.Topic, p.Partition); err == nil && ok1 && ok2 && o.Offset >= 0 {
+			return min(o.Offset, end.Offset), nil
 		}
 		if err != nil {
 			return 0, fmt.Errorf("find where to begin in %s: %w", p.Topic, err)
