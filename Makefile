@@ -64,7 +64,7 @@ unit: console ## tests that need nothing but Go (npm for the engine; python3, ja
 		[ -z "$${CI:-}" ]; }
 	@! command -v npm >/dev/null || (cd $(CONSOLE) && npm run --silent test)
 	$(GO) vet -tags e2e,chaos,mutations ./... && $(GO) vet ./cmd/weir
-	$(GO) test -timeout 15m -vet=off -p 3 $(POLITE) $(LONGEST) ./...
+	$(GO) test -timeout 30m -vet=off -p 3 $(POLITE) $(LONGEST) ./...
 
 # Chromium is the one on PATH, or the one that WEIR_CHROMIUM names, or else comes
 # from npm. Where there is none this says so; in CI it fails.

@@ -254,7 +254,7 @@ func (c *cycle) run(r *Result) (err error) {
 		return err
 	}
 	c.all.Go(func() { c.read(ctx) })
-	if c.plan.Seed%4 == 0 {
+	if c.plan.Seed%10 == 0 {
 		c.beside = c.follows(ctx)
 	}
 	time.Sleep(time.Until(c.plan.Start))

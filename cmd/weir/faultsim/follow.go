@@ -21,7 +21,7 @@ type following struct {
 }
 
 // followEvery is how often it takes a cut, in simulated time.
-const followEvery = 3 * time.Second
+const followEvery = 5 * time.Second
 
 // follows starts it. What is missing at a cut may be on its way, but nothing is wrong.
 func (c *cycle) follows(ctx context.Context) *following {
