@@ -10,7 +10,7 @@ import (
 // came from an owner is judged where the owner wrote it.
 func (o *Oracle) refused(p *logged, r Record) {
 	d := r.Event.Decision
-	if slices.ContainsFunc(d.Evidence, func(e schemas.Evidence) bool {
+	if o.moved != "" && slices.ContainsFunc(d.Evidence, func(e schemas.Evidence) bool {
 		l := o.limit(d.Revision, e.Limit)
 		return l != nil && slices.ContainsFunc(windowsFor(l, r.Event.To), func(w schemas.Window) bool { return w.String() == e.Window && o.unknownPeriod(l, w) })
 	}) {
