@@ -96,7 +96,7 @@ e2e: ## end to end on Apache Kafka
 
 # On the cluster that KAFKA_BROKERS names.
 e2e-here:
-	$(GO) test -tags e2e -timeout 20m -count 1 -v -run Apache ./cmd/weir/e2e
+	$(GO) test -tags e2e -timeout 50m -count 1 -v -run Apache ./cmd/weir/e2e
 	$(GO) test -p 1 -count 1 ./topics ./processor/lane
 	$(GO) test -tags e2e -p 1 -count 1 -v -run 'AtLength|Replicas' ./processor/sink ./processor/erase ./deploy/embedded/engine/replicatest
 

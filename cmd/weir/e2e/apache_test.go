@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/deploy/local/localtest"
 )
 
-var full = scale{passing: 0.7, requests: 200_000, recipients: 20_000, perSecond: 2_500, kills: 5, pause: true, within: 7 * time.Minute, messages: 300}
+var full = scale{passing: 0.7, requests: 100_000, recipients: 10_000, perSecond: 2_500, kills: 5, pause: true, within: 20 * time.Minute, messages: 300}
 
 func TestApacheKafka(t *testing.T) {
 	brokers := localtest.ForTest(t)
