@@ -344,7 +344,7 @@ func dispatchItem(id, provider string, t schemas.Millis, taken, carried []schema
 	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + chargesHash(taken) + chargesHash(carried)}
 }
 
-// permitItem is an attempt as it stands in weir.status and in a journal, at a place there.
+// permitItem is an attempt as weir.status and a journal have it, with the record of the journal.
 func permitItem(id, provider string, attempt int, t schemas.Millis, at uint64) item {
 	return item{id: idOf(id), t: t, rest: sumOf(provider)[0] + uint64(attempt) + at}
 }
