@@ -122,7 +122,10 @@ func count(w schemas.Window, l *schemas.Limit, since map[string]map[string]schem
 	// They stand in the order of time, so what is inside is the end of the list.
 	all := places.all()
 	first := sort.Search(len(all), func(i int) bool { return all[i].t > from && inside(all[i].t) })
-	return places.sum(first, t, without)
+	if first == len(all) {
+		return 0
+	}
+	return places.sum(all[first].t, t, without)
 }
 
 var zones sync.Map // name → *time.Location: loading one reads a file
