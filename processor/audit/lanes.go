@@ -2,11 +2,11 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/schemas"

@@ -162,7 +162,8 @@ func (p *partition) cannotTell(what string) {
 func (p *partition) take(r *kgo.Record) error {
 	p.rec, p.e, p.expires, p.charged, p.again = r, nil, 0, 0, false
 	p.judged = schemas.MillisOf(r.Timestamp) >= p.bounds.since
-	e, err := schemas.DecodeEvent(r.Value)
+	var reader schemas.EventReader // not used again: parts of the event are kept
+	e, err := reader.Read(string(r.Value))
 	if err == nil && e.Kind != schemas.KindStatus && (e.Kind != schemas.KindDecision || e.Decision == nil) {
 		err = fmt.Errorf("an event of kind %q", e.Kind)
 	}
