@@ -173,6 +173,29 @@ func TestAuditIsTold(t *testing.T) {
 	}
 }
 
+// What makes no sense is wrong usage, before anything is read.
+func TestAuditUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"now", `takes no argument "now"`},
+		{"--since 2999-01-01T00:00:00Z", "nor --since in the future"},
+		{"--since soon", `"soon" is neither a duration`},
+		{"--slack -1s", "--slack may not be below 0"},
+		{"--memory 1MiB", "512MiB is the least"},
+		{"--every 5s", "--every is for --follow"},
+		{"--follow --every 10ms", "one second is the least"},
+		{"--follow --every -5s", "one second is the least"},
+	} {
+		var out, errs bytes.Buffer
+		args := append([]string{"audit", "--kafka-brokers", "127.0.0.1:1", "--dir", t.TempDir()}, strings.Fields(c.args)...)
+		if got := run(t.Context(), args, func(string) string { return "" }, &out, &errs); got != exitUsage || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%s: exit %d: %s", c.args, got, errs.String())
+		}
+	}
+}
+
 func TestAuditHelp(t *testing.T) {
 	var out, errs bytes.Buffer
 	if got := run(t.Context(), []string{"audit", "--help"}, func(string) string { return "" }, &out, &errs); got != exitOK {

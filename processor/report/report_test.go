@@ -2,11 +2,15 @@ package report_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -76,6 +80,58 @@ func TestWatch(t *testing.T) {
 	// A tombstone takes a word back.
 	raw(t, cl, "sink/3", "")
 	streamtest.Eventually(t, "the sink is forgotten", func() bool { _, ok := w.Now()["sink/3"]; return !ok })
+}
+
+// The metrics take the violations from the audit that found them, and how far an audit is
+// from the one that goes on.
+func TestAuditMetrics(t *testing.T) {
+	seeds := streamtest.Broker(t)
+	cl := streamtest.Client(t, seeds)
+	streamtest.Create(t, cl, topic)
+	w, err := report.Watch(t.Context(), topic, slog.New(slog.DiscardHandler), seeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Run(t, w)
+	const (
+		cut  = `weir_audit_judged_timestamp_seconds{following="%t"} %d` + "\n"
+		rest = "weir_audit_proven %d\nweir_audit_violations %d\n"
+	)
+	metrics := func() string {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(w)
+		var out strings.Builder
+		all, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return regexp.MustCompile("(?m)^#.*\n").ReplaceAllString(out.String(), "")
+	}
+	if got := metrics(); got != "" {
+		t.Errorf("no audit was run: %s", got)
+	}
+	for i, c := range []struct {
+		key  string
+		r    schemas.AuditReport
+		want string
+	}{
+		{schemas.ReportKeyAudit, schemas.AuditReport{Outcome: schemas.AuditProven, Until: 5000}, fmt.Sprintf(cut+rest, false, 5, 1, 0)},
+		{schemas.ReportKeyFollowed, schemas.AuditReport{Outcome: schemas.AuditProven, Cut: 7000, Following: true}, fmt.Sprintf(cut+rest, true, 7, 1, 0)},
+		{schemas.ReportKeyAudit, schemas.AuditReport{Outcome: schemas.AuditViolated, Violations: 2, Cut: 9000}, fmt.Sprintf(cut+rest, true, 7, 0, 2)},
+		{schemas.ReportKeyFollowed, schemas.AuditReport{Outcome: schemas.AuditUnsure, Cut: 8000}, fmt.Sprintf(cut+rest, false, 9, 0, 2)},
+	} {
+		at := schemas.Millis(1000 * (i + 1))
+		say(t, cl, c.key, schemas.Report{At: at, Audit: &c.r})
+		streamtest.Eventually(t, "the audit is known", func() bool { return w.Now()[c.key].At == at })
+		if got := metrics(); got != c.want {
+			t.Errorf("report %d:\n%swant\n%s", i, got, c.want)
+		}
+	}
 }
 
 // TestUncommitted: what a transaction takes back was never said.
