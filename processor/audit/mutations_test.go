@@ -47,9 +47,9 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 			if err := os.WriteFile(file, overlay, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"test", "-vet=off", "-count=1", "-overlay", file, "-run", handmade}
+			args := []string{"test", "-vet=off", "-count=1", "-failfast", "-overlay", file, "-run", handmade}
 			if args = append(args, handmadeFiles(t)...); m.run != "" { // it takes a broker
-				args = []string{"test", "-vet=off", "-count=1", "-overlay", file, "-run", m.run, "."}
+				args = []string{"test", "-vet=off", "-count=1", "-failfast", "-overlay", file, "-run", m.run, "."}
 			}
 			out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 			switch {
