@@ -122,7 +122,7 @@ chaos: ## long runs: the code broken on purpose, thousands of fault schedules, a
 	$(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags chaos -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
 	$(GO) test -timeout 20m -count 1 -v ./ingest -run 'MillionBodies$$|CrowdOf' -bodies 1000000 -crowd 8000
 	WEIR_CHAOS=1 $(GO) test -timeout 20m -count 1 -v ./processor/admission -run TestRounds -rapid.checks=2000
-	WEIR_CHAOS=1 $(GO) test -timeout 20m -count 1 -v ./schemas ./processor/content -run TestSecond
+	WEIR_CHAOS=1 $(GO) test -timeout 20m -count 1 -v ./schemas ./processor/content ./cmd/weir/e2e -run TestSecond
 	WEIR_CHAOS=1 $(GO) test -timeout 40m -count 1 -v ./processor/recipient -run TestSecond
 	$(GO) test -timeout 20m -count 1 -v ./processor/recipient -run 'Spellings|KeysAreStable|FastPath' -spellings=1000000 -beginnings=4
 
