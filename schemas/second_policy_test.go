@@ -23,8 +23,8 @@ import (
 // the policy is refused, and every field. Half of the policies have a mistake or two. A
 // policy that is accepted must also be the same when it comes back from weir.config.
 //
-// Left out: keys, alerts, callbacks, rates, settings, legacy_id of limits and templates'
-// providers, which no audit reads.
+// Left out: keys, alerts, callbacks, rates, settings and templates' providers, which no
+// audit reads.
 func TestSecondPolicy(t *testing.T) {
 	policies := 3_000
 	if os.Getenv("WEIR_CHAOS") != "" {
@@ -232,7 +232,14 @@ func (g *policyDraw) policy() any {
 		}
 		return m
 	}, "login", "code")
-	section("limits", 3, func(string) tree {
+	section("limits", 3, func(name string) tree {
+		if g.IntN(6) == 0 { // of the legacy API
+			m := tree{"per": []any{}, "allow": []any{g.of("1/1s", "10/1000ms"), "5/60s", "100/1h"}[:g.IntN(4)], "legacy_id": num(strconv.Itoa(len(name)*100 + g.IntN(3)))}
+			if len(g.providers) > 0 && g.IntN(2) == 0 {
+				m["per"], m["match"] = []any{"provider"}, tree{"provider": g.providers[0]}
+			}
+			return m
+		}
 		m := tree{"per": g.distinct(3, "recipient", "mailbox", "tenant", "channel", "class", "template", "content", "provider", "country", "prefix:5", "prefix:15", "metadata.ip", "metadata.a.b")}
 		m["allow"] = g.allow(1, "rolling", "calendar", "bucket")
 		if g.IntN(2) == 0 {
@@ -356,7 +363,7 @@ func (g *policyDraw) mutate(root *any) {
 	case tree:
 		switch keys := slices.Sorted(maps.Keys(at)); {
 		case g.IntN(3) == 0:
-			at[g.of("unknown", "Name", "names", "limit", "per", "class", "metadata.", "metadata.a b", "metadata.x", "to", "mode", "weight", "unknown", "match", "overrides", "smooth", "pace", "countries")] = g.odd(all)
+			at[g.of("unknown", "Name", "names", "limit", "per", "class", "metadata.", "metadata.a b", "metadata.x", "to", "mode", "weight", "unknown", "match", "overrides", "smooth", "pace", "countries", "legacy_id")] = g.odd(all)
 			return
 		case g.IntN(2) == 0 && len(keys) > 0:
 			delete(at, keys[g.IntN(len(keys))])
@@ -485,7 +492,7 @@ type second struct {
 	bad                bool
 	providers          map[string]Provider
 	templates, tenants map[string]bool
-	ids                map[num]bool
+	ids, legacy        map[int64]bool // of providers, and of limits
 	zones              map[string]bool
 	deferred           []func() // what asks for names that may be declared later
 	topics, domains    map[string]bool
@@ -687,7 +694,16 @@ func (s *second) limit(v any, names map[string]bool) (l Limit) {
 				l.Per = append(l.Per, t)
 			})
 		},
-		"allow":      func(x any) { l.Allow = s.windows(x, 100_000, allKinds...) },
+		"allow": func(x any) {
+			if l.Allow = s.windows(x, 100_000, allKinds...); l.Allow == nil {
+				l.Allow = []Window{}
+			}
+		},
+		"legacy_id": func(x any) {
+			l.LegacyID = s.whole(x, 1, 1<<31-1)
+			s.must(!s.legacy[l.LegacyID])
+			s.legacy[l.LegacyID] = true
+		},
 		"timezone":   func(x any) { l.Timezone = s.zone(x) },
 		"mode":       func(x any) { l.Mode = Mode(s.word(x, "enforce", "observe", "off")) },
 		"on_refusal": func(x any) { l.OnRefusal = OnRefusal(s.word(x, "reject", "defer")) },
@@ -704,7 +720,21 @@ func (s *second) limit(v any, names map[string]bool) (l Limit) {
 			})
 		},
 	})
-	s.must(l.Name != "" && l.Per != nil && len(l.Allow) > 0 && (len(l.Overrides) == 0 || slices.Contains(l.Per, "recipient")))
+	if l.LegacyID != 0 {
+		s.must(l.Mode != "observe" && l.OnRefusal != "defer" && (l.Count == "" || l.Count == "message") && l.Timezone == "" && len(l.Exempt)+len(l.Overrides) == 0)
+		for _, w := range l.Allow {
+			s.must(w.Kind == WindowRolling && (w.Length == time.Second || w.Length == time.Minute || w.Length == time.Hour))
+		}
+		m := l.Match
+		m.Provider = nil
+		s.must(reflect.DeepEqual(m, Match{}))
+		if len(l.Match.Provider) == 0 {
+			s.must(l.Per != nil && len(l.Per) == 0)
+		} else {
+			s.must(len(l.Match.Provider) == 1 && slices.Equal(l.Per, []string{"provider"}) && s.providers[l.Match.Provider[0]].LegacyID != 0)
+		}
+	}
+	s.must(l.Name != "" && l.Per != nil && (len(l.Allow) > 0 || l.Allow != nil && l.LegacyID != 0) && (len(l.Overrides) == 0 || slices.Contains(l.Per, "recipient")))
 	return l
 }
 
@@ -781,8 +811,8 @@ func (s *second) provider(v any, names map[string]bool) (p Provider) {
 		},
 		"legacy_id": func(x any) {
 			p.LegacyID = s.whole(x, 1, 1<<63-1)
-			s.must(!s.ids[num(fmt.Sprint(p.LegacyID))])
-			s.ids[num(fmt.Sprint(p.LegacyID))] = true
+			s.must(!s.ids[p.LegacyID])
+			s.ids[p.LegacyID] = true
 		},
 	})
 	s.must(p.Name != "" && p.Type != "" && len(p.Channels) > 0 && (!p.Smooth || len(p.Pace) > 0) && (!called || p.Type != "external" && p.Type != "none") && (!laned || p.Type != "none"))
@@ -873,7 +903,7 @@ func secondTemplate(text string) bool {
 }
 
 func secondPolicy(v any) (*Policy, bool) {
-	s := &second{providers: map[string]Provider{}, templates: map[string]bool{}, tenants: map[string]bool{}, ids: map[num]bool{}, zones: secondZones(), topics: map[string]bool{}, domains: map[string]bool{}}
+	s := &second{providers: map[string]Provider{}, templates: map[string]bool{}, tenants: map[string]bool{}, ids: map[int64]bool{}, legacy: map[int64]bool{}, zones: secondZones(), topics: map[string]bool{}, domains: map[string]bool{}}
 	p := new(Policy)
 	if v == nil {
 		return p, true
