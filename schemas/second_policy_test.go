@@ -164,7 +164,7 @@ func (g *policyDraw) match(route bool) tree {
 	return m
 }
 
-// policy draws a policy that is valid but for some countries that do not exist.
+// policy draws a policy, which is mostly valid.
 func (g *policyDraw) policy() any {
 	p := tree{}
 	section := func(name string, most int, draw func(name string) tree, names ...string) {
@@ -242,8 +242,11 @@ func (g *policyDraw) policy() any {
 		}
 		m := tree{"per": g.distinct(3, "recipient", "mailbox", "tenant", "channel", "class", "template", "content", "provider", "country", "prefix:5", "prefix:15", "metadata.ip", "metadata.a.b")}
 		m["allow"] = g.allow(1, "rolling", "calendar", "bucket")
-		if g.IntN(2) == 0 {
+		switch g.IntN(8) {
+		case 0, 1, 2:
 			m["allow"] = g.allow(4, "rolling")
+		case 3: // which may have two buckets, or a unit twice
+			m["allow"] = g.allow(3, "rolling", "calendar", "bucket")
 		}
 		g.set(m, "match", g.match(false))
 		g.set(m, "timezone", g.of("UTC", "Asia/Shanghai", "America/Argentina/Buenos_Aires", "Europe/Kyiv"))
@@ -253,7 +256,7 @@ func (g *policyDraw) policy() any {
 		g.set(m, "exempt", g.some(3, func() any { return g.someone() }))
 		if slices.Contains(m["per"].([]any), "recipient") {
 			var overrides []any
-			for _, to := range g.distinct(2, "+8613800000000", "ann@example.com", "tok-1") {
+			for _, to := range g.some(2, func() any { return g.of("+8613800000000", "ann@example.com", "tok-1", "tok-2", "b@c.example") }) {
 				overrides = append(overrides, tree{"to": to, "allow": g.allow(3, "rolling")})
 			}
 			g.set(m, "overrides", overrides)
@@ -271,7 +274,7 @@ func (g *policyDraw) policy() any {
 		g.set(m, "on_unknown", g.of("resend", "hold"))
 		g.set(m, "countries", g.countries())
 		if g.IntN(4) == 0 {
-			q := tree{"from": g.of("22:00", "00:00", "09:30"), "to": g.of("08:00", "23:59", "21:07")}
+			q := tree{"from": g.of("22:00", "00:00", "09:30"), "to": g.of("08:00", "23:59", "21:07", "08:00", "22:00")}
 			g.set(q, "timezone", g.of("recipient", "UTC", "Asia/Tokyo"))
 			g.set(q, "then", g.of("defer", "reject"))
 			m["quiet_hours"] = q
