@@ -115,6 +115,9 @@ func (g *policyDraw) set(m tree, name string, value any) {
 }
 
 func (g *policyDraw) span() any {
+	if g.IntN(100) == 0 {
+		return g.of("0s", "0ms", "31d1ms", "745h")
+	}
 	return g.of("1ms", "500ms", "1s", "60s", "1m", "90s", "1h30m", "4m59s999ms", "24h", "1d", "7d", "31d", "744h")
 }
 
@@ -234,7 +237,7 @@ func (g *policyDraw) policy() any {
 	}, "login", "code")
 	section("limits", 3, func(name string) tree {
 		if g.IntN(6) == 0 { // of the legacy API
-			m := tree{"per": []any{}, "allow": []any{g.of("1/1s", "10/1000ms"), "5/60s", "100/1h"}[:g.IntN(4)], "legacy_id": num(strconv.Itoa(len(name)*100 + g.IntN(3)))}
+			m := tree{"per": []any{}, "allow": []any{g.of("1/1s", "10/1000ms"), "5/60s", "100/1h"}[:g.IntN(4)], "legacy_id": num(strconv.Itoa((len(name)-2)*100 + g.IntN(3)))}
 			if len(g.providers) > 0 && g.IntN(2) == 0 {
 				m["per"], m["match"] = []any{"provider"}, tree{"provider": g.providers[0]}
 			}
