@@ -62,6 +62,9 @@ unit: console ## tests that need nothing but Go (npm for the engine; python3, ja
 	[ -z "$$missing" ] || { \
 		echo "NOT RUN: examples of docs/clients.md, docs/legacy.md and docs/policy-api.md that need what is missing:$$missing."; \
 		[ -z "$${CI:-}" ]; }
+	@for tool in java mvn; do command -v $$tool >/dev/null || { \
+		echo "NOT RUN: the comparison of phone numbers with Google's libphonenumber. Missing: $$tool."; \
+		[ -z "$${CI:-}" ]; }; done
 	@! command -v npm >/dev/null || (cd $(CONSOLE) && npm run --silent test)
 	$(GO) vet -tags e2e,chaos,mutations ./... && $(GO) vet ./cmd/weir
 	$(GO) test -timeout 30m -vet=off -p 3 $(POLITE) $(LONGEST) ./...
@@ -119,7 +122,8 @@ chaos: ## long runs: the code broken on purpose, thousands of fault schedules, a
 	$(GO) run ./deploy/local/cmd/kafka -log bin/kafka.log -- $(GO) test -tags chaos -timeout 40m -count 1 -v -run PastTheLastEpoch ./processor/stream
 	$(GO) test -timeout 20m -count 1 -v ./ingest -run 'MillionBodies$$|CrowdOf' -bodies 1000000 -crowd 8000
 	WEIR_CHAOS=1 $(GO) test -timeout 20m -count 1 -v ./processor/admission -run TestRounds -rapid.checks=2000
-	WEIR_CHAOS=1 $(GO) test -timeout 20m -count 1 -v ./schemas -run TestSecond
+	WEIR_CHAOS=1 $(GO) test -timeout 20m -count 1 -v ./schemas ./processor/content ./cmd/weir/e2e -run TestSecond
+	WEIR_CHAOS=1 $(GO) test -timeout 40m -count 1 -v ./processor/recipient -run TestSecond
 	$(GO) test -timeout 20m -count 1 -v ./processor/recipient -run 'Spellings|KeysAreStable|FastPath' -spellings=1000000 -beginnings=4
 
 # From PyPI, into bin/: so it is no part of make test.

@@ -271,8 +271,8 @@ func parseWireTime(b []byte) (Millis, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	t, err := time.Parse(time.RFC3339Nano, string(b))
-	if err != nil {
+	t, ok := parseTime(string(b))
+	if !ok {
 		return 0, errWireTime
 	}
 	m := Millis(t.UnixMilli())

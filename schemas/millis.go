@@ -92,8 +92,8 @@ func ParseMillis(s string) (Millis, error) {
 	if s == "" {
 		return 0, nil
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
+	t, ok := parseTime(s)
+	if !ok {
 		return 0, fmt.Errorf("time %q is not RFC 3339, such as 2026-11-22T01:00:00Z", s)
 	}
 	m := Millis(t.UnixMilli())
@@ -101,4 +101,15 @@ func ParseMillis(s string) (Millis, error) {
 		return 0, fmt.Errorf("time %q is after the year 9999 in UTC", s)
 	}
 	return m, nil
+}
+
+// parseTime reads RFC 3339. time.Parse alone also takes an hour of one digit, a comma before
+// the fraction, and offsets of 24 hours and of 60 minutes.
+func parseTime(s string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil || s[13] != ':' || s[19] == ',' {
+		return time.Time{}, false
+	}
+	zone := s[len(s)-6:]
+	return t, s[len(s)-1] == 'Z' || zone[1:3] < "24" && zone[4:] < "60"
 }

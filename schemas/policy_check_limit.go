@@ -29,6 +29,7 @@ func (c *checker) limit(l *Limit, path string) {
 		}
 		seen[v] = true
 	}
+	c.whole(path+".legacy_id", l.LegacyID, 1, 1<<31-1, "1")
 	if l.LegacyID != 0 {
 		c.legacy(l, path)
 	}

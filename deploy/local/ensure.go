@@ -102,7 +102,7 @@ func (j jars) ensure(ctx context.Context, cacheDir string, progress io.Writer) (
 			return "", err
 		}
 	}
-	if _, err := java(ctx); err != nil {
+	if _, err := Java(ctx); err != nil {
 		return "", err
 	}
 	libDir = filepath.Join(cacheDir, j.dir)
@@ -203,8 +203,8 @@ func sumOf(path string) (string, error) {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-// java returns the path of a Java that is new enough: JAVA_HOME's, or the PATH's.
-func java(ctx context.Context) (string, error) {
+// Java returns the path of a Java that is new enough: JAVA_HOME's, or the PATH's.
+func Java(ctx context.Context) (string, error) {
 	install := fmt.Sprintf("install a Java runtime %d or newer (apt-get install openjdk-%d-jre-headless, brew install openjdk)", javaLeast, javaLeast)
 	name := "java"
 	if home := os.Getenv("JAVA_HOME"); home != "" {

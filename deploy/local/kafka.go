@@ -74,7 +74,7 @@ func newKafka(ctx context.Context, o Options) (*Kafka, error) {
 	default:
 		return nil, fmt.Errorf("%d brokers: 1 or 3", o.Brokers)
 	}
-	path, err := java(ctx)
+	path, err := Java(ctx)
 	if err != nil {
 		return nil, err
 	}

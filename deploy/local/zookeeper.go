@@ -41,7 +41,7 @@ type ZooKeeper struct {
 // answers. libDir is what EnsureZooKeeper returned. ctx bounds the starting only:
 // the server runs until Kill, or until this process ends in any way.
 func StartZooKeeper(ctx context.Context, libDir, dir string) (*ZooKeeper, error) {
-	path, err := java(ctx)
+	path, err := Java(ctx)
 	if err != nil {
 		return nil, err
 	}

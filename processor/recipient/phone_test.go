@@ -74,6 +74,8 @@ func TestBadPhone(t *testing.T) {
 		{"too short for its country", "+86 138 0000", "", "as long as a mobile"},
 		{"shorter than any of its country", "+86 138", "", "too short"},
 		{"too long for its country", "+86 138 0000 0000 00", "", "too long"},
+		{"of a code without mobiles", "+878 0108 6471 3084", "", "as long as a mobile"}, // +878 10… alone is assigned
+		{"of a code without mobiles of this length", "+290 1151", "", "as long as a mobile"},
 		{"no such code", "+999 1234 5678", "", "no country"},
 		{"no such code, zero", "+0 138 0000 0000", "", "no country"},
 		{"no region", "138 0000 0000", "", "default_region"},

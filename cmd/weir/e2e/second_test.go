@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"math/rand/v2"
+	"os"
 	"testing"
 	"unicode/utf16"
 
@@ -11,10 +12,18 @@ import (
 // What the audit shares with the code that it checks (docs/audit.md) is computed here a
 // second time, by other code, and compared on very many random inputs.
 
+// longer is how many times as many inputs make chaos compares.
+func longer() int {
+	if os.Getenv("WEIR_CHAOS") != "" {
+		return 100
+	}
+	return 1
+}
+
 // TestSecondPartition: the partition of a key is that of kgo, which is the oracle's.
 func TestSecondPartition(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 1))
-	for range 500_000 {
+	for range 500_000 * longer() {
 		key := make([]byte, r.IntN(40))
 		for i := range key {
 			key[i] = byte(r.Uint32())
@@ -36,8 +45,8 @@ var gsmRows = [8]string{
 	"\u00bfabcdefghijklmno", "pqrstuvwxyz\u00e4\u00f6\u00f1\u00fc\u00e0",
 }
 
-// secondSegments writes a text out in parts of whole characters, and counts them.
-func secondSegments(text string) int {
+// septetsOf are the septets of each character of the alphabet.
+var septetsOf = func() map[rune][]byte {
 	septets := make(map[rune][]byte)
 	for row, chars := range gsmRows {
 		for col, c := range []rune(chars) {
@@ -48,6 +57,12 @@ func secondSegments(text string) int {
 	for c, code := range map[rune]byte{'\f': 0x0a, '^': 0x14, '{': 0x28, '}': 0x29, '\\': 0x2f, '[': 0x3c, '~': 0x3d, ']': 0x3e, '|': 0x40, '\u20ac': 0x65} {
 		septets[c] = []byte{0x1b, code}
 	}
+	return septets
+}()
+
+// secondSegments writes a text out in parts of whole characters, and counts them.
+func secondSegments(text string) int {
+	septets := septetsOf
 	var chars [][]uint16
 	single, part := 160, 153
 	for _, c := range text {
@@ -91,7 +106,7 @@ func TestSecondSegments(t *testing.T) {
 			}
 		}
 	}
-	for range 20_000 {
+	for range 20_000 * longer() {
 		text := make([]rune, r.IntN(480))
 		other := r.IntN(3) // 0: the alphabet alone
 		for i := range text {
