@@ -237,6 +237,29 @@ func holds(t *testing.T, conn driver.Conn, n int) {
 // may be too many.
 func holdsBut(t *testing.T, conn driver.Conn, n, lost int) {
 	t.Helper()
+	for _, d := range counted(t, conn, n) {
+		switch {
+		case d.got > d.want || d.got+uint64(lost) < d.want:
+			t.Error(d)
+		case d.got < d.want:
+			t.Logf("%s: %d are missing", d.name, d.want-d.got)
+		}
+	}
+}
+
+// figure is one that ClickHouse has, and what it should be.
+type figure struct {
+	name      string
+	got, want uint64
+}
+
+func (f figure) String() string {
+	return fmt.Sprintf("%s: %d, want %d (%+d)", f.name, f.got, f.want, int64(f.got)-int64(f.want))
+}
+
+// counted are the figures of the first n events that are not as they must be.
+func counted(t *testing.T, conn driver.Conn, n int) (unlike []figure) {
+	t.Helper()
 	n64 := uint64(n)
 	for _, c := range []struct {
 		name, query string
@@ -253,18 +276,23 @@ func holdsBut(t *testing.T, conn driver.Conn, n, lost int) {
 		{"sent by minute", "SELECT sum(events) FROM status_by_minute WHERE status = 'sent'", n64 / 5},
 		{"places by minute", "SELECT sum(places) FROM limits_by_minute", n64 / 5},
 	} {
-		switch got := ask[uint64](t, conn, c.query); {
-		case got > c.want || got+uint64(lost) < c.want:
-			t.Errorf("%s: %d, want %d (%+d)", c.name, got, c.want, int64(got)-int64(c.want))
-		case got < c.want:
-			t.Logf("%s: %d are missing", c.name, c.want-got)
+		if got := ask[uint64](t, conn, c.query); got != c.want {
+			unlike = append(unlike, figure{c.name, got, c.want})
 		}
 	}
+	return unlike
 }
 
 // agrees checks that every rollup and list says what the events say, whatever
 // they are: each is made of the events again, and nothing may be in one only.
 func agrees(t *testing.T, conn driver.Conn) {
+	t.Helper()
+	for _, d := range disagree(t, conn) {
+		t.Error(d)
+	}
+}
+
+func disagree(t *testing.T, conn driver.Conn) (unlike []string) {
 	t.Helper()
 	for _, c := range []struct{ name, rolled, again string }{
 		{"status_by_minute",
@@ -291,10 +319,11 @@ func agrees(t *testing.T, conn driver.Conn) {
 		}
 		for _, q := range []struct{ what, one, other string }{{"too many", c.rolled, c.again}, {"missing", c.again, c.rolled}} {
 			if n := ask[uint64](t, conn, "SELECT count() FROM ("+q.one+" EXCEPT "+q.other+")"); n != 0 {
-				t.Errorf("%s: %d %s", c.name, n, q.what)
+				unlike = append(unlike, fmt.Sprintf("%s: %d %s", c.name, n, q.what))
 			}
 		}
 	}
+	return unlike
 }
 
 // kills says what killed does.

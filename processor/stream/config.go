@@ -149,7 +149,7 @@ var (
 	ErrFenced = errors.New("another process runs in this slot (same transactional id): give each process its own WEIR_SLOT")
 	// ErrOffsetOutOfRange means that the log does not hold what the group is to
 	// read next. Nothing is skipped by guess, so it is fatal.
-	ErrOffsetOutOfRange = errors.New("the group's offset is out of range: records were deleted before they were read, or the topic was made anew; keep the topic longer than the longest outage (retention.ms)")
+	ErrOffsetOutOfRange = errors.New("the group's offset is out of range: records were deleted before they were read, the brokers lost the end of the log (unclean leader election, a disk), or the topic was made anew; keep the topic longer than the longest outage (retention.ms), set unclean.leader.election.enable=false, and run weir audit for what is missing")
 	// ErrDataLoss means that the log was cut back behind what was read of it: an
 	// unclean leader election. It is fatal.
 	ErrDataLoss = errors.New("the brokers lost records that were already read: set unclean.leader.election.enable=false, and run weir audit for what is missing")
