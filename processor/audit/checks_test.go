@@ -175,7 +175,7 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"a record of readmit in another's partition", "hops.go", "	if p.astray(env) {\n		return\n	}\n", "", "Foreign"},
 	{"what only the decision log has", "compare.go", "for _, i := range only {", "for _, i := range only[:0] {", ""},
 	{"what only the further topic has", "compare.go", "for _, i := range extra {", "for _, i := range extra[:0] {", ""},
-	{"tangled differences", "join.go", "			tangled = append(tangled, i)\n", "", ""},
+	{"tangled differences", "join.go", "				tangled = append(tangled, at)\n", "", ""},
 	{"admitted with a status that its provider does not have", "handover.go", "	if e.Status != want {\n", "	if false {\n", ""},
 	{"dispatched, though only decided", "handover.go", "return v.Type != schemas.ProviderNone", "return true", ""},
 	{"sent by a lane that was not sending", "handover.go", "case d == nil && before != schemas.StatusSending:", "case false:", ""},

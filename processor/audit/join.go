@@ -2,7 +2,6 @@ package audit
 
 import (
 	"encoding/binary"
-	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +44,14 @@ func (i item) hash() uint64 {
 	return x ^ x>>29
 }
 
-const cells = 1 << 16
+// Cells come in pages, which are made when the first item lies in them: an audit of a few
+// hundred messages would else spend its time clearing, copying and reading empty cells.
+const (
+	cells  = 1 << 16
+	onPage = 16
+)
+
+type cellPage [onPage]cell
 
 // cell is the difference of what the two sides put into it: what both have
 // cancels out, and what remains, if it is one item, can be read off.
@@ -75,7 +81,7 @@ const tailBorder = time.Minute
 // of the other, items are kept whole.
 type join struct {
 	mu       sync.Mutex
-	cells    []cell
+	pages    [cells / onPage]*cellPage
 	tail     map[item]tailed
 	from     schemas.Millis // items before are not compared: one side may have forgotten them, or they are not to be judged
 	retained schemas.Millis // and items before this one, as one side may have forgotten them
@@ -92,7 +98,19 @@ type tailed struct {
 }
 
 func newJoin(from, tailFrom schemas.Millis) *join {
-	return &join{cells: make([]cell, cells), tail: make(map[item]tailed), from: from, retained: from, tailFrom: tailFrom}
+	return &join{tail: make(map[item]tailed), from: from, retained: from, tailFrom: tailFrom}
+}
+
+// cellOf returns the cell in which an item belongs.
+func (j *join) cellOf(i item) *cell { return j.cell(int(i.hash() % cells)) }
+
+func (j *join) cell(at int) *cell {
+	p := j.pages[at/onPage]
+	if p == nil {
+		p = new(cellPage)
+		j.pages[at/onPage] = p
+	}
+	return &p[at%onPage]
 }
 
 // inTail reports whether an item of side n and of this time belongs to the tail.
@@ -118,7 +136,7 @@ func (j *join) advance(tailFrom schemas.Millis) {
 		if n := int64(l.n); !j.inTail(n, l.when) {
 			delete(j.tail, i)
 			for range max(n, -n) {
-				j.cells[i.hash()%cells].add(i, n/max(n, -n))
+				j.cellOf(i).add(i, n/max(n, -n))
 			}
 		}
 	}
@@ -148,16 +166,21 @@ func (j *join) putOf(i item, began schemas.Millis, n int64, when schemas.Millis)
 		}
 		return
 	}
-	j.cells[i.hash()%cells].add(i, n)
+	j.cellOf(i).add(i, n)
 }
 
 // difference returns the items that only one side has, and changes nothing. What the
 // further side alone has in the tail is no difference. tangled are cells in which more
 // than one item differs, so that none can be named.
 func (j *join) difference() (only, extra []item, tangled []int) {
-	all := slices.Clone(j.cells)
+	copied := join{pages: j.pages} // a page that the tail changes is copied first
 	for i, l := range j.tail {
-		c := &all[i.hash()%cells]
+		at := int(i.hash() % cells)
+		if n := at / onPage; copied.pages[n] != nil && copied.pages[n] == j.pages[n] {
+			own := *j.pages[n]
+			copied.pages[n] = &own
+		}
+		c := copied.cell(at)
 		switch {
 		case l.n > 0 && !j.apart:
 			for range l.n {
@@ -167,17 +190,25 @@ func (j *join) difference() (only, extra []item, tangled []int) {
 			c.add(i, -1) // its other half has an earlier time
 		}
 	}
-	for i := range all {
-		c := &all[i]
-		pure := c.xor.hash()%cells == uint64(i) && c.check == c.xor.hash()*0x9e3779b97f4a7c15
-		switch {
-		case *c == cell{}:
-		case c.count == 1 && pure:
-			only = append(only, c.xor)
-		case c.count == -1 && pure:
-			extra = append(extra, c.xor)
-		default:
-			tangled = append(tangled, i)
+	for n, p := range copied.pages {
+		if p == nil {
+			continue
+		}
+		for k := range p {
+			c, at := &p[k], n*onPage+k
+			if *c == (cell{}) {
+				continue
+			}
+			hash := c.xor.hash()
+			pure := hash%cells == uint64(at) && c.check == hash*0x9e3779b97f4a7c15
+			switch {
+			case c.count == 1 && pure:
+				only = append(only, c.xor)
+			case c.count == -1 && pure:
+				extra = append(extra, c.xor)
+			default:
+				tangled = append(tangled, at)
+			}
 		}
 	}
 	return only, extra, tangled
@@ -188,7 +219,7 @@ func (j *join) difference() (only, extra []item, tangled []int) {
 // of them.
 func (j *join) settle(extra []item, tangled []int) (settled int64) {
 	for _, i := range extra {
-		j.cells[i.hash()%cells].add(i, 1)
+		j.cellOf(i).add(i, 1)
 	}
 	tail := make(map[int]bool)
 	for i := range j.tail {
@@ -196,7 +227,7 @@ func (j *join) settle(extra []item, tangled []int) (settled int64) {
 	}
 	for _, at := range tangled {
 		if !tail[at] {
-			j.cells[at] = cell{}
+			*j.cell(at) = cell{}
 			settled++
 		}
 	}

@@ -85,5 +85,11 @@ func (p *partition) size() int64 {
 func (j *join) size() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return cells*48 + inMap(len(j.tail), 32+16)
+	pages := 0
+	for _, p := range j.pages {
+		if p != nil {
+			pages++
+		}
+	}
+	return int64(len(j.pages)*8+pages*onPage*48) + inMap(len(j.tail), 32+16)
 }
