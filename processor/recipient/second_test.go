@@ -21,8 +21,8 @@ import (
 	"github.com/weirhq/weir/schemas"
 )
 
-// TestSecondPhone compares keys, countries and refusals of phone numbers with
-// testdata/Second.java, which reads them with Google's own library, of the version whose
+// TestSecondPhone compares keys, countries and refusals of phone numbers, and whether they
+// are in an assigned range, with testdata/Second.java, which reads them with Google's own library, of the version whose
 // numbering plans the Go library has.
 func TestSecondPhone(t *testing.T) {
 	numbers, flags := 20_000, []string{"-XX:TieredStopAtLevel=1"} // which starts sooner
@@ -74,6 +74,9 @@ func TestSecondPhone(t *testing.T) {
 			got = r.Key + " " + r.Country
 			if r.Country == "" {
 				got += "-"
+			}
+			if n, err := phonenumbers.Parse(r.Key, noRegion); err != nil || !phonenumbers.IsValidNumber(n) {
+				got += " unassigned"
 			}
 		} else if e := (*Error)(nil); !errors.As(err, &e) || e.Detail == "" {
 			t.Fatalf("%q: %v", s.text, err)

@@ -11,8 +11,8 @@ import java.util.Base64;
 /**
  * Reads phone numbers by the rules of package recipient, with Google's own library in the
  * place of its port to Go. Each line of the input is a region (or -) and a spelling in
- * base64; each of the output is the key and its country (or -), or - where the spelling is
- * refused.
+ * base64; each of the output is the key and its country (or -), and whether it is in no
+ * range that is assigned, or - where the spelling is refused.
  */
 public class Second {
     static final PhoneNumberUtil util = PhoneNumberUtil.getInstance();
@@ -45,8 +45,9 @@ public class Second {
             String key = util.format(n, PhoneNumberFormat.E164);
             if (key.length() > 16) return "-";
             if (key.equals(digits)) {
-                if (!util.isValidNumber(n) && !mobileLength(n)) return "-";
-                return key + " " + country(n);
+                boolean assigned = util.isValidNumber(n);
+                if (!assigned && !mobileLength(n)) return "-";
+                return key + " " + country(n) + (assigned ? "" : " unassigned");
             }
             digits = key;
             region = "ZZ";
