@@ -39,6 +39,7 @@ func (s *Server) resourceRoutes() []route {
 		route{http.MethodPost, "/v1/keys/{name}/rotate", scopeKeys, paceWrite, s.rotateKey},
 		route{http.MethodGet, "/v1/revisions", scopePolicy, paceQuery, operators(s.listRevisions)},
 		route{http.MethodGet, "/v1/revisions/{revision}", scopePolicy, paceQuery, operators(s.getRevision)},
+		route{http.MethodPost, "/v1/revisions/{revision}/rollback", scopePolicy, paceWrite, operators(s.postRollback)},
 	)
 }
 
@@ -204,12 +205,18 @@ func answerResource(w http.ResponseWriter, status int, v client.RawResource) {
 func report(out *client.RawResource, res *revise.Result, dryRun bool) {
 	rep := res.Report(dryRun, time.Now())
 	out.DryRun, out.Changes, out.Unroutable = dryRun, rep.Changes, rep.Unroutable
+	out.Warming, out.Lost = historyOf(rep)
+}
+
+// historyOf is which windows begin to count with an edit, and what limits lose by it.
+func historyOf(rep *revise.Report) (begins []client.Warming, lost []client.Loss) {
 	for _, v := range rep.Warming {
-		out.Warming = append(out.Warming, client.Warming(v))
+		begins = append(begins, client.Warming(v))
 	}
 	for _, v := range rep.Lost {
-		out.Lost = append(out.Lost, client.Loss(v))
+		lost = append(lost, client.Loss(v))
 	}
+	return begins, lost
 }
 
 // topicsOf names the topics that an edit needs made or altered.

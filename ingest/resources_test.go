@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -202,6 +203,8 @@ keys: [{name: k, tenant: acme, scopes: [read], hash: "` + hashOf("k") + `"}]
 		{"an unknown field of a rotation", "POST", "keys/k/rotate", `{"over":"1h"}`, 400, "invalid_request", []string{"/over unknown_field"}},
 		{"no revision", "GET", "revisions/99", ``, 404, "resource_not_found", nil},
 		{"no number", "GET", "revisions/last", ``, 404, "resource_not_found", nil},
+		{"a rollback to no revision", "POST", "revisions/99/rollback", ``, 404, "resource_not_found", nil},
+		{"a rollback to no number", "POST", "revisions/last/rollback", ``, 404, "resource_not_found", nil},
 		{"no cursor", "GET", "revisions?cursor=x", ``, 400, "invalid_request", nil},
 		{"a long page", "GET", "revisions?limit=501", ``, 400, "invalid_request", nil},
 	} {
@@ -503,6 +506,60 @@ func TestRevisions(t *testing.T) {
 	}
 	if r := w.do("GET", "/v1/revisions/0", "", admin); r.code != 200 {
 		t.Errorf("%s", r.body)
+	}
+}
+
+// A rollback brings back what decides about messages, and neither ends nor revives a key.
+func TestRollback(t *testing.T) {
+	w := newWorld(t, settings{policy: keyedPolicy, keys: true})
+	admin := "Authorization: Bearer " + adminKey
+	for _, r := range []reply{
+		w.do("PUT", "/v1/classes/c", `{}`, admin),
+		w.do("DELETE", "/v1/classes/c", ``, admin),
+		w.do("DELETE", "/v1/keys/other", ``, admin),
+		w.do("PUT", "/v1/keys/fresh", `{"tenant":"default","scopes":["read"]}`, admin),
+	} {
+		if r.code/100 != 2 {
+			t.Fatalf("%s", r.body)
+		}
+	}
+	keys := w.do("GET", "/v1/keys", "", admin).body
+	tried := read[client.Rollback](w.do("POST", "/v1/revisions/2/rollback?dry_run=true", "", admin), 200)
+	if !tried.DryRun || tried.Revision != 5 || len(tried.Changes) != 1 || tried.Changes[0].String() != "+ class c" {
+		t.Errorf("%+v", tried)
+	}
+	done := read[client.Rollback](w.do("POST", "/v1/revisions/2/rollback", "", admin), 200)
+	if done.DryRun || done.Revision != 6 || len(done.Changes) != 1 || done.Changes[0].String() != "+ class c" {
+		t.Errorf("%+v", done)
+	}
+	if r := w.do("GET", "/v1/classes/c", "", admin); r.code != 200 {
+		t.Errorf("%s", r.body)
+	}
+	now := w.do("GET", "/v1/keys", "", admin).body
+	if names := regexp.MustCompile(`"revision":\d+`); names.ReplaceAllString(string(now), "") != names.ReplaceAllString(string(keys), "") {
+		t.Errorf("keys %s, want %s", now, keys)
+	}
+	if again := read[client.Rollback](w.do("POST", "/v1/revisions/2/rollback", "", admin), 200); again.Revision != 6 || len(again.Changes) != 0 {
+		t.Errorf("%+v", again)
+	}
+}
+
+// What comes back may not refer to what is gone since.
+func TestRollbackThatDoesNotFit(t *testing.T) {
+	w := newWorld(t, settings{})
+	for _, r := range []reply{
+		w.do("PUT", "/v1/tenants/late", `{}`),
+		w.do("PUT", "/v1/routes/late", `{"match":{"tenant":"late"},"to":[{"provider":"simulated"}]}`),
+		w.do("DELETE", "/v1/routes/late", ``),
+		w.do("DELETE", "/v1/tenants/late", ``),
+	} {
+		if r.code/100 != 2 {
+			t.Fatalf("%s", r.body)
+		}
+	}
+	before := w.pol.Latest().Revision
+	if r := w.do("POST", fmt.Sprintf("/v1/revisions/%d/rollback", before-2), ""); r.code != 409 || !strings.Contains(string(r.body), "policy_conflict") || w.pol.Latest().Revision != before {
+		t.Errorf("%d %s", r.code, r.body)
 	}
 }
 

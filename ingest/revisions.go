@@ -3,10 +3,12 @@ package ingest
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -58,14 +60,9 @@ func (s *Server) getRevision(w http.ResponseWriter, r *http.Request, _ *caller) 
 		refuse(w, r, p)
 		return
 	}
-	n, err := strconv.ParseInt(chi.URLParam(r, "revision"), 10, 64)
-	if err != nil || n < 0 || n > s.policy.Latest().Revision {
-		refuse(w, r, unknownResource.problem("There is no revision of this number. GET /v1/revisions lists them."))
-		return
-	}
-	rev := s.revision(r, n)
+	rev := s.namedRevision(w, r)
 	if rev == nil {
-		return // the caller has left
+		return
 	}
 	out := client.PolicyRevision{Revision: rev.Revision, Parent: rev.Parent, At: rev.At, By: rev.By, Policy: rev.Policy}
 	out.Policy.Keys = nil
@@ -73,6 +70,47 @@ func (s *Server) getRevision(w http.ResponseWriter, r *http.Request, _ *caller) 
 		out.Policy.Keys = append(out.Policy.Keys, k.WithoutHashes())
 	}
 	answer(w, http.StatusOK, "application/json", out)
+}
+
+// postRollback brings back what decides about messages as a revision has it.
+func (s *Server) postRollback(w http.ResponseWriter, r *http.Request, c *caller) {
+	o, p := editOptions(r, schemas.ResourceLimit, "dry_run", "accept_loss")
+	if p != nil {
+		refuse(w, r, p)
+		return
+	}
+	to := s.namedRevision(w, r)
+	if to == nil {
+		return
+	}
+	res, p := s.edit(r, c, o, func(have *schemas.Revision) (*schemas.Policy, error) {
+		next := revise.Rollback(&have.Policy, &to.Policy)
+		if err := revise.Judge(next); err != nil {
+			return nil, conflicting("It does not fit the tenants, keys, alerts and inputs of today, as errors lists.", err)
+		}
+		return next, nil
+	})
+	if p != nil {
+		refuse(w, r, p)
+		return
+	}
+	rep := res.Report(o.dryRun, time.Now())
+	out := client.Rollback{Revision: rep.Revision, DryRun: o.dryRun, Changes: rep.Changes, Unroutable: rep.Unroutable}
+	out.Warming, out.Lost = historyOf(rep)
+	if o.dryRun {
+		out.Topics = topicsOf(res)
+	}
+	answer(w, http.StatusOK, "application/json", out)
+}
+
+// namedRevision returns the revision in the address; nil where that was refused.
+func (s *Server) namedRevision(w http.ResponseWriter, r *http.Request) *schemas.Revision {
+	n, err := strconv.ParseInt(chi.URLParam(r, "revision"), 10, 64)
+	if err != nil || n < 0 || n > s.policy.Latest().Revision {
+		refuse(w, r, unknownResource.problem("There is no revision of this number. GET /v1/revisions lists them."))
+		return nil
+	}
+	return s.revision(r, n) // nil: the caller has left
 }
 
 // revision returns one that has been read already: it does not wait.

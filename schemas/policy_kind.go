@@ -155,6 +155,12 @@ func (p *Policy) List(k ResourceKind) any {
 	return list.Interface()
 }
 
+// Has reports whether the file has a section for k, be it empty.
+func (d *Document) Has(k ResourceKind) bool {
+	_, ok := d.positions[k.Plural()]
+	return ok
+}
+
 // Kept returns what the policy has from the base that the file was read over,
 // as "limit verify".
 func (d *Document) Kept() []string {

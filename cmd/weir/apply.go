@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
@@ -13,11 +14,12 @@ import (
 
 var applyCommand = command{
 	name:    "apply",
-	args:    "-f FILE [--dry-run] [--prune] [--accept-loss] [--json] [flags]",
+	args:    "-f FILE [--dry-run] [--prune[=keys]] [--accept-loss] [--json] [flags]",
 	summary: "Bring a policy file into force.",
 	details: `What the file has is added, or replaces what has its kind and name. What it
 lacks stays in force; with --prune it is removed, and the file is the whole
-policy. Limits and routes stand in the file's order, and what it lacks comes
+policy, but for keys: those it lacks are removed only with --prune=keys, and if
+the file has a section keys. Limits and routes stand in the file's order, and what it lacks comes
 after them in the order it had: for routes, of which the first match wins, the
 file's decide first.
 
@@ -37,7 +39,7 @@ fewer.`,
 		file := fs.String("f", "", "policy file (YAML or JSON)")
 		var o changeOptions
 		o.define(fs)
-		prune := fs.Bool("prune", false, "remove what the file lacks")
+		prune := pruneFlag(fs, "remove what the file lacks, but no keys; with --prune=keys those, too, if the file has a section keys")
 		load := clientFlags(fs, c.getenv)
 		if err := c.parse(fs); err != nil {
 			return err
@@ -54,30 +56,56 @@ fewer.`,
 		}
 		var kept []string
 		edit := func(have *schemas.Revision) (*schemas.Policy, error) {
-			base := &have.Policy
-			if *prune {
-				base = nil
-			}
-			doc, err := readPolicy(*file, text, base)
+			doc, err := prune.read(*file, text, &have.Policy)
 			if err != nil {
 				return nil, err
 			}
 			kept = doc.Kept()
 			return &doc.Policy, nil
 		}
-		if *prune { // judged before a cluster is looked for
+		if prune.on { // judged before a cluster is looked for
 			if _, err := edit(&schemas.Revision{}); err != nil {
 				return err
 			}
 		}
 		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
 			tries := revise.Tries
-			if *prune {
+			if prune.on {
 				tries = 1
 			}
 			return c.change(ctx, k, s, tries, edit, func() []string { return kept }, o)
 		})
 	},
+}
+
+// pruning is what becomes of what is in force and a policy file lacks.
+type pruning struct{ on, keys bool } // removed, keys too
+
+func pruneFlag(fs *flag.FlagSet, usage string) *pruning {
+	p := new(pruning)
+	fs.BoolFunc("prune", usage, func(v string) (err error) {
+		if p.on, p.keys = true, v == "keys"; !p.keys {
+			p.on, err = strconv.ParseBool(v)
+		}
+		return err
+	})
+	return p
+}
+
+// read parses a file over what stays of the policy in force. Keys have lives of their own,
+// which no file that is older than they are may end or begin again: they stay unless
+// that is asked for by name, of a file that has keys.
+func (p *pruning) read(name string, text []byte, have *schemas.Policy) (*schemas.Document, error) {
+	if !p.on {
+		return readPolicy(name, text, have)
+	}
+	if p.keys {
+		doc, err := readPolicy(name, text, nil)
+		if err != nil || doc.Has(schemas.ResourceKey) {
+			return doc, err
+		}
+	}
+	return readPolicy(name, text, have.Only(schemas.ResourceKey, ""))
 }
 
 // readPolicy parses a policy, over base when there is one, and judges all of it.

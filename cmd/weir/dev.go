@@ -337,7 +337,7 @@ func (d *dev) startEngine(ctx context.Context, log io.Writer) (url string, p *ch
 
 // bringIntoForce creates the topics and publishes the policy, the first time,
 // and when a file was named that says something new: then as the whole policy,
-// as weir apply --prune does.
+// as weir apply --prune does: keys that it lacks stay.
 func (d *dev) bringIntoForce(ctx context.Context, s *Settings, p *schemas.Policy) error {
 	k, err := connect(ctx, s)
 	if err != nil {
@@ -347,7 +347,7 @@ func (d *dev) bringIntoForce(ctx context.Context, s *Settings, p *schemas.Policy
 	_, err = k.editor(s).AcceptingLoss(true).Revise(ctx, author(), 1, func(have *schemas.Revision) (*schemas.Policy, error) {
 		first := len(have.Policy.Providers) == 0 && len(have.Policy.Limits) == 0
 		if first || d.policyFile != "" {
-			return p, nil
+			return have.Policy.Only(schemas.ResourceKey, "").Merge(p), nil
 		}
 		return &have.Policy, nil
 	}, nil)

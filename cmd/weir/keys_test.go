@@ -68,3 +68,47 @@ func TestKeys(t *testing.T) {
 	// What get prints is a file for apply, hashes and all.
 	b.does([]string{"apply", "-f", b.file(b.does([]string{"get", "keys"})), "--prune"}, "Nothing to change")
 }
+
+// A file that is older than the keys neither revives revoked ones nor removes new ones, but
+// where that is asked for by name; and a rollback never does.
+func TestKeysSurviveTheirPolicy(t *testing.T) {
+	b := newBench(t)
+	b.does([]string{"apply", "-f", b.file(twoProviders)}, "Revision 1")
+	b.does([]string{"keys", "create", "old", "--quiet"})
+	before := b.file(b.does([]string{"get", "revision", "2"}))
+	b.does([]string{"keys", "revoke", "old"}, "Revision 3")
+	b.does([]string{"keys", "create", "new", "--quiet"})
+	keys := b.does([]string{"get", "keys"})
+	unchanged := func() {
+		t.Helper()
+		if now := b.does([]string{"get", "keys"}); now != keys {
+			t.Errorf("keys:\n%swant\n%s", now, keys)
+		}
+	}
+	b.does([]string{"delete", "route", "china"}, "Revision 5")
+	b.does([]string{"rollback", "2", "--dry-run"}, "+ route china\n", "Nothing was changed (--dry-run); revision 5")
+	if out := b.does([]string{"rollback", "2"}, "+ route china\n", "Revision 6 is in force."); strings.Contains(out, "key") {
+		t.Errorf("a rollback says of keys: %s", out)
+	}
+	unchanged()
+	b.does([]string{"rollback", "2"}, "Nothing to change. Revision 6")
+	b.fails([]string{"rollback", "9"}, "there is no revision 9; the newest is 6")
+
+	b.does([]string{"apply", "-f", b.file(twoProviders), "--prune"}, "Nothing to change. Revision 6", "keys only as --prune=keys): key new")
+	b.does([]string{"apply", "-f", b.file(twoProviders), "--prune=keys"}, "Nothing to change. Revision 6") // it says nothing of keys
+	unchanged()
+	b.does([]string{"apply", "-f", before, "--prune", "--dry-run"}, "+ key old\n", "): key new") // the file asks for it
+	b.does([]string{"apply", "-f", before, "--prune=keys"}, "+ key old\n- key new\n", "Revision 7")
+	b.does([]string{"apply", "-f", b.file(twoProviders + "keys: []\n"), "--prune=keys"}, "- key old\n", "Revision 8")
+}
+
+// What came to be since stays; what comes back may not refer to what is gone.
+func TestRollbackMeetsTheRest(t *testing.T) {
+	b := newBench(t)
+	b.does([]string{"apply", "-f", b.file(twoProviders + "tenants: [{name: acme}]\n")}, "Revision 1")
+	b.does([]string{"apply", "-f", b.file("routes: [{name: china, match: {tenant: acme, channel: sms}, to: [{provider: one}]}]\n")}, "Revision 2")
+	b.does([]string{"apply", "-f", b.file(twoProviders + "tenants: [{name: other}]\n"), "--prune"}, "- tenant acme\n", "Revision 3")
+	b.fails([]string{"rollback", "2"}, "does not fit the tenants, keys, alerts and inputs of today")
+	b.does([]string{"rollback", "0"}, "- provider one\n", "(1 unchanged)", "Revision 4")
+	b.does([]string{"get", "tenants"}, "name: other")
+}

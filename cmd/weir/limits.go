@@ -42,7 +42,7 @@ that were taken. docs/backtest.md says what it cannot tell.`,
 		fs.Func("since", "judge from here on: how long ago (90m, 14d) or a time in RFC 3339; all that is there by default", instant(&since))
 		fs.Func("until", "and up to here, likewise; now by default", instant(&until))
 		only := fs.String("limit", "", "of the file's limits try only this one")
-		prune := fs.Bool("prune", false, "try the policy without what the file lacks")
+		prune := pruneFlag(fs, "try the policy without what the file lacks")
 		asJSON := fs.Bool("json", false, "print the result as JSON")
 		most := fs.Int64("most", backtest.DefaultMost, "how many messages under way, recipients and counts may be kept in memory, some 100 bytes each")
 		load := clientFlags(fs, c.getenv)
@@ -67,8 +67,8 @@ that were taken. docs/backtest.md says what it cannot tell.`,
 		if err != nil {
 			return err
 		}
-		if *prune { // judged before a cluster is looked for
-			if _, err := readPolicy(*file, text, nil); err != nil {
+		if prune.on { // judged before a cluster is looked for
+			if _, err := prune.read(*file, text, new(schemas.Policy)); err != nil {
 				return err
 			}
 		}
@@ -77,11 +77,7 @@ that were taken. docs/backtest.md says what it cannot tell.`,
 			if err := k.readRevisions(ctx, s, func(w *policy.Watcher) error { have = w.Latest(); return nil }); err != nil {
 				return err
 			}
-			base := &have.Policy
-			if *prune {
-				base = nil
-			}
-			doc, err := readPolicy(*file, text, base)
+			doc, err := prune.read(*file, text, &have.Policy)
 			if err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ type command struct {
 // commands lists them in the order of help.
 func commands() []command {
 	return []command{
-		devCommand, runCommand, topicsCommand, applyCommand, getCommand, deleteCommand, keysCommand, limitsCommand, sendCommand, tailCommand, statusCommand, dlqCommand, suppressionsCommand, alertsCommand, callbacksCommand, eraseCommand, auditCommand, ledgerCommand, sinkCommand, skipCommand, configCommand, explainCommand, versionCommand,
+		devCommand, runCommand, topicsCommand, applyCommand, rollbackCommand, getCommand, deleteCommand, keysCommand, limitsCommand, sendCommand, tailCommand, statusCommand, dlqCommand, suppressionsCommand, alertsCommand, callbacksCommand, eraseCommand, auditCommand, ledgerCommand, sinkCommand, skipCommand, configCommand, explainCommand, versionCommand,
 	}
 }
 

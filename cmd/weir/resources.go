@@ -119,18 +119,18 @@ type revisionLine struct {
 // newest back.
 func (c *call) printRevisions(ctx context.Context, k *cluster, s *Settings, number int64, asJSON bool) error {
 	var lines []revisionLine
-	var one *schemas.Revision
-	err := k.readRevisions(ctx, s, func(w *policy.Watcher) error {
-		latest := w.Latest().Revision
-		if number > latest {
-			return fmt.Errorf("there is no revision %d; the newest is %d", number, latest)
-		}
-		if number >= 0 {
-			var err error
-			one, err = w.Get(ctx, number)
+	if number >= 0 {
+		one, err := k.revision(ctx, s, number)
+		switch {
+		case err != nil:
 			return err
+		case asJSON:
+			return c.printJSON(one)
 		}
-		for n := latest; n > 0; n-- {
+		return c.printPolicy(&one.Policy)
+	}
+	err := k.readRevisions(ctx, s, func(w *policy.Watcher) error {
+		for n := w.Latest().Revision; n > 0; n-- {
 			r, err := w.Get(ctx, n) // read already: it does not wait
 			if err != nil {
 				return err
@@ -142,10 +142,6 @@ func (c *call) printRevisions(ctx context.Context, k *cluster, s *Settings, numb
 	switch {
 	case err != nil:
 		return err
-	case one != nil && asJSON:
-		return c.printJSON(one)
-	case one != nil:
-		return c.printPolicy(&one.Policy)
 	case asJSON:
 		if lines == nil {
 			lines = []revisionLine{}

@@ -117,7 +117,7 @@ func TestApplyMergesAndPrunes(t *testing.T) {
 	// A part of a policy: it may refer to what is in force, and keeps the rest.
 	part := b.file("limits:\n  - {name: verify, match: {class: verify}, per: [recipient], allow: [2/60s, 5/24h]}\nroutes:\n  - {name: first, to: [{provider: two}]}\n")
 	out := b.does([]string{"apply", "-f", part}, "~ limit verify  allow: 1/60s → [2/60s, 5/24h]\n", "+ route first\n", "(3 unchanged)",
-		"Kept, though the file lacks them (--prune would remove them): provider one, provider two, route china", "limit verify 24h: history begins at ", "Revision 2")
+		"Kept, though the file lacks them (--prune removes them, keys only as --prune=keys): provider one, provider two, route china", "limit verify 24h: history begins at ", "Revision 2")
 	if strings.Contains(out, "limit verify 60s: history") {
 		t.Errorf("a window that keeps its history is said to begin:\n%s", out)
 	}

@@ -71,7 +71,7 @@ func (c *call) printReport(r *revise.Report, asJSON bool) error {
 	}
 	fmt.Fprintf(c.stdout, "(%d unchanged)\n", r.Unchanged)
 	if len(r.Kept) > 0 {
-		fmt.Fprintf(c.stdout, "Kept, though the file lacks them (--prune would remove them): %s\n", list(r.Kept, 10))
+		fmt.Fprintf(c.stdout, "Kept, though the file lacks them (--prune removes them, keys only as --prune=keys): %s\n", list(r.Kept, 10))
 	}
 	for _, channel := range r.Unroutable {
 		becomes := "is now"

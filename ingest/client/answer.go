@@ -205,6 +205,18 @@ type Removal struct {
 	Unroutable []schemas.Channel `json:"unroutable,omitempty"`
 }
 
+// Rollback is what a rollback changed, or with a dry run would change.
+type Rollback struct {
+	Revision int64            `json:"revision"` // in force when this was answered
+	Changes  []schemas.Change `json:"changes"`
+	Warming  []Warming        `json:"warming,omitempty"`
+	Lost     []Loss           `json:"lost,omitempty"`   // history that limits lose by it
+	Topics   []string         `json:"topics,omitempty"` // that a dry run would make or alter
+	DryRun   bool             `json:"dry_run,omitempty"`
+	// Unroutable are channels whose messages are all rejected after the change.
+	Unroutable []schemas.Channel `json:"unroutable,omitempty"`
+}
+
 // ResourceList is all entries of one kind, in the policy's order.
 type ResourceList[T any] struct {
 	Revision int64         `json:"revision"`

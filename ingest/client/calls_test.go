@@ -175,6 +175,13 @@ var calls = []struct {
 		}
 		return err
 	}, `GET /v1/revisions/3 `, `{"revision":3,"policy":{"limits":[{"name":"verify","per":[],"allow":["1/60s"]}]}}`},
+	{"rollback", func(ctx context.Context, c *client.Client) error {
+		r, err := c.Rollback(ctx, 3, client.Change{DryRun: true, Loss: true})
+		if err == nil && (r.Revision != 5 || !r.DryRun || len(r.Changes) != 1) {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	}, `POST /v1/revisions/3/rollback?accept_loss=true&dry_run=true `, `{"revision":5,"dry_run":true,"changes":[{"op":"add","kind":"class","name":"c"}]}`},
 	{"get a limit", func(ctx context.Context, c *client.Client) error {
 		l, err := c.Limits().Get(ctx, "verify")
 		if err == nil && (l.ETag != `"3"` || l.Revision != 3 || l.Value.Allow[0].N != 5) {

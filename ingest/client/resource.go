@@ -209,6 +209,17 @@ func (c *Client) Revision(ctx context.Context, number int64) (*PolicyRevision, e
 	return &a, nil
 }
 
+// Rollback brings back limits, classes, providers, routes and templates as a revision has
+// them; of o, DryRun and Loss count. A *Problem with status 409 says that they do
+// not fit the tenants, keys, alerts and inputs of today.
+func (c *Client) Rollback(ctx context.Context, number int64, o Change) (*Rollback, error) {
+	var a Rollback
+	if _, err := c.do(ctx, &call{method: http.MethodPost, path: fmt.Sprintf("/v1/revisions/%d/rollback", number), query: o.query()}, &a); err != nil {
+		return nil, fmt.Errorf("roll the policy back: %w", err)
+	}
+	return &a, nil
+}
+
 // encode writes a body. It never fails for a body that could be sent.
 func encode(v any) ([]byte, error) {
 	body, err := json.Marshal(v)

@@ -1133,11 +1133,32 @@ export interface paths {
         };
         /**
          * The whole policy as it was
-         * @description `weir get revision N` prints it as a file that `weir apply --prune` brings back.
+         * @description `weir get revision N` prints it as a policy file; `weir rollback N` and POST …/rollback bring it back, but for keys.
          */
         get: operations["getRevision"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/revisions/{revision}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Bring back what decides about messages as it was
+         * @description Limits, classes, providers, routes, templates, `routes_only` and `mailboxes` are as the revision has them, in a new revision. Keys stay as they are, so
+         *     no revoked key works again and no new one ends; so do tenants, alerts and inputs. Nothing is changed where the result is not valid as a whole (409).
+         */
+        post: operations["rollBack"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2191,6 +2212,23 @@ export interface components {
             dry_run: true;
             /** @description What the change would be. */
             changes: components["schemas"]["Change"][];
+            /** @description Channels whose messages are all rejected after the change: no route names a provider for them. */
+            unroutable?: ("sms" | "voice" | "email" | "push" | "webhook")[];
+        };
+        /** @description What a rollback changed, or with a dry run would change. */
+        Rollback: {
+            /** @description The policy's revision in force at the end. */
+            revision: number;
+            /** @description Nothing was changed. */
+            dry_run?: boolean;
+            /** @description What changed; nothing where all was as the revision has it. */
+            changes: components["schemas"]["Change"][];
+            /** @description Windows that begin to count with it. */
+            warming?: components["schemas"]["Warming"][];
+            /** @description History that limits lose by it. */
+            lost?: components["schemas"]["Loss"][];
+            /** @description Topics that it would make or alter, with a dry run. */
+            topics?: string[];
             /** @description Channels whose messages are all rejected after the change: no route names a provider for them. */
             unroutable?: ("sms" | "voice" | "email" | "push" | "webhook")[];
         };
@@ -3903,7 +3941,7 @@ export interface components {
         dry_run: boolean;
         /** @description Put it before the one of this name. Else one that is there stays where it is, and a new one comes last. */
         before: string;
-        /** @description Also if the limit loses history by it, so that recipients may get more than it allows. */
+        /** @description Also if a limit loses history by it, so that recipients may get more than it allows. */
         accept_loss: boolean;
         /** @description Also if it is the last key of the tenant default with the scopes policy and keys. */
         force: boolean;
@@ -5548,7 +5586,7 @@ export interface operations {
                 dry_run?: components["parameters"]["dry_run"];
                 /** @description Put it before the one of this name. Else one that is there stays where it is, and a new one comes last. */
                 before?: components["parameters"]["before"];
-                /** @description Also if the limit loses history by it, so that recipients may get more than it allows. */
+                /** @description Also if a limit loses history by it, so that recipients may get more than it allows. */
                 accept_loss?: components["parameters"]["accept_loss"];
             };
             header?: {
@@ -6812,6 +6850,42 @@ export interface operations {
             403: components["responses"]["Problem"];
             404: components["responses"]["Problem"];
             429: components["responses"]["TooMany"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    rollBack: {
+        parameters: {
+            query?: {
+                /** @description Say what would change, and change nothing. */
+                dry_run?: components["parameters"]["dry_run"];
+                /** @description Also if a limit loses history by it, so that recipients may get more than it allows. */
+                accept_loss?: components["parameters"]["accept_loss"];
+            };
+            header?: never;
+            path: {
+                /** @description Its number; 0 is the empty policy. */
+                revision: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it changed, or with a dry run would change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollback"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
             default: components["responses"]["Problem"];
         };
     };
