@@ -79,7 +79,11 @@ func (c *call) ledger(ctx context.Context, k *cluster, s *Settings, repair bool,
 			at[stream.Partition{Topic: o.Topic, Partition: o.Partition}] = o.At
 		}
 	})
-	problems, err := admission.Inspect(ctx, stream.ReadConfig{Brokers: s.Brokers, ClientID: "weir-ledger"}, names, cfg.Partitions, at)
+	cuts, err := k.cuts(ctx, offsets)
+	if err != nil {
+		return 0, err
+	}
+	problems, err := admission.Inspect(ctx, stream.ReadConfig{Brokers: s.Brokers, ClientID: "weir-ledger"}, names, cfg.Partitions, at, cuts)
 	if err != nil {
 		return 0, err
 	}
@@ -110,6 +114,37 @@ func (c *call) ledger(ctx context.Context, k *cluster, s *Settings, repair bool,
 		fmt.Fprintln(c.stdout, "All is repaired. Start admission, and let weir audit judge.")
 	}
 	return left, nil
+}
+
+// cuts are the offsets at which brokers lost what a group had read behind them. The offset that it committed has
+// the epoch of the leader that had these records.
+func (k *cluster) cuts(ctx context.Context, offsets kadm.OffsetResponses) (map[stream.Partition]int64, error) {
+	var ask kadm.OffsetForLeaderEpochRequest
+	offsets.Each(func(o kadm.OffsetResponse) {
+		if o.At >= 0 && o.LeaderEpoch >= 0 {
+			ask.Add(o.Topic, o.Partition, o.LeaderEpoch)
+		}
+	})
+	if len(ask) == 0 {
+		return nil, nil
+	}
+	ends, err := k.adm.OffsetForLeaderEpoch(ctx, ask)
+	if err != nil {
+		return nil, fmt.Errorf("ask where the epochs of the group's offsets end: %w", err)
+	}
+	cuts := make(map[stream.Partition]int64)
+	for topic, parts := range ends {
+		for p, end := range parts {
+			if end.Err != nil {
+				return nil, fmt.Errorf("ask where an epoch of %s/%d ends: %w", topic, p, end.Err)
+			}
+			// A broker that knows no such epoch answers -1.
+			if o, ok := offsets.Lookup(topic, p); ok && end.EndOffset >= 0 && end.EndOffset < o.At {
+				cuts[stream.Partition{Topic: topic, Partition: p}] = end.EndOffset
+			}
+		}
+	}
+	return cuts, nil
 }
 
 // put carries a repair out. The ledger goes first: a group that stands

@@ -95,7 +95,7 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 		ask = append(ask, s.requests(n), s.readmit(n),
 			stream.Partition{Topic: ledger, Partition: n}, stream.Partition{Topic: status, Partition: n})
 	}
-	extents, err := stream.Extents(ctx, s.cfg.Read, ask)
+	extents, err := s.extents(ctx, ask)
 	if err != nil {
 		return err
 	}
@@ -162,4 +162,16 @@ func (m *meta) reads(p stream.Partition, id *string, at int64, is stream.Extent)
 	}
 	*id = is.TopicID
 	return nil
+}
+
+// extents are where the logs begin and end; one that was cut ends there, whatever was written since.
+func (s *stage) extents(ctx context.Context, ask []stream.Partition) (map[stream.Partition]stream.Extent, error) {
+	all, err := stream.Extents(ctx, s.cfg.Read, ask)
+	for p, at := range s.cuts {
+		if is, asked := all[p]; asked {
+			is.End = min(is.End, at)
+			all[p] = is
+		}
+	}
+	return all, err
 }

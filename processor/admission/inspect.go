@@ -45,11 +45,12 @@ func (p *Problem) Repairable() bool { return len(p.Write) > 0 || len(p.Stand) > 
 
 // Inspect looks at the state as a restore would, changes nothing, and returns
 // what is wrong. No admission may run meanwhile. group is where its consumer
-// group stands; a partition that it lacks has no offset.
-func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, partitions int32, group map[stream.Partition]int64) ([]Problem, error) {
+// group stands; a partition that it lacks has no offset. cuts are the offsets at which brokers
+// lost the rest of a partition before they went on with other records.
+func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, partitions int32, group, cuts map[stream.Partition]int64) ([]Problem, error) {
 	read = skip.Batches(ctx, read, names, slog.New(slog.DiscardHandler))
 	in := &inspection{
-		stage: &stage{cfg: Config{Read: read, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}},
+		stage: &stage{cfg: Config{Read: read, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}, cuts: cuts},
 		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,
 	}
 	in.stage.parts = in.parts
@@ -313,7 +314,7 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 	if whole == nil {
 		return []Problem{{Partition: n, Err: agrees, Stand: in.stand(n, &m), Gives: "the group is set to where the state stands: nothing is lost"}}, nil
 	}
-	extents, err := stream.Extents(ctx, s.cfg.Read, []stream.Partition{s.requests(n), s.readmit(n)})
+	extents, err := s.extents(ctx, []stream.Partition{s.requests(n), s.readmit(n)})
 	if err != nil {
 		return nil, err
 	}

@@ -127,6 +127,8 @@ type stage struct {
 	batch    []input // what read returned last
 
 	unusable int64 // the last revision that could not be followed
+
+	cuts map[stream.Partition]int64 // of Inspect; a worker learns of them from its client
 }
 
 func (s *stage) requests(n int32) stream.Partition {

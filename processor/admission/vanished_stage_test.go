@@ -42,7 +42,7 @@ func (w *world) inspect() []admission.Problem {
 	}
 	at := make(map[stream.Partition]int64)
 	offsets.Each(func(o kadm.OffsetResponse) { at[stream.Partition{Topic: o.Topic, Partition: o.Partition}] = o.At })
-	problems, err := admission.Inspect(w.t.Context(), stream.ReadConfig{Brokers: w.seeds}, w.names, partitions, at)
+	problems, err := admission.Inspect(w.t.Context(), stream.ReadConfig{Brokers: w.seeds}, w.names, partitions, at, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -90,7 +90,8 @@ type Partition struct {
 }
 
 // Position is an offset to commit, or the one found committed, with its
-// metadata. Offset -1 is none. Metadata must be text of at most 4,096 bytes
+// metadata. Offset -1 is none. Epoch is the leader's that was committed with it,
+// or -1; which one is committed the worker knows. Metadata must be text of at most 4,096 bytes
 // (offset.metadata.max.bytes): raw bytes come back mangled.
 type Position struct {
 	Offset   int64
@@ -151,8 +152,9 @@ var (
 	// read next. Nothing is skipped by guess, so it is fatal.
 	ErrOffsetOutOfRange = errors.New("the group's offset is out of range: records were deleted before they were read, the brokers lost the end of the log (unclean leader election, a disk), or the topic was made anew; keep the topic longer than the longest outage (retention.ms), set unclean.leader.election.enable=false, and run weir audit for what is missing")
 	// ErrDataLoss means that the log was cut back behind what was read of it: an
-	// unclean leader election. It is fatal.
-	ErrDataLoss = errors.New("the brokers lost records that were already read: set unclean.leader.election.enable=false, and run weir audit for what is missing")
+	// unclean leader election, or a disk. It is fatal, also at the next start, and also if the log
+	// is longer again by then: what stands at the offsets that were read are other records.
+	ErrDataLoss = errors.New("the brokers lost records that were already read, and what is written since would be taken for them: set unclean.leader.election.enable=false, and run weir audit for what is missing; docs/errors.md says how to go on")
 	// ErrUnknownOutcome means that a commit may or may not have happened. Run
 	// drops the stage and its client, and restores.
 	ErrUnknownOutcome = errors.New("the outcome of a transaction is unknown")

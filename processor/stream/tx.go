@@ -328,9 +328,9 @@ func (tx *Tx) fillCommit(req *kmsg.TxnOffsetCommitRequest) error {
 		rp := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 		rp.Partition = p.Partition
 		rp.Offset = at.Offset
-		rp.LeaderEpoch = at.Epoch
-		if at.Epoch == 0 {
-			rp.LeaderEpoch = -1
+		rp.LeaderEpoch = -1
+		if was, known := tx.read[p]; known && at.Offset <= was.all {
+			rp.LeaderEpoch = was.epoch
 		}
 		rp.Metadata = &at.Metadata
 		byTopic[p.Topic] = append(byTopic[p.Topic], rp)

@@ -319,11 +319,11 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 		p := Partition{r.Topic, r.Partition}
 		if r.Attrs.IsControl() {
 			if was, known := w.read[p]; known {
-				w.read[p] = reading{was.record, r.Offset + 1}
+				w.read[p] = reading{was.record, r.Offset + 1, w.epochOf(p, r.LeaderEpoch)}
 			}
 			continue
 		}
-		w.read[p] = reading{r.Offset + 1, r.Offset + 1}
+		w.read[p] = reading{r.Offset + 1, r.Offset + 1, w.epochOf(p, r.LeaderEpoch)}
 		records[n] = r
 		n++
 	}
@@ -338,7 +338,7 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 		if slices.ContainsFunc(w.pending, func(was *kgo.Record) bool { return placeOf(was) == placeOf(r) }) {
 			continue // the client stopped there once more
 		}
-		w.read[p] = reading{at.NextOffset, at.NextOffset}
+		w.read[p] = reading{at.NextOffset, at.NextOffset, w.epochOf(p, at.Epoch)}
 		w.cfg.Logger.Error("a batch is skipped: it decompresses to more than the bound", "group", w.cfg.Group, "topic", at.Topic, "partition", at.Partition, "from", at.Offset, "to", at.NextOffset-1)
 		records = append(records, r)
 	}
@@ -349,7 +349,16 @@ func (w *worker) judge(fetches kgo.Fetches) ([]*kgo.Record, error) {
 // that the stage was given, or where it began, and the one after what lies behind
 // that. In between is no record, but markers of transactions and what aborted ones
 // wrote.
-type reading struct{ record, all int64 }
+//
+// epoch is the leader's epoch to commit with any offset up to all, or -1. With it the broker says
+// whether it still has what was read (KIP-320). It is the highest of what was read: epochs only
+// grow along a log, and so it is never lower than that of the record before the offset. One
+// that is lower would be taken for a loss. One that is higher would not hide any: who leads a log that
+// was cut begins with an epoch that is higher still.
+type reading struct {
+	record, all int64
+	epoch       int32
+}
 
 // past returns all for an offset in between, and any other as it is.
 func (r reading) past(at int64) int64 {
@@ -368,10 +377,22 @@ func (w *worker) begin(committed map[Partition]Position, start map[Partition]int
 		if !ok {
 			at = pos.Offset
 		}
+		epoch := int32(-1)
+		if at == pos.Offset {
+			epoch = pos.Epoch
+		}
 		if at >= 0 {
-			w.read[p] = reading{at, at}
+			w.read[p] = reading{at, at, epoch}
 		}
 	}
+}
+
+// epochOf is the epoch of a partition after something of this epoch was read; batches of an old format have -1.
+func (w *worker) epochOf(p Partition, epoch int32) int32 {
+	if was, known := w.read[p]; known && epoch >= 0 {
+		return max(was.epoch, epoch)
+	}
+	return epoch
 }
 
 func isDataLoss(err error) bool {
