@@ -115,7 +115,7 @@ chaos: ## long runs: the code broken on purpose, thousands of fault schedules, a
 	mkdir -p bin
 	$(GO) run ./cmd/weir/mutations
 	$(GO) test -tags mutations -timeout 60m -count 1 -run EveryCheckIsNeeded ./processor/audit
-	WEIR_CHAOS=1 $(GO) test -timeout 60m -count 1 -v -run TestFaults ./cmd/weir/faultsim
+	WEIR_CHAOS=1 $(GO) test -timeout 60m -count 1 -v -run 'TestFaults|TestDecidedAgain' ./cmd/weir/faultsim
 	$(GO) test -tags e2e -timeout 180m -count 1 -v -run TestChaos ./cmd/weir/e2e 2>&1 | tee bin/chaos.log | grep --line-buffered -E 'CHAOS|WEIR_SEED|^panic|^FAIL|--- FAIL'
 	$(GO) test -tags e2e -timeout 20m -count 1 -p 1 ./deploy/local/...
 	WEIR_CHAOS=1 $(GO) test -tags e2e,chaos -timeout 40m -count 1 -v -run AtLength ./processor/sink

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/ingest/throttle"
@@ -64,6 +65,7 @@ func newWorld(t *testing.T, set settings) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	broker.WantNoMetrics(c)
 	w := &world{t: t, broker: c, line: &line{conns: make(map[net.Conn]bool)}, log: &lockedBuffer{}}
 	text := append(bytes.Replace(presets.Dev, []byte(", unknown: reject"), nil, 1), "    default_region: CN\n"...)
 	if set.policy != "" {

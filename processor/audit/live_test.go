@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/audit"
 	"github.com/weirhq/weir/processor/delay"
@@ -97,6 +98,7 @@ func newLive(t *testing.T) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	broker.WantNoMetrics(c)
 	l := &live{t: t, seeds: c.ListenAddrs(), broker: c}
 	if l.cl, err = kgo.NewClient(kgo.SeedBrokers(l.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)

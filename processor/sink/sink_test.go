@@ -93,6 +93,7 @@ func startKafka(t *testing.T) []string {
 	}
 	t.Cleanup(c.Close)
 	broker.AnswerWholePartitions(c)
+	broker.WantNoMetrics(c)
 	return c.ListenAddrs()
 }
 

@@ -1,6 +1,7 @@
 package faultsim
 
 import (
+	"os"
 	"slices"
 	"testing"
 )
@@ -10,8 +11,11 @@ import (
 // every decision that was taken.
 func TestDecidedAgain(t *testing.T) {
 	all := uint64(len(policies) + len(wide))
-	n := 6 * all
-	if testing.Short() {
+	n := 3 * all
+	switch {
+	case os.Getenv("WEIR_CHAOS") != "":
+		n = 20 * all
+	case testing.Short():
 		n = 2 * all
 	}
 	first := uint64(7000)

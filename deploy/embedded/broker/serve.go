@@ -111,6 +111,7 @@ func Serve(ctx context.Context, cfg Config, ready func(addr string)) (err error)
 		return fmt.Errorf("broker on %s: %w", cfg.Dir, err)
 	}
 	AnswerWholePartitions(cluster)
+	WantNoMetrics(cluster)
 	if err := StampAppendTime(cluster); err != nil {
 		cluster.Close()
 		return fmt.Errorf("broker: %w", err)

@@ -18,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirhq/weir/deploy/embedded/broker"
 )
 
 // Log is a log that a test may read while it is written.
@@ -62,6 +64,7 @@ func Broker(t *testing.T) kgo.Opt {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	broker.WantNoMetrics(c)
 	return kgo.SeedBrokers(c.ListenAddrs()...)
 }
 
