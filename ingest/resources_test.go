@@ -558,6 +558,9 @@ func TestRollbackThatDoesNotFit(t *testing.T) {
 		}
 	}
 	before := w.pol.Latest().Revision
+	if r := w.do("POST", "/v1/revisions/0/rollback", ""); r.code != 409 || !strings.Contains(string(r.body), "no provider would be left") || w.pol.Latest().Revision != before {
+		t.Errorf("%d %s", r.code, r.body)
+	}
 	if r := w.do("POST", fmt.Sprintf("/v1/revisions/%d/rollback", before-2), ""); r.code != 409 || !strings.Contains(string(r.body), "policy_conflict") || w.pol.Latest().Revision != before {
 		t.Errorf("%d %s", r.code, r.body)
 	}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -84,8 +85,11 @@ func (s *Server) postRollback(w http.ResponseWriter, r *http.Request, c *caller)
 		return
 	}
 	res, p := s.edit(r, c, o, func(have *schemas.Revision) (*schemas.Policy, error) {
-		next := revise.Rollback(&have.Policy, &to.Policy)
-		if err := revise.Judge(next); err != nil {
+		next, err := revise.Rollback(&have.Policy, &to.Policy, o.loss || o.dryRun)
+		switch {
+		case errors.Is(err, revise.ErrRefused):
+			return nil, policyConflict.problem("To roll back nevertheless, add ?accept_loss=true.", client.FieldError{Code: schemas.ReasonBadValue, Detail: err.Error()})
+		case err != nil:
 			return nil, conflicting("It does not fit the tenants, keys, alerts and inputs of today, as errors lists.", err)
 		}
 		return next, nil

@@ -109,6 +109,8 @@ func TestRollbackMeetsTheRest(t *testing.T) {
 	b.does([]string{"apply", "-f", b.file("routes: [{name: china, match: {tenant: acme, channel: sms}, to: [{provider: one}]}]\n")}, "Revision 2")
 	b.does([]string{"apply", "-f", b.file(twoProviders + "tenants: [{name: other}]\n"), "--prune"}, "- tenant acme\n", "Revision 3")
 	b.fails([]string{"rollback", "2"}, "does not fit the tenants, keys, alerts and inputs of today")
-	b.does([]string{"rollback", "0"}, "- provider one\n", "(1 unchanged)", "Revision 4")
+	b.fails([]string{"rollback", "0"}, "no provider would be left for [sms], and all messages of that kind would be rejected (no_route)\nTo roll back nevertheless, add --accept-loss")
+	b.does([]string{"rollback", "0", "--dry-run"}, "- provider one\n", "WARNING: sms would be unroutable")
+	b.does([]string{"rollback", "0", "--accept-loss"}, "- provider one\n", "(1 unchanged)", "Revision 4")
 	b.does([]string{"get", "tenants"}, "name: other")
 }

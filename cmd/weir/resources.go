@@ -37,7 +37,7 @@ var getCommand = command{
 singular or plural, or revisions. What is printed is a file for weir apply -f,
 as YAML or with --json as JSON; secrets are references, as they were given.
 Revisions are listed with when and by whom; one by its number is the whole
-policy as it was, to be applied again with --prune.`,
+policy as it was, and weir rollback brings it back.`,
 	example: "weir get limits\n  weir get route china --json\n  weir get revision 3 > before.yaml",
 	run: func(ctx context.Context, c *call) error {
 		words := c.leading(2)

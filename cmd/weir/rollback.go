@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strconv"
@@ -17,7 +18,9 @@ var rollbackCommand = command{
 	summary: "Bring back limits, classes, providers, routes and templates as an earlier revision has them.",
 	details: `It is a new revision: weir get revisions lists them all. Keys stay as they are, so no
 revoked key works again and no new one ends; so do tenants, alerts and inputs. The settings
-routes_only and mailboxes come back. Nothing is changed unless the result as a whole is valid.`,
+routes_only and mailboxes come back. Nothing is changed unless the result as a whole is valid,
+nor, without --accept-loss, where a channel would have no provider any more. Revision 0 is the
+empty policy.`,
 	example: "weir rollback 3 --dry-run",
 	run: func(ctx context.Context, c *call) error {
 		words := c.leading(1)
@@ -42,8 +45,11 @@ routes_only and mailboxes come back. Nothing is changed unless the result as a w
 				return err
 			}
 			edit := func(have *schemas.Revision) (*schemas.Policy, error) {
-				next := revise.Rollback(&have.Policy, &to.Policy)
-				if err := revise.Judge(next); err != nil {
+				next, err := revise.Rollback(&have.Policy, &to.Policy, o.acceptLoss || o.dryRun)
+				switch {
+				case errors.Is(err, revise.ErrRefused):
+					return nil, fmt.Errorf("%w\nTo roll back nevertheless, add --accept-loss", err)
+				case err != nil:
 					return nil, fmt.Errorf("revision %d does not fit the tenants, keys, alerts and inputs of today, nothing was changed:\n%w", number, err)
 				}
 				return next, nil

@@ -1156,7 +1156,8 @@ export interface paths {
         /**
          * Bring back what decides about messages as it was
          * @description Limits, classes, providers, routes, templates, `routes_only` and `mailboxes` are as the revision has them, in a new revision. Keys stay as they are, so
-         *     no revoked key works again and no new one ends; so do tenants, alerts and inputs. Nothing is changed where the result is not valid as a whole (409).
+         *     no revoked key works again and no new one ends; so do tenants, alerts and inputs. Nothing is changed (409) where the result is not valid as a whole, or,
+         *     unless `accept_loss` is true, where a channel would have no provider any more or limits would lose history.
          */
         post: operations["rollBack"];
         delete?: never;
