@@ -6,9 +6,27 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/processor/audit"
+	"github.com/weirhq/weir/processor/report"
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
+
+// warnOfAnother says so where another audit follows: both write the same report, and what
+// one found would be gone from it as soon as the other writes.
+func warnOfAnother(ctx context.Context, c *call, s *Settings) {
+	w, err := report.Watch(ctx, topics.Names{Prefix: s.Prefix}.Reports(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
+	if err != nil {
+		return
+	}
+	defer w.Close()
+	r := w.Now()[schemas.ReportKeyFollowed]
+	if r.Audit != nil && r.Audit.Following && time.Since(r.Written.Time()) < time.Minute {
+		fmt.Fprintf(c.stderr, "warning: another audit follows (%s, %s): the console, metrics and alerts show in turns what each found. End one, or give one --no-report\n", r.By, r.Written)
+	}
+}
 
 // followAudit is weir audit --follow: an audit that goes on until ctx ends.
 func followAudit(ctx context.Context, c *call, s *Settings, cfg audit.Config, every time.Duration, asJSON, silent bool) error {
@@ -31,6 +49,9 @@ func followAudit(ctx context.Context, c *call, s *Settings, cfg audit.Config, ev
 		if last == nil {
 			progress(line)
 		}
+	}
+	if !silent {
+		warnOfAnother(ctx, c, s)
 	}
 	waits := false
 	err := audit.Follow(ctx, cfg, every, func(r *audit.Report, err error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
@@ -172,6 +173,48 @@ func TestAuditIsTold(t *testing.T) {
 		t.Errorf("without the topic: exit %d, %q", code, said)
 	}
 }
+
+// A second audit that follows says that there is one; it is not told of one that is over.
+func TestTwoFollowers(t *testing.T) {
+	broker := handmade(t, time.Now().Add(-time.Hour), func(*schemas.Event) {})
+	follow := func(args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var out, errs bytes.Buffer
+		stdout := writerFunc(func(b []byte) (int, error) { cancel(); return out.Write(b) }) // it ends with its first line
+		args = append([]string{"audit", "--follow", "--kafka-brokers", broker, "--dir", t.TempDir()}, args...)
+		if code := run(ctx, args, func(string) string { return "" }, stdout, &errs); code != exitOK {
+			t.Fatalf("exit %d: %s%s", code, out.String(), errs.String())
+		}
+		return errs.String()
+	}
+	const warning = "warning: another audit follows (somebody@else"
+	if said := follow(); strings.Contains(said, "warning") {
+		t.Errorf("the first: %s", said)
+	}
+	if said := follow(); strings.Contains(said, "warning") {
+		t.Errorf("after one that is over: %s", said)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := report.Write(t.Context(), cl, topics.Names{}.Reports(), schemas.ReportKeyFollowed, schemas.Report{At: 1, By: "somebody@else", Audit: &schemas.AuditReport{Following: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if said := follow("--no-report"); strings.Contains(said, "warning") {
+		t.Errorf("one without a report: %s", said)
+	}
+	if said := follow(); !strings.Contains(said, warning) {
+		t.Errorf("the second does not say %q: %s", warning, said)
+	}
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // What makes no sense is wrong usage, before anything is read.
 func TestAuditUsage(t *testing.T) {
