@@ -174,7 +174,7 @@ func TestAuditIsTold(t *testing.T) {
 	}
 }
 
-// A second audit that follows says that there is one; it is not told of one that is over.
+// A second audit that follows warns of the first, and not of one that is over.
 func TestTwoFollowers(t *testing.T) {
 	broker := handmade(t, time.Now().Add(-time.Hour), func(*schemas.Event) {})
 	follow := func(args ...string) string {

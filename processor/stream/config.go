@@ -153,7 +153,7 @@ var (
 	ErrOffsetOutOfRange = errors.New("the group's offset is out of range: records were deleted before they were read, the brokers lost the end of the log (unclean leader election, a disk), or the topic was made anew; keep the topic longer than the longest outage (retention.ms), set unclean.leader.election.enable=false, and run weir audit for what is missing")
 	// ErrDataLoss means that the log was cut back behind what was read of it: an
 	// unclean leader election, or a disk. It is fatal, also at the next start, and also if the log
-	// is longer again by then: what stands at the offsets that were read are other records.
+	// is longer again by then: other records are at the offsets that were read.
 	ErrDataLoss = errors.New("the brokers lost records that were already read, and what is written since would be taken for them: set unclean.leader.election.enable=false, and run weir audit for what is missing; docs/errors.md says how to go on")
 	// ErrUnknownOutcome means that a commit may or may not have happened. Run
 	// drops the stage and its client, and restores.
