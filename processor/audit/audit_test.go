@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -342,6 +343,12 @@ func TestLawfulLogsAreProven(t *testing.T) {
 		do   func(s *sheet)
 	}{
 		{"admitted the moment a place leaves", func(s *sheet) { s.admit("g", alice, "verify", start+11_000) }},
+		{"expired an hour before it came", func(s *sheet) {
+			e, in := s.request("g", bob, "verify", start+20_000)
+			s.requests[len(s.requests)-1].value = fmt.Sprintf(`{"id":%q,"channel":"sms","to":%q,"class":"verify","body":"b","expires_at":%q}`, id("g"), bob, start-3_600_000)
+			e.Status, e.Reason = schemas.StatusExpired, "expired"
+			s.decide(e, schemas.VerdictExpire, start+20_000, in)
+		}},
 		{"admitted by a new hour", func(s *sheet) {
 			for i := range 3 {
 				at := start + 11_000*schemas.Millis(i+2)

@@ -40,7 +40,7 @@ var checks = []struct{ name, file, old, new, run string }{
 
 	{"expired early", "decision.go", "p.t < max(m.expires, p.expires) {", "p.t < max(m.expires, p.expires) && false {", ""},
 	{"never ended", "waits.go", "	case at > late:\n", "	case false:\n", ""},
-	{"ended late", "life.go", "if m.expires != 0 && e.At > m.expires.Add(p.slack) {", "if false {", ""},
+	{"ended late", "life.go", "if m.expires != 0 && e.At > max(m.expires, e.AcceptedAt).Add(p.slack) {", "if false {", ""},
 	{"called late", "called.go", "case m.by == 0 || e.At <= m.by:", "case e.Reason != reasonLate || e.At <= m.by:", ""},
 	{"called late without need", "called.go", "e.Reason == reasonLate && m.stale >= staleTwice", "e.Reason == reasonLate", ""},
 	{"called in time, and said to be late", "called.go", "			p.fault(KindCalled", "			func(...any) {}(KindCalled", ""},

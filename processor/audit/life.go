@@ -184,7 +184,8 @@ func (p *partition) status() {
 			p.fault(KindOrder, "ended as %s, though the outcome of an attempt is unknown", e.Status)
 		}
 		p.owes(&m)
-		if m.expires != 0 && e.At > m.expires.Add(p.slack) {
+		// One that came after its expiry has the slack from then on.
+		if m.expires != 0 && e.At > max(m.expires, e.AcceptedAt).Add(p.slack) {
 			p.fault(KindLate, "ended as %s at %s: it expired at %s", e.Status, e.At, m.expires)
 		}
 	}
