@@ -44,6 +44,20 @@ func (s *follower) Ended(committed bool) {
 	}
 }
 
+// follow runs a worker until its group has come to an offset.
+func follow(t *testing.T, seeds []string, to int64) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	s := &follower{to: to, stop: cancel}
+	err := stream.Run(ctx, stream.Config{Brokers: seeds, Group: "g", Topics: []string{"in"}, TransactionalID: "x", Logger: new(streamtest.Log).Logger()}, nil,
+		func(stream.Fetching) stream.Stage { return s })
+	if err == nil && s.at < to {
+		t.Fatalf("it came to %d, want %d", s.at, to)
+	}
+	return err
+}
+
 // With each offset the epoch of the leader that had what was read is committed. So a worker that
 // starts where brokers lost that learns of it, though the log is longer again by then; and one
 // that starts after ordinary elections does not.
@@ -54,19 +68,8 @@ func TestLostEndIsNoticed(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	seeds := c.ListenAddrs()
-	prod, log := client(t, seeds), new(streamtest.Log)
+	prod := client(t, seeds)
 	adm := kadm.NewClient(prod)
-	run := func(to int64) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		s := &follower{to: to, stop: cancel}
-		err := stream.Run(ctx, stream.Config{Brokers: seeds, Group: "g", Topics: []string{"in"}, TransactionalID: "x", Logger: log.Logger()}, nil,
-			func(stream.Fetching) stream.Stage { return s })
-		if err == nil && s.at < to {
-			t.Fatalf("it came to %d, want %d", s.at, to)
-		}
-		return err
-	}
 	stands := func() kadm.Offset {
 		t.Helper()
 		all, err := adm.FetchOffsets(t.Context(), "g")
@@ -91,7 +94,7 @@ func TestLostEndIsNoticed(t *testing.T) {
 			epoch++
 		}
 		produce(t, prod, "in", 0, 5*parts)
-		if err := run(int64(5 * (i + 1))); err != nil {
+		if err := follow(t, seeds, int64(5*(i+1))); err != nil {
 			t.Fatal(err)
 		}
 		if got := stands(); got.At != int64(5*(i+1)) || got.LeaderEpoch != epoch {
@@ -118,7 +121,7 @@ func TestLostEndIsNoticed(t *testing.T) {
 		return resp, nil, true
 	})
 	for range 2 { // the next start is no way out
-		if err := run(30); !errors.Is(err, stream.ErrDataLoss) {
+		if err := follow(t, seeds, 30); !errors.Is(err, stream.ErrDataLoss) {
 			t.Fatalf("%v, want %v", err, stream.ErrDataLoss)
 		}
 		if got := stands(); got.At != 25 {
@@ -131,7 +134,40 @@ func TestLostEndIsNoticed(t *testing.T) {
 	if err := adm.CommitAllOffsets(t.Context(), "g", at); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(30); err != nil {
+	if err := follow(t, seeds, 30); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A topic that was created again begins with epoch 0 once more, and its leader knows none of
+// a higher one that was committed: a worker goes on, and does not wait for an answer. (That
+// the topic is another one, admission sees by its id.)
+func TestEpochOfATopicCreatedAgain(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(2), kfake.SeedTopics(parts, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	seeds := c.ListenAddrs()
+	prod := client(t, seeds)
+	adm := kadm.NewClient(prod)
+	for range 3 {
+		if err := c.MoveTopicPartition("in", 0, 1-c.LeaderFor("in", 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce(t, prod, "in", 0, 5*parts)
+	if err := follow(t, seeds, 5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := adm.DeleteTopics(t.Context(), "in"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := adm.CreateTopics(t.Context(), parts, 1, nil, "in"); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, client(t, seeds), "in", 0, 10*parts)
+	if err := follow(t, seeds, 10); err != nil {
 		t.Fatal(err)
 	}
 }
