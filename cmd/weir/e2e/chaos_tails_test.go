@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -73,15 +74,58 @@ func sum(offsets kadm.ListedOffsets) (n int64) {
 	return n
 }
 
-// unread notes which requests are cut before anyone decided them. Nothing but their producer
-// can know of them.
-func (x *traffic) unread(marks kadm.ListedOffsets) {
+// unread notes which requests are lost before anyone decided them: those at a mark or after it.
+// Nothing but their producer can know of them.
+func (x *traffic) unread(acked map[string]Offset, marks kadm.ListedOffsets) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for id, at := range x.acked {
+	for id, at := range acked {
 		if mark, ok := marks.Lookup(x.names.Requests(), at.Partition); ok && at.Offset >= mark.Offset {
 			x.gone[id] = true
 		}
+	}
+}
+
+// decided takes back what unread noted of requests that were decided before.
+func (x *traffic) decided() {
+	x.t.Helper()
+	ends, _ := x.ends()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id := range ends {
+		delete(x.gone, id)
+	}
+}
+
+// logEnds are the ends of all partitions of some topics.
+func (x *traffic) logEnds(names []string) kadm.ListedOffsets {
+	x.t.Helper()
+	if len(names) == 0 {
+		return nil
+	}
+	var all kadm.ListedOffsets
+	var err error
+	if !poll(x.t, brokersStart, func() bool { // leaders may be dead, and not yet replaced
+		if all, err = x.adm.ListEndOffsets(x.t.Context(), names...); err == nil {
+			err = all.Error()
+		}
+		return err == nil
+	}) {
+		x.t.Fatal(err)
+	}
+	return all
+}
+
+// beyond waits until 1,500 requests have ended, and the topics have 40 records more than at the
+// marks: much of what is to be lost has been read and decided.
+func (x *traffic) beyond(marks kadm.ListedOffsets, names []string) {
+	x.t.Helper()
+	if !poll(x.t, brokersStart, func() bool {
+		x.wait(time.Second)
+		ended, _ := x.ends()
+		return len(ended) >= 1_500 && (len(names) == 0 || sum(x.logEnds(names)) >= sum(marks)+40)
+	}) {
+		x.t.Fatalf("too little comes to %v", names)
 	}
 }
 
@@ -94,34 +138,13 @@ func (c tail) run(t *testing.T, k *local.Kafka, _ scale) figures {
 	x.start(150)
 	x.until(1_000)
 	names := c.topics(x.names)
-	ends := func() kadm.ListedOffsets {
-		t.Helper()
-		if len(names) == 0 {
-			return nil
-		}
-		all, err := x.adm.ListEndOffsets(t.Context(), names...)
-		if err == nil {
-			err = all.Error()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	marks := ends()
-	// Much of what is cut has been read and decided.
-	if !poll(t, brokersStart, func() bool {
-		x.wait(time.Second)
-		decided, _ := x.ends()
-		return len(decided) >= 1_500 && (len(names) == 0 || sum(ends()) >= sum(marks)+40)
-	}) {
-		t.Fatalf("too little comes to %s", c.name)
-	}
+	marks := x.logEnds(names)
+	x.beyond(marks, names)
 	k.Kill(0)
 	if c.dies {
 		w.Kill()
 	}
-	x.unread(marks)
+	x.unread(x.acked, marks)
 	batches := 0
 	marks.Each(func(at kadm.ListedOffset) {
 		n, err := k.CutTail(0, at.Topic, at.Partition, at.Offset)
@@ -139,14 +162,19 @@ func (c tail) run(t *testing.T, k *local.Kafka, _ scale) figures {
 	if err := k.Restart(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
-	decided, _ := x.ends()
-	for id := range decided {
-		delete(x.gone, id)
-	}
+	x.decided()
 	x.until(x.count() + 1_500)
 	if c.dies {
 		w = x.run(0, roles)
 	}
+	return x.survives(w)
+}
+
+// survives goes on with a worker whose logs have lost something: traffic, a kill and a restore
+// of what is left, and a repair where the worker asks for one. It judges at the end.
+func (x *traffic) survives(w *Process) figures {
+	t := x.t
+	t.Helper()
 	x.until(x.count() + 500)
 	x.finish()
 
@@ -165,7 +193,8 @@ func (c tail) run(t *testing.T, k *local.Kafka, _ scale) figures {
 			x.note("the worker ended: %s", last)
 			stops = append(stops, last)
 			stopped = true
-			if !strings.Contains(last, "weir ledger repair") || len(stops) > 2 {
+			ledgers := strings.Contains(last, "weir ledger") || strings.Contains(last, stream.ErrDataLoss.Error()) && strings.Contains(last, "requests.admission")
+			if !ledgers || len(stops) > 2 {
 				break
 			}
 			out, err := x.try("ledger", "repair", "--skip-deleted")
