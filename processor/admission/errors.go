@@ -13,7 +13,7 @@ var (
 	// ErrLedgerDiffers: records were removed, replaced or put back.
 	ErrLedgerDiffers = errors.New("the state is not what the last transaction left: records of it were removed, replaced or put back, so limits would let too many through or a message be sent twice; stop admission and run weir ledger check, which says what weir ledger repair would do")
 	// ErrLedgerLost: decisions were made here, and their state is gone or ends before them.
-	ErrLedgerLost = errors.New("the ledger lacks decisions that were made: the topic was deleted or cut off, it is an older copy, or this is another prefix; put the topic back from a copy, or correct kafka.prefix, before anything is decided")
+	ErrLedgerLost = errors.New("the ledger lacks decisions that were made: the topic was deleted or cut off, it is an older copy, or this is another prefix; correct kafka.prefix, put the topic back from a copy, or stop admission and run weir ledger check, which says whether weir.status has what is missing")
 	// ErrPositions: the group's offsets are not those of the last transaction.
 	ErrPositions = errors.New("the group's offset is not the one that was committed with the state: somebody reset the group, or the ledger is an older copy; stop admission and run weir ledger check")
 	// ErrDeleted: requests were deleted before they were decided.

@@ -54,6 +54,11 @@ func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, pa
 		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,
 	}
 	in.stage.parts = in.parts
+	defer func() {
+		for _, p := range in.parts {
+			p.close()
+		}
+	}()
 	var ranges []stream.Range
 	ledger := names.Ledger()
 	for n := range partitions {
@@ -71,7 +76,6 @@ func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, pa
 		return nil, fmt.Errorf("read the ledger and the known keys: %w", err)
 	}
 	for _, p := range in.parts {
-		defer p.close()
 		maps.Copy(in.damaged, p.damaged)
 	}
 	if len(in.damaged) > 0 {
@@ -283,7 +287,7 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 	whole := s.whole(ctx, map[int32]*partition{n: {num: n, base: standing{meta: m}}})
 	switch {
 	case errors.Is(whole, ErrLedgerLost):
-		return []Problem{{Partition: n, Err: whole, Gives: "cannot be repaired here: put the topic back from a copy"}}, nil
+		return in.replay(ctx, n, whole)
 	case whole == nil || errors.Is(whole, ErrDeleted) || errors.Is(whole, ErrBeyondEnd) || errors.Is(whole, ErrTopicRecreated):
 	default:
 		return nil, whole
@@ -297,7 +301,7 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 	}
 	agrees := s.agrees(p, committed)
 	if errors.Is(agrees, ErrLedgerLost) {
-		return []Problem{{Partition: n, Err: agrees, Gives: "cannot be repaired here: put the topic back from a copy"}}, nil
+		return in.replay(ctx, n, agrees)
 	}
 	if whole == nil && agrees == nil {
 		return nil, nil
@@ -309,7 +313,7 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 		return nil, err
 	}
 	if last > m.Seq {
-		return []Problem{{Partition: n, Err: fmt.Errorf("%s/%d stands at decision %d, and decision %d was made: %w", s.env.names.Ledger(), n, m.Seq, last, ErrLedgerLost), Gives: "cannot be repaired here: the ledger is an older copy; put back a newer one"}}, nil
+		return in.replay(ctx, n, fmt.Errorf("%s/%d is at decision %d, and decision %d was made: %w", s.env.names.Ledger(), n, m.Seq, last, ErrLedgerLost))
 	}
 	if whole == nil {
 		return []Problem{{Partition: n, Err: agrees, Stand: in.stand(n, &m), Gives: "the group is set to where the state stands: nothing is lost"}}, nil

@@ -81,6 +81,15 @@ func (in *inspection) rebuild(ctx context.Context, n int32, suspects map[string]
 
 // rules are those under which the partition decided last.
 func (in *inspection) rules(ctx context.Context, m *meta) (*limit.Rules, error) {
+	rev, err := in.revision(ctx, m.Marker.Revision)
+	if err != nil {
+		return nil, err
+	}
+	return limit.Compile(&rev.Policy, limit.Retained(m.Marker.Since, m.T))
+}
+
+// revision returns a revision of the policy.
+func (in *inspection) revision(ctx context.Context, number int64) (*schemas.Revision, error) {
 	read := in.stage.cfg.Read
 	w, err := policy.Watch(ctx, in.stage.env.names.Config(), slog.New(slog.DiscardHandler), append([]kgo.Opt{kgo.SeedBrokers(read.Brokers...)}, read.Options...)...)
 	if err != nil {
@@ -92,11 +101,7 @@ func (in *inspection) rules(ctx context.Context, m *meta) (*limit.Rules, error) 
 	wg.Go(func() { _ = w.Run(ctx) }) // Get says why it ended
 	defer wg.Wait()
 	defer cancel()
-	rev, err := w.Get(ctx, m.Marker.Revision)
-	if err != nil {
-		return nil, err
-	}
-	return limit.Compile(&rev.Policy, limit.Retained(m.Marker.Since, m.T))
+	return w.Get(ctx, number)
 }
 
 // group sorts places by what of returns, each list from the oldest on.

@@ -150,6 +150,107 @@ func TestVanishedStateStops(t *testing.T) {
 	}
 }
 
+// TestLedgerLosesItsEnd: weir ledger check names the decisions that the ledger lacks, and the
+// repair applies them again: limits and opt-outs are as they were.
+func TestLedgerLosesItsEnd(t *testing.T) {
+	const to = "+8613800000000"
+	home, other := schemas.PartitionOf(to, partitions), ""
+	for i := 1; other == "" || schemas.PartitionOf(other, partitions) != home; i++ {
+		other = fmt.Sprintf("+861380000%04d", i)
+	}
+	for _, c := range []struct {
+		name   string
+		before bool // it has a request
+		gives  string
+		status bool // it has lost its beginning
+		undone bool // the copy ends in a transaction that was aborted
+	}{
+		{"all of it", false, "decisions 1 to ", false, false},
+		{"its last decisions", true, "decisions 3 to ", false, false},
+		{"its last decisions, and what was aborted is committed", true, "decisions 3 to ", false, true},
+		{"its last decisions, and weir.status begins later", true, "weir.status has not all decisions since", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			ask := func(bodies string, args ...any) schemas.Status {
+				t.Helper()
+				stop := w.admit("0")
+				defer stop()
+				for body := range strings.Lines(fmt.Sprintf(bodies, args...)) {
+					w.request(home, "%s", body)
+				}
+				return lastStatus(w.statuses(1)).Status
+			}
+			var copied []*kgo.Record
+			if c.before {
+				if got := ask(`{"channel":"sms","to":%q,"class":"verify","body":"x"}`, to); got != schemas.StatusQueued {
+					t.Fatalf("the first is %s", got)
+				}
+				w.last(home, func(r *kgo.Record) bool { copied = append(copied, r); return true })
+			}
+			if c.undone {
+				var m map[string]json.RawMessage
+				meta := copied[len(copied)-1]
+				if err := json.Unmarshal(meta.Value, &m); err != nil || string(m["seq"]) != "2" {
+					t.Fatalf("the meta record is %s: %v", meta.Value, err)
+				}
+				m["seq"], m["requests"] = json.RawMessage("3"), json.RawMessage("2") // a moment before the decision 3
+				value, err := json.Marshal(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				place := w.last(home, func(r *kgo.Record) bool { return len(r.Key) == 16 })
+				copied = append(copied, &kgo.Record{Topic: place.Topic, Partition: home, Key: place.Key}, &kgo.Record{Topic: place.Topic, Partition: home, Key: meta.Key, Value: value})
+			}
+			if got := ask(`{"channel":"sms","to":%q,"class":"verify","body":"x"}`, other); got != schemas.StatusQueued {
+				t.Fatalf("it is %s", got)
+			}
+			ask(`{"action":"suppress","channel":"sms","to":%q,"class":"news"}
+{"channel":"sms","to":%[1]q,"class":"news","body":"x"}`, other)
+			w.cut(w.names.Ledger(), home, w.end(w.names.Ledger(), home))
+			if c.status {
+				w.cut(w.names.Status(), home, w.end(w.names.Status(), home)-2) // the last decision and its marker stay
+			}
+			for _, r := range copied {
+				w.produce(&kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value})
+			}
+			if err := w.refused(); !errors.Is(err, admission.ErrLedgerLost) && !errors.Is(err, admission.ErrPositions) {
+				t.Fatalf("admission ended with %v", err)
+			}
+			found := w.inspect()
+			if len(found) != 1 || !errors.Is(found[0].Err, admission.ErrLedgerLost) || !strings.Contains(found[0].Gives, c.gives) || found[0].Repairable() == c.status {
+				t.Fatalf("the check finds %+v", found)
+			}
+			if c.status {
+				return
+			}
+			if found[0].Consent != admission.ConsentForget {
+				t.Errorf("it takes the consent %q", found[0].Consent)
+			}
+			for _, r := range found[0].Write {
+				w.produce(r)
+			}
+			if found := w.inspect(); len(found) > 0 {
+				t.Fatalf("after the repair, %v", found[0].Err)
+			}
+			for _, limited := range []string{to, other} {
+				if limited == to && !c.before {
+					continue
+				}
+				if got := ask(`{"channel":"sms","to":%q,"class":"verify","body":"x"}`, limited); got != schemas.StatusLimited {
+					t.Errorf("the next request to %s is %s", limited, got)
+				}
+			}
+			if got := ask(`{"channel":"sms","to":%q,"class":"news","body":"x"}`, other); got != schemas.StatusSuppressed {
+				t.Errorf("one to who opted out is %s", got)
+			}
+			if found := w.inspect(); len(found) > 0 {
+				t.Fatalf("in the end, %v", found[0].Err)
+			}
+		})
+	}
+}
+
 // TestStateOfAnEarlierVersion: its meta record has no sums. Nothing is compared, and the next
 // transaction writes them.
 func TestStateOfAnEarlierVersion(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/weirhq/weir/deploy/local"
+	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/topics"
 )
@@ -193,12 +194,21 @@ func (x *traffic) survives(w *Process) figures {
 			x.note("the worker ended: %s", last)
 			stops = append(stops, last)
 			stopped = true
-			ledgers := strings.Contains(last, "weir ledger") || strings.Contains(last, stream.ErrDataLoss.Error()) && strings.Contains(last, "requests.admission")
-			if !ledgers || len(stops) > 2 {
+			repair := []string{"ledger", "repair", "--skip-deleted"}
+			switch has := func(err error) bool { return strings.Contains(last, err.Error()) }; {
+			case len(stops) > 2:
+				repair = nil
+			case has(admission.ErrPositions), has(admission.ErrLedgerLost):
+				repair = append(repair, "--forget")
+			case has(stream.ErrDataLoss) && strings.Contains(last, "requests.admission"), strings.Contains(last, "weir ledger repair"):
+			default:
+				repair = nil
+			}
+			if repair == nil {
 				break
 			}
-			out, err := x.try("ledger", "repair", "--skip-deleted")
-			x.note("weir ledger repair --skip-deleted: %v\n%s", err, out)
+			out, err := x.try(repair...)
+			x.note("weir %s: %v\n%s", strings.Join(repair, " "), err, out)
 			if err != nil {
 				break
 			}
