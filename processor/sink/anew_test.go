@@ -42,7 +42,7 @@ func TestTopicMadeAnew(t *testing.T) {
 		{"while none runs, and the group's offsets are gone", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			const n = 2000
+			const n = 1000
 			seeds := startKafka(t)
 			adm := admin(t, seeds)
 			url := "http://" + startEngine(t, t.TempDir(), "").Addr()
