@@ -47,7 +47,7 @@ func TestTopicMadeAnew(t *testing.T) {
 			adm := admin(t, seeds)
 			url := "http://" + startEngine(t, t.TempDir(), "").Addr()
 			reg := prometheus.NewRegistry()
-			cfg := sink.Config{Brokers: seeds, URL: url, Rows: 300, Every: 10 * time.Millisecond, Logger: logger(t), Metrics: reg, Check: 100 * time.Millisecond}
+			cfg := sink.Config{Brokers: seeds, URL: url, Rows: 300, Every: 10 * time.Millisecond, Logger: logger(t), Metrics: reg}
 			stop := run(t, cfg)
 			if err := produce(t.Context(), seeds, 0, n/2, 500, false); err != nil {
 				t.Fatal(err)
