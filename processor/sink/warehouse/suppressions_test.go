@@ -29,7 +29,7 @@ func TestSuppressions(t *testing.T) {
 	const n = 200
 	for i := range n {
 		sc := scope{pick("acme", "acme", "other", ""), fmt.Sprintf("+861380000%04d", rnd.IntN(20)), pick("", "sms", "email"), pick("", "ads")}
-		at := t0 + schemas.Millis(i/3) // some at the same time
+		at := t0 + schemas.Millis(i/20) // some at the same time
 		s := history.Suppressed{To: sc.to, Suppression: schemas.Suppression{Tenant: sc.tenant, Channel: sc.channel, Class: sc.class, At: at, Reason: pick("", "stop", "hard_bounce"), Provider: pick("", "ses")}}
 		if rnd.IntN(2) == 0 {
 			s.Until = t0 + schemas.Millis(rnd.IntN(4000))
