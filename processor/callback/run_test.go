@@ -86,10 +86,11 @@ func (w *world) logger() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// delays runs the delay stage, which does not crash here.
+// delays runs the delay stage, which does not crash here. Its fetches wait longer than they do
+// elsewhere: an hour of those that wait 50 ms is most of a test's work.
 func (w *world) delays(ctx context.Context) error {
 	return delay.Run(ctx, delay.Config{
-		Stream: stream.Config{Brokers: []string{"127.0.0.1:9092"}, TransactionalID: "delay-0", Options: w.options(w.net.DialContext)},
+		Stream: stream.Config{Brokers: []string{"127.0.0.1:9092"}, TransactionalID: "delay-0", Options: append(w.options(w.net.DialContext), kgo.FetchMaxWait(time.Second))},
 		Names:  w.names, Partitions: parts, DelayPartitions: parts, Returns: map[string]int32{w.names.Callbacks(): parts}, Logger: w.logger(),
 	})
 }

@@ -256,16 +256,17 @@ func (o *oracle) passes(limits []oracleLimit, s *Subject, without func(i int) bo
 		if !oracleMatches(l, s) {
 			continue
 		}
+		who := oracleWho(l, s)
 		for _, w := range oracleWindows(l, s) {
 			n := int64(0)
 			for j := range o.places {
 				p := &o.places[j]
-				if !p.gone && p.limit == l.Name && p.who == oracleWho(l, s) && !without(j) && o.sees(l, w, p.t, t) {
+				if !p.gone && p.limit == l.Name && p.who == who && !without(j) && o.sees(l, w, p.t, t) {
 					n += p.cost
 				}
 			}
 			if w.Kind == schemas.WindowBucket {
-				n = w.N - floorRat(o.level(l, w, oracleWho(l, s), t))
+				n = w.N - floorRat(o.level(l, w, who, t))
 			}
 			name := l.Name + " " + w.String()
 			counts[name] = n

@@ -42,12 +42,12 @@ func TestTopicMadeAnew(t *testing.T) {
 		{"while none runs, and the group's offsets are gone", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			const n = 2000
+			const n = 1000
 			seeds := startKafka(t)
 			adm := admin(t, seeds)
 			url := "http://" + startEngine(t, t.TempDir(), "").Addr()
 			reg := prometheus.NewRegistry()
-			cfg := sink.Config{Brokers: seeds, URL: url, Rows: 300, Every: 10 * time.Millisecond, Logger: logger(t), Metrics: reg, Check: 100 * time.Millisecond}
+			cfg := sink.Config{Brokers: seeds, URL: url, Rows: 300, Every: 10 * time.Millisecond, Logger: logger(t), Metrics: reg}
 			stop := run(t, cfg)
 			if err := produce(t.Context(), seeds, 0, n/2, 500, false); err != nil {
 				t.Fatal(err)

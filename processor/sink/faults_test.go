@@ -180,7 +180,7 @@ func TestOffsetsLost(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			const n = 4000
+			const n = 2000
 			seeds := startKafka(t)
 			url := "http://" + startEngine(t, t.TempDir(), "").Addr()
 			cfg := sink.Config{Brokers: seeds, URL: url, Rows: 300, Every: 10 * time.Millisecond, Logger: logger(t)}

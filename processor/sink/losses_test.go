@@ -24,7 +24,7 @@ import (
 // chooses, while rows arrive. A sink that comes then sees a difference if there is one, and
 // a repair makes every table what weir.status says.
 func losses(t *testing.T, seed uint64) {
-	const stages, perStage = 7, 1000
+	const stages, perStage = 7, 500
 	r := rand.New(rand.NewPCG(seed, 20))
 	seeds := startKafka(t)
 	root := t.TempDir()

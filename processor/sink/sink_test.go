@@ -406,9 +406,9 @@ func killed(t *testing.T, k kills) {
 }
 
 func TestKilled(t *testing.T) {
-	killed(t, kills{events: 20_000, times: 3, rows: 400, perTx: 500, patience: 30 * time.Second})
+	killed(t, kills{events: 10_000, times: 3, rows: 400, perTx: 500, patience: 30 * time.Second})
 }
 
 func TestKilledWithItsEngine(t *testing.T) {
-	killed(t, kills{events: 20_000, times: 3, rows: 400, perTx: 500, engine: true, patience: 30 * time.Second})
+	killed(t, kills{events: 10_000, times: 3, rows: 400, perTx: 500, engine: true, patience: 30 * time.Second})
 }

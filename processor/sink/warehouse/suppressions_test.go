@@ -26,10 +26,10 @@ func TestSuppressions(t *testing.T) {
 	latest := make(map[scope]history.Suppressed)
 	lifted := make(map[scope]bool)
 	rows := map[string][]string{}
-	const n = 600
+	const n = 200
 	for i := range n {
-		sc := scope{pick("acme", "acme", "other", ""), fmt.Sprintf("+861380000%04d", rnd.IntN(60)), pick("", "sms", "email"), pick("", "ads")}
-		at := t0 + schemas.Millis(i/3) // some at the same time
+		sc := scope{pick("acme", "acme", "other", ""), fmt.Sprintf("+861380000%04d", rnd.IntN(20)), pick("", "sms", "email"), pick("", "ads")}
+		at := t0 + schemas.Millis(i/20) // some at the same time
 		s := history.Suppressed{To: sc.to, Suppression: schemas.Suppression{Tenant: sc.tenant, Channel: sc.channel, Class: sc.class, At: at, Reason: pick("", "stop", "hard_bounce"), Provider: pick("", "ses")}}
 		if rnd.IntN(2) == 0 {
 			s.Until = t0 + schemas.Millis(rnd.IntN(4000))
@@ -52,7 +52,7 @@ func TestSuppressions(t *testing.T) {
 		"('decision', 'acme', 'email', '', 'Ann@example.com', 'suppress', 'stop', '', 'suppress', fromUnixTimestamp64Milli(1795248999000), 0, 0, 9003, 9003)")
 	for log, all := range rows {
 		rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for part := range slices.Chunk(all, 150) {
+		for part := range slices.Chunk(all, 50) {
 			// One part after another, so that merges have not brought it together.
 			if err := conn.Exec(t.Context(), "INSERT INTO "+log+" (kind, tenant, channel, class, `to`, reason, error_code, provider, decision_verdict, at, retry_at, decision_partition, decision_seq, status_offset) VALUES "+strings.Join(part, ",")); err != nil {
 				t.Fatal(err)
