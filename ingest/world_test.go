@@ -136,6 +136,13 @@ func newWorld(t *testing.T, set settings) *world {
 	})
 	if !set.cut {
 		w.until("ready", func() bool { return w.do("GET", "/readyz", "").code == http.StatusOK })
+		w.until("able to wait for a decision", func() bool { // /readyz does not wait for it
+			ticket, err := w.srv.replies.Expect()
+			if err == nil {
+				ticket.Done()
+			}
+			return err == nil
+		})
 	}
 	return w
 }
