@@ -151,10 +151,6 @@ func size(v string) (int64, error) {
 	return 0, fmt.Errorf("%q is no amount of memory, such as 512MiB or 4GiB; %dMiB is the least", v, audit.LeastMemory>>20)
 }
 
-// exitUntold is the audit's answer when the logs do not show enough, or cannot
-// be read.
-const exitUntold = 3
-
 // moment reads a duration before now, or a time.
 func moment(v string, now time.Time) (time.Time, error) {
 	if d, err := schemas.ParseDuration(v); err == nil {

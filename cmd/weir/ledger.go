@@ -18,8 +18,10 @@ var ledgerCommand = command{
 	name:    "ledger",
 	args:    "check|repair [--skip-deleted] [--forget] [flags]",
 	summary: "Look whether admission's state is whole, and repair what can be. Stop admission first.",
-	details: "check changes nothing and says what repair would do. Exit 0: all is whole, 1: it is not.\n" +
-		"repair does what gives nothing up; the two flags agree to what does.",
+	details: `check changes nothing and says what repair would do.
+repair does what gives nothing up; the two flags agree to what does.
+Exit codes: 0 all is whole; 1 it is not; 2 wrong usage; 3 could not tell: Kafka did not answer, topics are missing, or
+admission runs.`,
 	example: "weir ledger check",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("check", "repair")
@@ -35,16 +37,18 @@ var ledgerCommand = command{
 		if verb == "" {
 			return usagef("say check or repair")
 		}
-		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+		if fs.NArg() > 0 {
+			return usagef("takes no argument %q", fs.Arg(0))
+		}
+		return untold(onCluster(ctx, load, func(k *cluster, s *Settings) error {
 			left, err := c.ledger(ctx, k, s, verb == "repair", func(a admission.Consent) bool { return a == admission.ConsentNone || *agreed[a] })
 			switch {
-			case err != nil:
-				return err
 			case left > 0:
-				return &exitStatus{exitError, nil}
+				return &exitStatus{exitError, err}
+			default:
+				return err
 			}
-			return nil
-		})
+		}))
 	},
 }
 
@@ -102,7 +106,7 @@ func (c *call) ledger(ctx context.Context, k *cluster, s *Settings, repair bool,
 			}
 		default:
 			if err := k.put(ctx, group, p); err != nil {
-				return left, err
+				return left + 1, err
 			}
 			fmt.Fprintln(c.stdout, "  Repaired.")
 		}
