@@ -74,7 +74,7 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 		}
 		s, err := load()
 		if err != nil {
-			return err
+			return untold(err)
 		}
 		// The limit is on what Go manages; the program's own text is beside it.
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory - 48<<20))
