@@ -109,7 +109,7 @@ func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settin
 			return &l.Settings, nil
 		}
 		fill := map[string]func(){
-			"kafka.brokers":    func() { l.Brokers = []string{e.Kafka} },
+			"kafka.brokers":    func() { l.Brokers, l.Dev = []string{e.Kafka}, true },
 			"kafka.prefix":     func() { l.Prefix = e.Prefix },
 			"kafka.partitions": func() { l.Partitions = e.Partitions },
 			"clickhouse.url":   func() { l.ClickHouse = e.ClickHouse },

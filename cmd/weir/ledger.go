@@ -20,6 +20,7 @@ var ledgerCommand = command{
 	summary: "Look whether admission's state is whole, and repair what can be. Stop admission first.",
 	details: `check changes nothing and says what repair would do.
 repair does what gives nothing up; the two flags agree to what does.
+With weir dev, which is one process, neither works: weir audit compares the state while it runs.
 Exit codes: 0 all is whole; 1 it is not; 2 wrong usage; 3 could not tell: Kafka did not answer, topics are missing, or
 admission runs.`,
 	example: "weir ledger check",
@@ -41,6 +42,9 @@ admission runs.`,
 			return usagef("takes no argument %q", fs.Arg(0))
 		}
 		return untold(onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			if s.Dev {
+				return errors.New("weir dev runs admission and Kafka in one process, so its state can be neither checked nor repaired with this command: weir audit compares the state while it runs; to begin again without what it has: stop it, and weir dev --fresh")
+			}
 			left, err := c.ledger(ctx, k, s, verb == "repair", func(a admission.Consent) bool { return a == admission.ConsentNone || *agreed[a] })
 			switch {
 			case left > 0:

@@ -15,7 +15,7 @@ var sinkCommand = command{
 	args:    "check|repair [flags]",
 	summary: "Compare ClickHouse's tables with what the sinks confirmed, and load again what it lost.",
 	details: `check changes nothing. It may run while sinks do; what they are inserting may then show as a difference.
-repair needs every sink to be stopped. It loads from weir.status the rows that are missing, each into the table that
+repair needs every sink to be stopped (so it cannot work with weir dev, which is one process). It loads from weir.status the rows that are missing, each into the table that
 lacks it, takes away those that are there twice, makes the minutes of rollups again that do not add up, and adds what lists of
 messages lack. What is interrupted is done by running it again. It covers the nine days of which the group's
 metadata says what was confirmed, as far as weir.status still has them.
@@ -36,6 +36,9 @@ not tell: Kafka or ClickHouse did not answer, sinks run (repair), or no sink has
 			return usagef("takes no argument %q", fs.Arg(0))
 		}
 		return untold(onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			if verb == "repair" && s.Dev {
+				return errors.New("weir dev runs the sink and Kafka in one process, so ClickHouse cannot be repaired there: weir sink check looks while it runs; to begin again without what it has: stop it, and weir dev --fresh")
+			}
 			if s.ClickHouse == "" {
 				return errors.New("no ClickHouse is set (clickhouse.url): there is nothing to compare")
 			}

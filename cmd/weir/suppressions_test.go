@@ -215,3 +215,22 @@ func TestDevStopped(t *testing.T) {
 		})
 	}
 }
+
+// TestNoRepairWithDev: weir dev is one process, so nothing can be stopped for a repair while its Kafka runs.
+func TestNoRepairWithDev(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	if err := (&endpoints{HTTP: b.addr, Kafka: b.addr, ClickHouse: "http://127.0.0.1:1", Prefix: "weir.", Partitions: 8}).write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"sink repair":   "weir sink check looks while it runs",
+		"ledger check":  "weir audit compares the state while it runs",
+		"ledger repair": "weir audit compares the state while it runs",
+		"sink check":    "ClickHouse at 127.0.0.1:1 does not answer", // it is found, and tried
+	} {
+		if code, _, stderr := weir(t, append(strings.Fields(args), "--dir", dir)...); code != exitUntold || !strings.Contains(stderr, want) {
+			t.Errorf("weir %s: code %d, %q", args, code, stderr)
+		}
+	}
+}
