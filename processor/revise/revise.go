@@ -76,7 +76,10 @@ func (e *LossError) Unwrap() error { return ErrRefused }
 
 // LossText says what a window would not count.
 func LossText(l *limit.Loss) string {
-	const form = "2006-01-02 15:04:05"
+	form := "2006-01-02 15:04:05"
+	if l.From/1000 == l.Until/1000 { // as of a limit that was changed twice within a second: a short loss is one, too
+		form += ".000"
+	}
 	return fmt.Sprintf("limit %s: %s would not count what was sent from %s to %s UTC", l.Limit, l.Window, l.From.Time().UTC().Format(form), l.Until.Time().UTC().Format(form))
 }
 
