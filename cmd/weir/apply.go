@@ -31,6 +31,9 @@ later, it counts from then on. Where limits would lose history, as by another ma
 kind of window, it says which and changes nothing without --accept-loss. When the policy was changed meanwhile the file is tried once more on
 what it has become, but not with --prune, which would remove what it never saw.
 
+A key whose secret was revoked, or replaced by a rotation, works again if the file has
+its hash: a warning names such keys, with --dry-run too.
+
 A provider that is removed drains: its lanes hand what waits back to admission,
 which routes it again. Its topics stay. Its lanes can become more and never
 fewer.`,

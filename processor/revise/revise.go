@@ -90,7 +90,8 @@ type Result struct {
 	Now    *schemas.Revision // in force at the end: From when Next says nothing new, and in a draft
 	Topics topics.Diff       // what it needs of them, before they were made
 
-	course limit.Course // up to From
+	course limit.Course    // up to From
+	ended  map[string]bool // hashes of secrets that a revision had and From has no longer
 }
 
 // Draft is Revise without the writing: it does everything that can refuse.
@@ -170,12 +171,19 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		return nil, err
 	}
 	r := &Result{From: have, Next: next, Now: have}
+	r.ended = make(map[string]bool)
 	for n := int64(1); n <= have.Revision; n++ {
 		rev, err := w.Get(ctx, n) // read already: it does not wait
 		if err != nil {
 			return nil, err
 		}
 		r.course.Take(&rev.Policy, rev.At)
+		for hash := range secretsOf(&rev.Policy, 0) {
+			r.ended[hash] = true
+		}
+	}
+	for hash := range secretsOf(&have.Policy, schemas.MillisOf(time.Now())) {
+		delete(r.ended, hash)
 	}
 	if len(schemas.DiffPolicy(&have.Policy, next)) > 0 {
 		if err := Judge(next); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/limit"
+	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
