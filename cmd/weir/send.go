@@ -22,7 +22,7 @@ var sendCommand = command{
 	name:    "send",
 	args:    "--to RECIPIENT [--channel sms] [--class CLASS] [--body TEXT | --template NAME --var k=v] [--wait]",
 	summary: "Send one message over HTTP; with --wait, tell what became of it.",
-	details: "An API key stands in " + apiKeyEnv + `; weir dev needs none.
+	details: "The API key is read from " + apiKeyEnv + `; weir dev needs none.
 
 Exit codes: 0 sent or delivered, and without --wait: accepted; 1 not sent: the API refused the request, or with --wait the
 message was rejected, limited, suppressed, cancelled, a duplicate, expired, failed or undelivered; 2 wrong usage; 3 could
