@@ -129,22 +129,17 @@ const (
 	ReportKeyFollowed = "audit/follow"
 )
 
-// LastAudit returns the report of the audit that says most: one with a violation, else one
-// that goes on, else the later one. ok is false where none has been run.
+// LastAudit returns the report of the audit that says most: one with a violation, else the later
+// one. One that goes on is the later one within seconds, unless it was killed. ok is false where
+// none has been run.
 func LastAudit(reports map[string]Report) (last Report, ok bool) {
-	rank := func(r *Report) int {
-		switch {
-		case r.Audit.Violations > 0:
-			return 2
-		case r.Audit.Following:
-			return 1
-		default:
-			return 0
-		}
-	}
 	for _, key := range []string{ReportKeyAudit, ReportKeyFollowed} {
 		r := reports[key]
-		if r.Audit != nil && (!ok || rank(&r) > rank(&last) || rank(&r) == rank(&last) && r.At > last.At) {
+		if r.Audit == nil {
+			continue
+		}
+		violated, was := r.Audit.Violations > 0, ok && last.Audit.Violations > 0
+		if !ok || violated && !was || violated == was && cmp.Or(r.Written, r.At) > cmp.Or(last.Written, last.At) {
 			last, ok = r, true
 		}
 	}

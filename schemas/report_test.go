@@ -7,7 +7,7 @@ import (
 )
 
 // Of an audit that was run once and one that follows, the one that found a violation is
-// shown, then the one that goes on, then the later one.
+// shown, then the later one: one that follows may have been killed.
 func TestLastAudit(t *testing.T) {
 	once := func(at schemas.Millis, violations int64) schemas.Report {
 		return schemas.Report{At: at, By: "once", Audit: &schemas.AuditReport{Violations: violations}}
@@ -24,7 +24,9 @@ func TestLastAudit(t *testing.T) {
 		{"none", none, none, ""},
 		{"once only", once(1, 0), none, "once"},
 		{"followed only", none, followed(1, 0, true), "followed"},
-		{"one that goes on, and a later one", once(2, 0), followed(1, 0, true), "followed"},
+		{"one that goes on, and an earlier one", once(1, 0), followed(2, 0, true), "followed"},
+		{"one that goes on, or was killed, and a later one", once(2, 0), followed(1, 0, true), "once"},
+		{"later by the broker's clock", schemas.Report{At: 9, Written: 1, By: "once", Audit: &schemas.AuditReport{}}, schemas.Report{At: 1, Written: 2, By: "followed", Audit: &schemas.AuditReport{Following: true}}, "followed"},
 		{"one that ended, and a later one", once(2, 0), followed(1, 0, false), "once"},
 		{"one that ended later", once(1, 0), followed(2, 0, false), "followed"},
 		{"a violation, and one that goes on without", once(1, 3), followed(2, 0, true), "once"},

@@ -25,13 +25,17 @@ file's decide first.
 
 Nothing is changed unless the result as a whole is valid. A window that is new
 or longer than before counts from now on, or from when its history is kept; what
-it prints says when it is complete. A window that is dropped keeps its history
-for a day. Where limits would lose history, as by another match or by another
+it prints says when it is complete. A window that the file drops keeps its history
+for a day: put back within that day, it counts as if it had always been there;
+later, it counts from then on. Where limits would lose history, as by another match or by another
 kind of window, it says which and changes nothing without --accept-loss. When the policy was changed meanwhile the file is tried once more on
 what it has become, but not with --prune, which would remove what it never saw.
 
+A key whose secret was revoked, or replaced by a rotation, works again if the file has
+its hash: a warning names such keys, with --dry-run too.
+
 A provider that is removed drains: its lanes hand what waits back to admission,
-which routes it anew. Its topics stay. Its lanes can become more and never
+which routes it again. Its topics stay. Its lanes can become more and never
 fewer.`,
 	example: "weir apply -f policy.yaml --prune --dry-run",
 	run: func(ctx context.Context, c *call) error {

@@ -63,18 +63,21 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 		if fs.NArg() > 0 {
 			return usagef("takes no argument %q", fs.Arg(0))
 		}
-		if *slack < 0 || since.After(time.Now()) {
-			return usagef("--slack may not be below 0, nor --since in the future")
+		if *slack < 0 {
+			return usagef("--slack %s: 0 is the least", *slack)
+		}
+		if since.After(time.Now()) {
+			return usagef("--since %s is in the future: give how long ago (90m, 7d) or an earlier time", since.UTC().Format(time.RFC3339))
 		}
 		if *every != 0 && !*follow {
-			return usagef("--every is for --follow")
+			return usagef("--every needs --follow: a weir audit without it judges once")
 		}
 		if *every = cmp.Or(*every, 10*time.Second); *every < time.Second {
 			return usagef("--every %s: one second is the least", *every)
 		}
 		s, err := load()
 		if err != nil {
-			return err
+			return untold(err)
 		}
 		// The limit is on what Go manages; the program's own text is beside it.
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory - 48<<20))
@@ -150,10 +153,6 @@ func size(v string) (int64, error) {
 	}
 	return 0, fmt.Errorf("%q is no amount of memory, such as 512MiB or 4GiB; %dMiB is the least", v, audit.LeastMemory>>20)
 }
-
-// exitUntold is the audit's answer when the logs do not show enough, or cannot
-// be read.
-const exitUntold = 3
 
 // moment reads a duration before now, or a time.
 func moment(v string, now time.Time) (time.Time, error) {

@@ -223,11 +223,11 @@ func TestAuditUsage(t *testing.T) {
 		says string
 	}{
 		{"now", `takes no argument "now"`},
-		{"--since 2999-01-01T00:00:00Z", "nor --since in the future"},
+		{"--since 2999-01-01T00:00:00Z", "--since 2999-01-01T00:00:00Z is in the future"},
 		{"--since soon", `"soon" is neither a duration`},
-		{"--slack -1s", "--slack may not be below 0"},
+		{"--slack -1s", "--slack -1s: 0 is the least"},
 		{"--memory 1MiB", "512MiB is the least"},
-		{"--every 5s", "--every is for --follow"},
+		{"--every 5s", "--every needs --follow"},
 		{"--follow --every 10ms", "one second is the least"},
 		{"--follow --every -5s", "one second is the least"},
 	} {

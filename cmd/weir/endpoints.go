@@ -7,8 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // endpoints is where a running weir dev listens. It is written to the
@@ -60,6 +62,25 @@ func readEndpoints(dir string) (*endpoints, error) {
 	return e, nil
 }
 
+// errDevStopped: what was meant is a weir dev, and not whatever has its default ports.
+var errDevStopped = errors.New("weir dev of this directory is not running")
+
+// answers is whether the weir dev that wrote this still runs: one that was killed left it.
+func (e *endpoints) answers() bool {
+	conn, err := net.DialTimeout("tcp", e.HTTP, 2*time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// hasRun is whether a weir dev has its data in a directory.
+func hasRun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "broker"))
+	return err == nil
+}
+
 // clientFlags are the settings flags of commands that talk to a running Weir:
 // what a weir dev in the directory says are their defaults.
 func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settings, error) {
@@ -75,16 +96,20 @@ func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settin
 		if err != nil {
 			return nil, err
 		}
-		if e == nil {
+		if e == nil || !e.answers() {
 			named := false
 			fset.Visit(func(f *flag.Flag) { named = named || f.Name == "dir" })
-			if named && l.from["kafka.brokers"] == "default" && l.from["http.listen"] == "default" {
+			switch ran := e != nil || hasRun(*dir); {
+			case l.from["kafka.brokers"] != "default" || l.from["http.listen"] != "default":
+			case ran:
+				return nil, fmt.Errorf("%w: directory %s; start it, or name a cluster with --kafka-brokers (kafka.brokers), for a command that speaks HTTP with --http-listen (http.listen)", errDevStopped, *dir)
+			case named:
 				return nil, &usageError{fmt.Sprintf("--dir %s: no weir dev has run there", *dir)}
 			}
 			return &l.Settings, nil
 		}
 		fill := map[string]func(){
-			"kafka.brokers":    func() { l.Brokers = []string{e.Kafka} },
+			"kafka.brokers":    func() { l.Brokers, l.Dev = []string{e.Kafka}, true },
 			"kafka.prefix":     func() { l.Prefix = e.Prefix },
 			"kafka.partitions": func() { l.Partitions = e.Partitions },
 			"clickhouse.url":   func() { l.ClickHouse = e.ClickHouse },

@@ -33,7 +33,8 @@ var eraseCommand = command{
 default regions, and --region), an address in any case of its domain; on every channel unless --channel says one.
 Deletes their rows of status_events, messages and the tables of lists, and takes message, recipient and scopes out of
 their decisions, which stay in the log. Waits until ClickHouse has rewritten its parts, then searches every column of
-every table for their name. Exit 0: nothing is left; 1: something is, and the text says what.
+every table for their name. Exit 0: nothing is left; 1: something is, and the text says what; 3: could not tell, since Kafka or
+ClickHouse did not answer to the end.
 
 It cannot be undone: without --yes it only says what there is, as --dry-run does, and exits with 2.
 Kafka cannot forget one record: what it holds ends by its retention, and the list says when. Nobody is kept from
@@ -65,7 +66,7 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 		case *region != "" && !recipient.Numbers(*region):
 			return usagef("--region %s: no region that has numbers; two letters of ISO 3166-1, such as CN or GB", *region)
 		}
-		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+		return untold(onCluster(ctx, load, func(k *cluster, s *Settings) error {
 			if s.ClickHouse == "" {
 				return errors.New("no ClickHouse is set (clickhouse.url): there is nothing to erase from")
 			}
@@ -132,7 +133,7 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 				return usagef("nothing was erased: say --yes to erase it, or --dry-run to look")
 			}
 			return nil
-		})
+		}))
 	},
 }
 

@@ -97,8 +97,18 @@ func TestKeysSurviveTheirPolicy(t *testing.T) {
 	b.does([]string{"apply", "-f", b.file(twoProviders), "--prune"}, "Nothing to change. Revision 6", "keys only as --prune=keys): key new")
 	b.does([]string{"apply", "-f", b.file(twoProviders), "--prune=keys"}, "Nothing to change. Revision 6") // it says nothing of keys
 	unchanged()
-	b.does([]string{"apply", "-f", before, "--prune", "--dry-run"}, "+ key old\n", "): key new") // the file asks for it
-	b.does([]string{"apply", "-f", before, "--prune=keys"}, "+ key old\n- key new\n", "Revision 7")
+	const revives = "Warning: key old: a secret of it was revoked or replaced before, and works again with this policy"
+	for _, args := range [][]string{{"--prune", "--dry-run"}, {"--dry-run"}, {"--dry-run", "--json"}} { // the file asks for it
+		out := b.does(append([]string{"apply", "-f", before}, args...), strings.TrimPrefix(revives, "Warning: "))
+		if strings.Contains(out, "sha256") || strings.Contains(out, "key new:") {
+			t.Errorf("%v: it shows a hash, or warns of a key that was never revoked: %s", args, out)
+		}
+	}
+	b.does([]string{"apply", "-f", before, "--prune", "--dry-run"}, "+ key old\n", "): key new")
+	b.does([]string{"apply", "-f", before, "--prune=keys"}, "+ key old\n- key new\n", revives, "Revision 7")
+	if out := b.does([]string{"apply", "-f", before}, "Nothing to change. Revision 7"); strings.Contains(out, "Warning") {
+		t.Errorf("it works, and that is not new: %s", out)
+	}
 	b.does([]string{"apply", "-f", b.file(twoProviders + "keys: []\n"), "--prune=keys"}, "- key old\n", "Revision 8")
 }
 
@@ -113,4 +123,17 @@ func TestRollbackMeetsTheRest(t *testing.T) {
 	b.does([]string{"rollback", "0", "--dry-run"}, "- provider one\n", "WARNING: sms would be unroutable")
 	b.does([]string{"rollback", "0", "--accept-loss"}, "- provider one\n", "(1 unchanged)", "Revision 4")
 	b.does([]string{"get", "tenants"}, "name: other")
+}
+
+// A secret that a rotation replaced works again where a file has it, and that is said.
+func TestRotatedSecretComesBack(t *testing.T) {
+	b := newBench(t)
+	b.does([]string{"apply", "-f", b.file(twoProviders)}, "Revision 1")
+	b.does([]string{"keys", "create", "shop", "--quiet"})
+	before := b.file(b.does([]string{"get", "keys"}))
+	b.does([]string{"keys", "rotate", "shop", "--overlap", "0s", "--quiet"})
+	if out := b.does([]string{"apply", "-f", b.file(b.does([]string{"get", "keys"}))}, "Nothing to change"); strings.Contains(out, "Warning") {
+		t.Errorf("nothing comes back: %s", out)
+	}
+	b.does([]string{"apply", "-f", before}, "Warning: key shop: a secret of it was revoked or replaced before")
 }

@@ -18,15 +18,18 @@ var ledgerCommand = command{
 	name:    "ledger",
 	args:    "check|repair [--skip-deleted] [--forget] [flags]",
 	summary: "Look whether admission's state is whole, and repair what can be. Stop admission first.",
-	details: "check changes nothing and says what repair would do. Exit 0: all is whole, 1: it is not.\n" +
-		"repair does what gives nothing up; the two flags agree to what does.",
+	details: `check changes nothing and says what repair would do.
+repair does what gives nothing up; the two flags agree to what does.
+With weir dev, which is one process, neither works: weir audit compares the state while it runs.
+Exit codes: 0 all is whole; 1 it is not; 2 wrong usage; 3 could not tell: Kafka did not answer, topics are missing, or
+admission runs.`,
 	example: "weir ledger check",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("check", "repair")
 		fs := flag.NewFlagSet("ledger", flag.ContinueOnError)
 		agreed := map[admission.Consent]*bool{
 			admission.ConsentSkip:   fs.Bool("skip-deleted", false, "go on without requests that were deleted before they were decided"),
-			admission.ConsentForget: fs.Bool("forget", false, "forget the state under a key of which no good record is left"),
+			admission.ConsentForget: fs.Bool("forget", false, "give up what no log has any more; check says what that is"),
 		}
 		load := clientFlags(fs, c.getenv)
 		if err := c.parse(fs); err != nil {
@@ -35,16 +38,21 @@ var ledgerCommand = command{
 		if verb == "" {
 			return usagef("say check or repair")
 		}
-		return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+		if fs.NArg() > 0 {
+			return usagef("takes no argument %q", fs.Arg(0))
+		}
+		return untold(onCluster(ctx, load, func(k *cluster, s *Settings) error {
+			if s.Dev {
+				return errors.New("weir dev runs admission and Kafka in one process, so its state can be neither checked nor repaired with this command: weir audit compares the state while it runs; to begin again without what it has: stop it, and weir dev --fresh")
+			}
 			left, err := c.ledger(ctx, k, s, verb == "repair", func(a admission.Consent) bool { return a == admission.ConsentNone || *agreed[a] })
 			switch {
-			case err != nil:
-				return err
 			case left > 0:
-				return &exitStatus{exitError, nil}
+				return &exitStatus{exitError, err}
+			default:
+				return err
 			}
-			return nil
-		})
+		}))
 	},
 }
 
@@ -102,7 +110,7 @@ func (c *call) ledger(ctx context.Context, k *cluster, s *Settings, repair bool,
 			}
 		default:
 			if err := k.put(ctx, group, p); err != nil {
-				return left, err
+				return left + 1, err
 			}
 			fmt.Fprintln(c.stdout, "  Repaired.")
 		}

@@ -37,7 +37,20 @@ const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
+	// exitUntold is the answer of a command that looks for damage and could not tell: what it had to read
+	// does not show enough, or cannot be read. Of such a command exitError means that there is damage.
+	exitUntold = 3
 )
+
+// untold gives exitUntold to an error that ended such a command before it had an answer.
+func untold(err error) error {
+	_, usage := errors.AsType[*usageError](err)
+	_, answered := errors.AsType[*exitStatus](err)
+	if err == nil || usage || answered || errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return &exitStatus{exitUntold, err}
+}
 
 // command is one word after weir.
 type command struct {

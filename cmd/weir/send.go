@@ -22,7 +22,11 @@ var sendCommand = command{
 	name:    "send",
 	args:    "--to RECIPIENT [--channel sms] [--class CLASS] [--body TEXT | --template NAME --var k=v] [--wait]",
 	summary: "Send one message over HTTP; with --wait, tell what became of it.",
-	details: "An API key stands in " + apiKeyEnv + "; weir dev needs none.",
+	details: "The API key is read from " + apiKeyEnv + `; weir dev needs none.
+
+Exit codes: 0 sent or delivered, and without --wait: accepted; 1 not sent: the API refused the request, or with --wait the
+message was rejected, limited, suppressed, cancelled, a duplicate, expired, failed or undelivered; 2 wrong usage; 3 could
+not tell: the API did not answer, or with --wait the message has not ended within --timeout, or is unknown.`,
 	example: `weir send --to +8613800000000 --class verify --body "code 1" --wait`,
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("send", flag.ContinueOnError)
@@ -78,14 +82,35 @@ func (c *call) send(ctx context.Context, cl *client.Client, req *schemas.Request
 	if err == nil && wait {
 		m, err = await(ctx, cl, m.ID, began.Add(timeout))
 	}
+	if p, ok := errors.AsType[*client.Problem](err); err != nil && (!ok || p.Status >= http.StatusInternalServerError) {
+		return untold(err) // it may have been accepted
+	}
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return json.NewEncoder(c.stdout).Encode(m)
+		err = json.NewEncoder(c.stdout).Encode(m)
+	} else {
+		_, err = fmt.Fprintln(c.stdout, outcome(m, time.Now(), time.Since(began)))
 	}
-	_, err = fmt.Fprintln(c.stdout, outcome(m, time.Now(), time.Since(began)))
+	if err == nil && wait {
+		err = exitOfStatus(m.Status)
+	}
 	return err
+}
+
+// exitOfStatus is the exit code of what became of a message that was waited for.
+func exitOfStatus(s schemas.Status) error {
+	switch s {
+	case schemas.StatusSent, schemas.StatusDelivered:
+		return nil
+	case schemas.StatusRejected, schemas.StatusLimited, schemas.StatusSuppressed, schemas.StatusCancelled, schemas.StatusDuplicate,
+		schemas.StatusExpired, schemas.StatusFailed, schemas.StatusUndelivered:
+		return &exitStatus{exitError, nil}
+	case schemas.StatusAccepted, schemas.StatusScheduled, schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusSending,
+		schemas.StatusRetrying, schemas.StatusUnknown:
+	}
+	return &exitStatus{exitUntold, nil}
 }
 
 // handOver sends a message, and if it is to wait, until it is decided. What a

@@ -48,6 +48,7 @@ type Settings struct {
 	Private          []string      // networks that callbacks and alerts may call although they are not public
 	Providers        []string      // networks in which providers may be called although they are not public
 	Secrets          secret.Bounds // what a policy may refer to
+	Dev              bool          // the cluster is that of a weir dev that runs: no setting, but what clientFlags found
 }
 
 // allRoles are the parts of Weir that weir run can run.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -158,5 +160,77 @@ func TestDirWithoutDev(t *testing.T) {
 	}
 	if code, _, stderr := weir(t, "suppressions", "list", "--dir", dir, "--http-listen", "127.0.0.1:1"); code != exitError || strings.Contains(stderr, "weir dev") {
 		t.Errorf("an address counts: code %d, %q", code, stderr)
+	}
+}
+
+// TestDevStopped: where a weir dev has run, a command means it, and not whatever has its default ports.
+func TestDevStopped(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	const want = "weir dev of this directory is not running"
+	for _, tt := range []struct {
+		name string
+		left *endpoints // by a weir dev that was killed
+	}{
+		{"it was stopped", nil},
+		{"it was killed", &endpoints{PID: 1, HTTP: addr, Kafka: addr, Prefix: "weir.", Partitions: 8}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, "broker"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if tt.left != nil {
+				if err := tt.left.write(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range []struct {
+				args []string
+				code int
+			}{
+				{[]string{"suppressions", "list"}, exitError},
+				{[]string{"status"}, exitError},
+				{[]string{"get", "limits"}, exitError},
+				{[]string{"send", "--to", "+8613800138000"}, exitError},
+				{[]string{"audit"}, exitUntold},
+				{[]string{"ledger", "check"}, exitUntold},
+			} {
+				var out, errs bytes.Buffer
+				env := func(name string) string { return map[string]string{"WEIR_DIR": dir}[name] }
+				if code := run(t.Context(), c.args, env, &out, &errs); code != c.code || !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "--kafka-brokers") {
+					t.Errorf("weir %v: code %d, %q", c.args, code, errs.String())
+				}
+			}
+			if code, _, stderr := weir(t, "suppressions", "list", "--dir", dir, "--http-listen", "127.0.0.1:1"); code != exitError || strings.Contains(stderr, want) {
+				t.Errorf("an address counts: code %d, %q", code, stderr)
+			}
+			if code, _, stderr := weir(t, "get", "limits", "--dir", dir, "--kafka-brokers", "127.0.0.1:1"); code != exitError || strings.Contains(stderr, want) || !strings.Contains(stderr, "127.0.0.1:1") {
+				t.Errorf("brokers count: code %d, %q", code, stderr)
+			}
+		})
+	}
+}
+
+// TestNoRepairWithDev: weir dev is one process, so nothing can be stopped for a repair while its Kafka runs.
+func TestNoRepairWithDev(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	if err := (&endpoints{HTTP: b.addr, Kafka: b.addr, ClickHouse: "http://127.0.0.1:1", Prefix: "weir.", Partitions: 8}).write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"sink repair":   "weir sink check looks while it runs",
+		"ledger check":  "weir audit compares the state while it runs",
+		"ledger repair": "weir audit compares the state while it runs",
+		"sink check":    "ClickHouse at 127.0.0.1:1 does not answer", // it is found, and tried
+	} {
+		if code, _, stderr := weir(t, append(strings.Fields(args), "--dir", dir)...); code != exitUntold || !strings.Contains(stderr, want) {
+			t.Errorf("weir %s: code %d, %q", args, code, stderr)
+		}
 	}
 }

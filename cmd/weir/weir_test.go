@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,5 +210,37 @@ func TestTrustedProxies(t *testing.T) {
 	got, err := s.trustedProxies()
 	if want := "[10.0.0.0/8 192.0.2.7/32 2001:db8::/48 ::1/128]"; err != nil || fmt.Sprint(got) != want {
 		t.Errorf("%v %v, want %s", got, err, want)
+	}
+}
+
+// Of a command that looks for damage 1 means that there is some: that it could not look is another code.
+func TestCouldNotLookIsNoDamage(t *testing.T) {
+	b := newBench(t)
+	at := []string{"--kafka-brokers", b.addr, "--dir", t.TempDir()}
+	nowhere := []string{"--kafka-brokers", "127.0.0.1:1", "--dir", t.TempDir()}
+	clickhouse := []string{"--clickhouse-url", "http://127.0.0.1:1"}
+	erase := []string{"erase", "--to", "+8613800138000", "--dry-run"}
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{slices.Concat([]string{"sink", "check"}, nowhere, clickhouse), exitUntold},
+		{slices.Concat([]string{"sink", "repair"}, nowhere, clickhouse), exitUntold},
+		{slices.Concat([]string{"sink", "check"}, at, clickhouse), exitUntold},
+		{slices.Concat([]string{"sink", "check"}, at), exitUntold},
+		{slices.Concat([]string{"sink", "check", "--nope"}, at), exitUsage},
+		{slices.Concat([]string{"sink", "check"}, at, []string{"all"}), exitUsage},
+		{slices.Concat([]string{"ledger", "check"}, nowhere), exitUntold},
+		{slices.Concat([]string{"ledger", "repair"}, nowhere), exitUntold},
+		{slices.Concat([]string{"ledger", "check"}, at, []string{"--kafka-prefix", "other"}), exitUntold},
+		{slices.Concat([]string{"ledger", "check", "--nope"}, at), exitUsage},
+		{slices.Concat([]string{"ledger", "check"}, at, []string{"all"}), exitUsage},
+		{slices.Concat(erase, nowhere, clickhouse), exitUntold},
+		{slices.Concat(erase, at, clickhouse), exitUntold},
+		{slices.Concat([]string{"erase", "--dry-run"}, at), exitUsage},
+	} {
+		if code, _, stderr := weir(t, c.args...); code != c.want || stderr == "" {
+			t.Errorf("weir %v: exit %d, want %d: %s", c.args, code, c.want, stderr)
+		}
 	}
 }

@@ -15,7 +15,7 @@ func pipeline() Dashboard {
 				},
 				{
 					Title: "Difference in ClickHouse", Kind: Stat, Unit: "short", Warn: at(1),
-					About: "Rows that are missing or stand twice, among those loaded lately. Must be 0.", Runbook: []string{"WeirSinkDifference"},
+					About: "Rows that are missing or stand twice, among those loaded lately. Must be 0. Nothing is shown before a sink has compared.", Runbook: []string{"WeirSinkDifference"},
 					Queries: []Ask{promql("", `sum(weir_sink_difference{job=~"$job"})`)},
 				},
 				{

@@ -213,6 +213,7 @@ func (l *live) traffic(t *testing.T, cl *kgo.Client, round int) {
 			"weir_delay_waiting":                  0,
 			"weir_routing_share":                  0,
 			"weir_audit_violations":               0,
+			"weir_sink_difference":                0, // absent until a sink has compared, a minute after its start
 		} {
 			if v, ok := now[name]; !ok || v < was[name]+more && more > 0 {
 				return false

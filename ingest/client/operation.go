@@ -73,7 +73,7 @@ type Proof struct {
 	Audit      *schemas.Report  `json:"audit"` // nil where none has been run
 	Sinks      []schemas.Report `json:"sinks"`
 	StatusLag  int64            `json:"status_lag_ms"` // the longest that a sink reported
-	Difference int64            `json:"difference"`    // of all sinks: 0 unless something is wrong
+	Difference int64            `json:"difference"`    // of all sinks that have compared (CheckedAt): 0 unless something is wrong
 	Stuck      []schemas.Report `json:"stuck"`         // of processes with a stage that has work and commits nothing
 	Unknown    []schemas.Report `json:"unknown"`       // of processes that met fields of requests over Kafka that Weir does not know, in the last day
 }

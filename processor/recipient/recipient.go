@@ -127,8 +127,8 @@ func email(to string) (Recipient, error) {
 	return r, nil
 }
 
-// fold maps a local part as RFC 8265 maps user names without regard to case: each
-// character in lower case, then NFC. It maps one character to one, in no language's
+// fold maps a local part as RFC 8265 maps user names without regard to case, but for
+// width: each character in lower case, then NFC. It maps one character to one, in no language's
 // own way, so ß and ss stay two mailboxes. fold of a folded text is that text.
 func fold(local string) string {
 	for i := range len(local) {

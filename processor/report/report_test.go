@@ -122,7 +122,8 @@ func TestAuditMetrics(t *testing.T) {
 	}{
 		{schemas.ReportKeyAudit, schemas.AuditReport{Outcome: schemas.AuditProven, Until: 5000}, fmt.Sprintf(cut+rest, false, 5, 1, 0)},
 		{schemas.ReportKeyFollowed, schemas.AuditReport{Outcome: schemas.AuditProven, Cut: 7000, Following: true}, fmt.Sprintf(cut+rest, true, 7, 1, 0)},
-		{schemas.ReportKeyAudit, schemas.AuditReport{Outcome: schemas.AuditViolated, Violations: 2, Cut: 9000}, fmt.Sprintf(cut+rest, true, 7, 0, 2)},
+		{schemas.ReportKeyAudit, schemas.AuditReport{Outcome: schemas.AuditUnsure, Cut: 8000}, fmt.Sprintf(cut+cut+rest, false, 8, true, 7, 0, 0)}, // the one that follows may have been killed
+		{schemas.ReportKeyAudit, schemas.AuditReport{Outcome: schemas.AuditViolated, Violations: 2, Cut: 9000}, fmt.Sprintf(cut+cut+rest, false, 9, true, 7, 0, 2)},
 		{schemas.ReportKeyFollowed, schemas.AuditReport{Outcome: schemas.AuditUnsure, Cut: 8000}, fmt.Sprintf(cut+rest, false, 9, 0, 2)},
 	} {
 		at := schemas.Millis(1000 * (i + 1))

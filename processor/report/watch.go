@@ -82,16 +82,19 @@ func (w *Watcher) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(auditProven, proven)
 	gauge(auditViolations, float64(r.Audit.Violations))
-	if a := reports[schemas.ReportKeyFollowed].Audit; a != nil && a.Following {
-		r.Audit = a // one that goes on must be seen to stop, whatever was run beside it
+	cut := func(a *schemas.AuditReport) {
+		gauge(auditCut, float64(cmp.Or(a.Cut, a.Until))/1000, strconv.FormatBool(a.Following))
 	}
-	gauge(auditCut, float64(cmp.Or(r.Audit.Cut, r.Audit.Until))/1000, strconv.FormatBool(r.Audit.Following))
+	cut(r.Audit)
+	if a := reports[schemas.ReportKeyFollowed].Audit; a != nil && a.Following && !r.Audit.Following {
+		cut(a) // one that goes on must be seen to stop, whatever was run beside it
+	}
 }
 
 var (
-	auditCut        = prometheus.NewDesc("weir_audit_judged_timestamp_seconds", "Up to when the last audit judged all decisions, in seconds since 1970; following is whether it goes on (weir audit --follow).", []string{"following"}, nil)
+	auditCut        = prometheus.NewDesc("weir_audit_judged_timestamp_seconds", "Up to when the last audit judged all decisions, in seconds since 1970; following is whether it goes on (weir audit --follow): of that one too, where another was run later.", []string{"following"}, nil)
 	auditViolations = prometheus.NewDesc("weir_audit_violations", "How many violations the last audit found, or the one that follows.", nil, nil)
-	auditProven     = prometheus.NewDesc("weir_audit_proven", "1 where the last audit, and the one that follows, proved everything that they judged, else 0.", nil, nil)
+	auditProven     = prometheus.NewDesc("weir_audit_proven", "1 where the last audit, run once or following, proved everything that it judged, else 0.", nil, nil)
 )
 
 func (w *Watcher) publish() {

@@ -1,6 +1,8 @@
 package revise
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir/processor/limit"
@@ -53,7 +55,7 @@ func (r *Result) Report(dryRun bool, now time.Time) *Report {
 	if !dryRun {
 		at = r.Now.At
 	}
-	out.At, out.Warnings = at, r.Next.Warnings()
+	out.At, out.Warnings = at, slices.Concat(r.Next.Warnings(), r.revived(schemas.MillisOf(now)))
 	if len(out.Changes) > 0 {
 		out.Warming, out.Lost = r.course.Warming(r.Next, at), r.course.Lost(r.Next, at)
 		out.Unroutable = route.Unroutable(&r.From.Policy, r.Next)
@@ -62,4 +64,29 @@ func (r *Result) Report(dryRun bool, now time.Time) *Report {
 		out.Topics = &r.Topics
 	}
 	return out
+}
+
+// revived warns of keys whose secrets were revoked, or replaced by a rotation, and work again.
+func (r *Result) revived(now schemas.Millis) (warnings []string) {
+	for i := range r.Next.Keys {
+		k := &r.Next.Keys[i]
+		if r.ended[k.Hash] || k.Previous != nil && k.Previous.ExpiresAt > now && r.ended[k.Previous.Hash] {
+			warnings = append(warnings, fmt.Sprintf("key %s: a secret of it was revoked or replaced before, and works again with this policy; if that is not meant: weir keys rotate %s, or weir keys revoke %s", k.Name, k.Name, k.Name))
+		}
+	}
+	return warnings
+}
+
+// secretsOf are the hashes of the secrets that a policy has, but for those that a rotation replaced and
+// whose overlap is over by now.
+func secretsOf(p *schemas.Policy, now schemas.Millis) map[string]bool {
+	all := make(map[string]bool)
+	for i := range p.Keys {
+		all[p.Keys[i].Hash] = true
+		if prev := p.Keys[i].Previous; prev != nil && prev.ExpiresAt > now {
+			all[prev.Hash] = true
+		}
+	}
+	delete(all, "")
+	return all
 }

@@ -76,7 +76,10 @@ func (e *LossError) Unwrap() error { return ErrRefused }
 
 // LossText says what a window would not count.
 func LossText(l *limit.Loss) string {
-	const form = "2006-01-02 15:04:05"
+	form := "2006-01-02 15:04:05"
+	if l.From/1000 == l.Until/1000 { // as of a limit that was changed twice within a second: a short loss is one, too
+		form += ".000"
+	}
 	return fmt.Sprintf("limit %s: %s would not count what was sent from %s to %s UTC", l.Limit, l.Window, l.From.Time().UTC().Format(form), l.Until.Time().UTC().Format(form))
 }
 
@@ -87,7 +90,8 @@ type Result struct {
 	Now    *schemas.Revision // in force at the end: From when Next says nothing new, and in a draft
 	Topics topics.Diff       // what it needs of them, before they were made
 
-	course limit.Course // up to From
+	course limit.Course    // up to From
+	ended  map[string]bool // hashes of secrets that a revision had and From has no longer
 }
 
 // Draft is Revise without the writing: it does everything that can refuse.
@@ -167,12 +171,19 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		return nil, err
 	}
 	r := &Result{From: have, Next: next, Now: have}
+	r.ended = make(map[string]bool)
 	for n := int64(1); n <= have.Revision; n++ {
 		rev, err := w.Get(ctx, n) // read already: it does not wait
 		if err != nil {
 			return nil, err
 		}
 		r.course.Take(&rev.Policy, rev.At)
+		for hash := range secretsOf(&rev.Policy, 0) {
+			r.ended[hash] = true
+		}
+	}
+	for hash := range secretsOf(&have.Policy, schemas.MillisOf(time.Now())) {
+		delete(r.ended, hash)
 	}
 	if len(schemas.DiffPolicy(&have.Policy, next)) > 0 {
 		if err := Judge(next); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
@@ -362,5 +363,21 @@ func TestAccepting(t *testing.T) {
 	r, err := revised(w.editor().AcceptingLoss(true), edit)
 	if err != nil || r.Now.Revision != 6 || len(r.Report(false, time.Now()).Lost) != 1 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestLossText: what was sent within a second is named as such, and not as nothing.
+func TestLossText(t *testing.T) {
+	day := schemas.MillisOf(time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC))
+	for _, tt := range []struct {
+		from, until schemas.Millis
+		want        string
+	}{
+		{day, day + 60_000, "from 2026-11-25 10:00:00 to 2026-11-25 10:01:00 UTC"},
+		{day + 100, day + 900, "from 2026-11-25 10:00:00.100 to 2026-11-25 10:00:00.900 UTC"},
+	} {
+		if got := revise.LossText(&limit.Loss{Limit: "verify", From: tt.from, Until: tt.until}); !strings.HasSuffix(got, tt.want) {
+			t.Errorf("%q, want %q at its end", got, tt.want)
+		}
 	}
 }

@@ -113,7 +113,7 @@ func TestALostBlockIsSeen(t *testing.T) {
 	// It is compared once its minutes are quiet, perhaps already; more of them comes.
 	tell(t, seeds, lives(200)[:600])
 	// Of what came second, which no key tells from the first, 100 were sent.
-	until(t, 30*time.Second, "it is seen", func() bool { return shown(t, reg, "weir_sink_difference") == 200 })
+	until(t, 30*time.Second, "it is seen", func() bool { v, ok := metric(t, reg, "weir_sink_difference"); return ok && v == 200 })
 	until(t, 10*time.Second, "it is told", func() bool { return said.last().Difference == 200 })
 	// What was lost is made again of the events that came first.
 	if err := conn.Exec(t.Context(), `
@@ -122,5 +122,5 @@ func TestALostBlockIsSeen(t *testing.T) {
 		FROM status_events WHERE status = 'sent' AND status_offset <= 200 * 6 GROUP BY minute, tenant, channel, class, provider, status`); err != nil {
 		t.Fatal(err)
 	}
-	until(t, 10*time.Second, "it is mended", func() bool { return shown(t, reg, "weir_sink_difference") == 0 })
+	until(t, 10*time.Second, "it is mended", func() bool { v, ok := metric(t, reg, "weir_sink_difference"); return ok && v == 0 })
 }

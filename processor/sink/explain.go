@@ -11,10 +11,14 @@ import (
 
 // trouble is why ClickHouse does not take rows, in words that hold nothing of
 // them, and what to do.
-type trouble struct{ why, do string }
+type trouble struct {
+	why, do string
+	tables  bool // they are not as they must be
+}
 
 const (
 	again = "nothing, unless it stays: it is tried again"
+	look  = "what the sink's look at the tables says, in its next lines: it names the table and how to mend it"
 	page  = "; docs/clickhouse.md says more"
 )
 
@@ -23,17 +27,17 @@ func explain(err error) trouble {
 	if e, ok := errors.AsType[*clickhouse.Exception](err); ok {
 		t, ok := troubles[int(e.Code)]
 		if !ok {
-			return trouble{fmt.Sprintf("ClickHouse refuses with code %d (%s)", e.Code, e.Name), "what the error says" + page}
+			return trouble{why: fmt.Sprintf("ClickHouse refuses with code %d (%s)", e.Code, e.Name), do: "what the error says" + page}
 		}
-		return trouble{fmt.Sprintf("%s (ClickHouse's code %d)", t.why, e.Code), t.do}
+		return trouble{fmt.Sprintf("%s (ClickHouse's code %d)", t.why, e.Code), t.do, t.tables}
 	}
 	if timeout, ok := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || ok && timeout.Timeout() {
-		return trouble{"ClickHouse does not answer in time, and it is not known whether it has the rows: they are sent again under the same token, which it takes once", again}
+		return trouble{why: "ClickHouse does not answer in time, and it is not known whether it has the rows: they are sent again under the same token, which it takes once", do: again}
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
-		return trouble{"ClickHouse cannot be reached", "see that it runs, and that clickhouse.url is right"}
+		return trouble{why: "ClickHouse cannot be reached", do: "see that it runs, and that clickhouse.url is right"}
 	}
-	return trouble{"ClickHouse did not answer as it should", again}
+	return trouble{why: "ClickHouse did not answer as it should", do: again}
 }
 
 // troubles are by ClickHouse's codes (its src/Common/ErrorCodes.cpp).
@@ -49,7 +53,7 @@ var troubles = func() map[int]trouble {
 		{[]int{225, 244, 999, 319, 285, 286, 289, 254}, "the replicas cannot agree, so it is not known whether the rows are there: they are sent again under the same token, which is taken once", "see that Keeper and the replicas are up: system.replicas, system.zookeeper"},
 		{[]int{497}, "ClickHouse's user lacks a right", "grant what the error names" + page},
 		{[]int{192, 193, 194, 516}, "ClickHouse does not know the user or the password", "correct clickhouse.url"},
-		{[]int{8, 10, 16, 36, 47, 53, 60, 81, 349, 386}, "a table or a column is missing, or is of another type", "put it back, or start the sink anew: its check says what is missing and how to mend it"},
+		{[]int{8, 10, 16, 36, 47, 53, 60, 81, 349, 386}, "a table or a column is missing, or is of another type", look},
 		{[]int{115, 452}, "ClickHouse does not let Weir set a setting without which rows could be doubled", "take the constraint from the user's profile" + page},
 		{[]int{241, 173}, "ClickHouse has no memory for the rows", "give it more, or look for what takes it: system.processes"},
 		{[]int{252}, "ClickHouse has more parts than it can merge", "nothing at once: it takes rows again when it has merged; if it stays, its disks are too slow"},
@@ -58,7 +62,7 @@ var troubles = func() map[int]trouble {
 		{[]int{236, 394}, "the insert was cancelled in ClickHouse", again},
 	} {
 		for _, c := range t.codes {
-			all[c] = trouble{t.why, t.do}
+			all[c] = trouble{t.why, t.do, t.do == look}
 		}
 	}
 	return all

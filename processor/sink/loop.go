@@ -103,6 +103,7 @@ func (s *sink) run(ctx context.Context) (err error) {
 	}
 	s.metrics.ready.Set(1)
 	defer s.metrics.ready.Set(0)
+	defer s.metrics.difference.Reset()
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(Group(s.cfg.Names)),
 		kgo.ConsumeTopics(s.name),
@@ -290,6 +291,9 @@ func (s *sink) collect(now time.Time) {
 				s.metrics.failures.Inc()
 				what := explain(r.err)
 				s.health.failed(p.id, what.why)
+				if what.tables {
+					s.nextCheck = now // it names the table and what to do
+				}
 				s.cfg.Logger.Warn("rows are not in ClickHouse yet; nothing is lost: they stand in Kafka and are sent again", "why", what.why, "do", what.do,
 					"partition", p.id, "phase", p.phase, "from", p.from, "to", p.plan.To, "try", p.plan.Try, "failures", p.failures, "error", r.err, "retry_in", wait)
 				continue

@@ -214,10 +214,16 @@ const noPartition = -1
 func (s *sink) fit(unfit error) {
 	switch {
 	case unfit != nil:
-		s.health.failed(noPartition, "ClickHouse cannot keep rows exactly once any more: the sink's log says why and what to do")
+		why, more, _ := strings.Cut(unfit.Error(), "\n")
+		if more != "" {
+			why += fmt.Sprintf(" (and %d more: the sink's log)", strings.Count(more, "\n")+1)
+		}
+		s.health.failed(noPartition, why)
+		s.metrics.ready.Set(0)
 		s.cfg.Logger.Error("somebody has changed ClickHouse, and nothing is loaded until that is mended; nothing is lost: what is to be loaded stands in Kafka", "why", unfit)
 	case s.unfit:
 		s.health.well(noPartition)
+		s.metrics.ready.Set(1)
 		s.cfg.Logger.Info("ClickHouse is as it must be again, and is loaded")
 	}
 	s.unfit = unfit != nil
@@ -259,7 +265,7 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 			if c.difference != 0 {
 				s.nextWhole = now
 			}
-			s.metrics.difference.Set(float64(c.difference))
+			s.metrics.difference.WithLabelValues().Set(float64(c.difference))
 			s.health.current.Difference, s.health.current.CheckedAt = c.difference, schemas.MillisOf(now)
 		}
 	default:
@@ -277,6 +283,10 @@ func (s *sink) check(ctx context.Context, now time.Time) {
 	if len(s.minutes.at) == 0 && !now.Before(s.nextMinutes) {
 		s.nextMinutes = now.Add(minutesEvery)
 		s.minutes.again(s.ledger.ranges(time.Time{}), now)
+	}
+	if len(s.parts) == 0 { // what it compared is others' by now
+		s.metrics.difference.Reset()
+		s.health.current.Difference, s.health.current.CheckedAt = 0, 0
 	}
 	ranges, minutes := s.toCompare(now)
 	whole := !now.Before(s.nextWhole)

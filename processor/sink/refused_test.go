@@ -144,7 +144,7 @@ func TestRefused(t *testing.T) {
 		{"a user that only reads", exception(164, "READONLY"), "may only read", "take readonly from its profile"},
 		{"a table that is read-only", exception(242, "TABLE_IS_READ_ONLY"), "a table is read-only", "see that Keeper answers"},
 		{"a right is missing", exception(497, "ACCESS_DENIED"), "lacks a right", "grant what the error names"},
-		{"a table is missing", exception(60, "UNKNOWN_TABLE"), "a table or a column is missing", "its check says what is missing"},
+		{"a table is missing", exception(60, "UNKNOWN_TABLE"), "a table or a column is missing", "it names the table and how to mend it"},
 		{"no quorum", exception(285, "TOO_FEW_LIVE_REPLICAS"), "replicas cannot agree", "Keeper and the replicas"},
 		{"too many parts", exception(252, "TOO_MANY_PARTS"), "more parts than it can merge", "when it has merged"},
 		{"an error that nobody knows", exception(9999, "NEW"), "code 9999 (NEW)", "what the error says"},

@@ -27,6 +27,8 @@ var (
 	// ErrInserting means that a sink ended in the middle of an insert: some tables may have its
 	// rows, and ClickHouse knows its token.
 	ErrInserting = errors.New("a sink ended in the middle of an insert: let one run until it has loaded that, and stop it with SIGTERM")
+	// ErrNoAccount means that there is nothing to compare the tables with.
+	ErrNoAccount = errors.New("there is no account of what was loaded: no sink that keeps one has loaded anything, so nothing was compared")
 	// ErrSinksRan means that the group's offsets changed while tables were made again.
 	ErrSinksRan = errors.New("a sink ran meanwhile: stop it, and repair again")
 )
@@ -67,8 +69,8 @@ var implied = []struct{ table, offsets string }{
 }
 
 // Repair compares all tables with the account of what was confirmed, and with change mends what
-// differs. It says what it finds and does. left is how many rows differ at its end; what Kafka has
-// deleted cannot be loaded again. With change no sink may run.
+// differs. It says what it finds and does. left is how many rows differ at its end, and with an error how
+// many were found until then; what Kafka has deleted cannot be loaded again. With change no sink may run.
 func Repair(ctx context.Context, cfg Config, change bool, say func(string)) (left int64, err error) {
 	if err := cfg.Validate(); err != nil {
 		return 0, err
@@ -95,8 +97,7 @@ func Repair(ctx context.Context, cfg Config, change bool, say func(string)) (lef
 		return 0, err
 	}
 	if len(r.parts) == 0 {
-		say("There is no account of what was loaded: no sink that keeps one has run. Nothing was compared.")
-		return 0, nil
+		return 0, ErrNoAccount
 	}
 	if change {
 		if err := r.makeLogs(ctx); err != nil {
@@ -110,7 +111,7 @@ func Repair(ctx context.Context, cfg Config, change bool, say func(string)) (lef
 	}
 	for _, step := range []func(context.Context) error{r.events, r.others, r.rollups, r.lists} {
 		if err := step(ctx); err != nil {
-			return 0, err
+			return r.left, err
 		}
 	}
 	return r.left, r.unchanged(ctx)

@@ -40,6 +40,25 @@ func repaired(t *testing.T, cfg sink.Config, n int) {
 	}
 }
 
+// Where nothing says what was loaded, nothing was compared, and that is no good answer.
+func TestRepairWithoutAnAccount(t *testing.T) {
+	t.Parallel()
+	seeds := startKafka(t)
+	cfg := sink.Config{Brokers: seeds, URL: "http://" + startEngine(t, t.TempDir(), "").Addr(), Every: 10 * time.Millisecond, Logger: logger(t)}
+	stop := run(t, cfg)
+	until(t, 20*time.Second, "the tables are there", func() bool {
+		left, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) })
+		if err == nil {
+			t.Fatalf("%d left and no error: nothing was compared", left)
+		}
+		return errors.Is(err, sink.ErrNoAccount)
+	})
+	stop()
+	if _, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }); !errors.Is(err, sink.ErrNoAccount) {
+		t.Errorf("after the sink has ended: %v", err)
+	}
+}
+
 // Whatever was lost or doubled, a repair makes every table what weir.status says, and what is
 // whole stays as it is. Each case begins with the tables that the one before it repaired.
 func TestRepair(t *testing.T) {

@@ -68,6 +68,9 @@ func (s *sink) report(now time.Time) {
 	for _, id := range slices.Sorted(maps.Keys(h.why)) {
 		r.Failing = h.why[id]
 	}
+	if why, ok := h.why[noPartition]; ok { // it is why the partitions fail, and says what to do
+		r.Failing = why
+	}
 	since := now.Sub(h.at)
 	changed := r.Failing != h.said.Failing || r.Difference != h.said.Difference || !slices.Equal(r.Partitions, h.said.Partitions)
 	if since < reportGap || !changed && since < reportEvery {

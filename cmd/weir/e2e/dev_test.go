@@ -97,6 +97,9 @@ func (d *devProcess) weir(t *testing.T, args ...string) string {
 	}
 	cmd := exec.CommandContext(ctx, weirBinary(t), append(args[:words:words], append([]string{"--dir", d.dir}, args[words:]...)...)...)
 	out, err := cmd.CombinedOutput()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok && args[0] == "send" && e.ExitCode() == 1 {
+		err = nil // limited, for one: its line says so
+	}
 	if err != nil {
 		t.Fatalf("weir %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -116,7 +116,11 @@ func CheckOn(ctx context.Context, conn driver.Conn, cluster string) error {
 // settings that they need.
 func checkServer(ctx context.Context, conn driver.Conn) error {
 	var version string
-	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&version); err != nil {
+	err := conn.QueryRow(ctx, "SELECT version()").Scan(&version)
+	if e, ok := errors.AsType[*clickhouse.Exception](err); ok && e.Code == 81 {
+		return fmt.Errorf("%w: there is no database any more: start Weir again, which makes it and its tables: %w", ErrUnfit, err)
+	}
+	if err != nil {
 		return fmt.Errorf("ask for the server's version: %w", err)
 	}
 	if tooOld(version) {

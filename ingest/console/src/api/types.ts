@@ -1778,7 +1778,7 @@ export interface components {
             sinks: components["schemas"]["Report"][];
             /** @description The longest lag that a sink reported, in milliseconds. */
             status_lag_ms: number;
-            /** @description Records without a row and rows too many, of all sinks: 0 unless something is wrong. */
+            /** @description Records without a row and rows too many, of all sinks that have compared: 0 unless something is wrong. A sink without checked_at has not compared yet. */
             difference: number;
             /** @description The reports of processes with a stage that has had work for a minute and has committed nothing, by slot; empty when there is none. */
             stuck: components["schemas"]["Report"][];
@@ -1854,7 +1854,7 @@ export interface components {
             rows: number;
             /** @description How old the oldest record is that is not loaded, in milliseconds; 0 when there is none. */
             lag_ms: number;
-            /** @description Records without a row and rows too many, at checked_at: 0 unless something is wrong. */
+            /** @description Records without a row and rows too many, at checked_at: 0 unless something is wrong. Without checked_at it says nothing. */
             difference: number;
             /**
              * Format: date-time

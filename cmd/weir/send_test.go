@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/schemas"
+)
+
+// What became of a message is the exit code of who waited for it.
+func TestSendExitCodes(t *testing.T) {
+	want := map[schemas.Status]int{
+		schemas.StatusSent: exitOK, schemas.StatusDelivered: exitOK,
+		schemas.StatusAccepted: exitUntold, schemas.StatusScheduled: exitUntold, schemas.StatusDeferred: exitUntold, schemas.StatusQueued: exitUntold,
+		schemas.StatusSending: exitUntold, schemas.StatusRetrying: exitUntold, schemas.StatusUnknown: exitUntold,
+	}
+	for _, status := range schemas.Statuses {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.Method == http.MethodPost {
+				w.WriteHeader(http.StatusAccepted)
+				fmt.Fprint(w, `{"id":"m","status":"accepted"}`)
+				return
+			}
+			fmt.Fprintf(w, `{"id":"m","status":%q}`, status)
+		}))
+		at := []string{"send", "--to", "+8613800000000", "--body", "x", "--timeout", "20ms", "--http-listen", strings.TrimPrefix(api.URL, "http://"), "--dir", t.TempDir()}
+		code, ok := want[status]
+		if !ok {
+			code = exitError
+		}
+		for args, code := range map[string]int{"--wait": code, "--wait --json": code, "--json": exitOK} {
+			if got, out, errs := weir(t, append(at, strings.Fields(args)...)...); got != code || !strings.Contains(out, string(status)) && code != exitOK || errs != "" {
+				t.Errorf("%s %s: exit %d, want %d: %q %q", status, args, got, code, out, errs)
+			}
+		}
+		api.Close()
+	}
+	for answer, code := range map[int]int{http.StatusBadRequest: exitError, http.StatusInternalServerError: exitUntold} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(answer)
+			fmt.Fprintf(w, `{"status":%d,"title":"no"}`, answer)
+		}))
+		if got, _, errs := weir(t, "send", "--to", "+8613800000000", "--body", "x", "--http-listen", strings.TrimPrefix(api.URL, "http://"), "--dir", t.TempDir()); got != code {
+			t.Errorf("%d: exit %d, want %d: %s", answer, got, code, errs)
+		}
+		api.Close()
+	}
+}
