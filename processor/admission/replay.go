@@ -177,6 +177,7 @@ func (p *partition) apply(ctx context.Context, e *schemas.Event, revision func(c
 			return fmt.Errorf("compile revision %d: %w", rev.Revision, err)
 		}
 		m.Marker, p.cur.rules, p.cur.pol = *d.Marker, rules, &rev.Policy
+		m.T++ // as switchTo does
 	}
 	p.table.Unwind(p.cur.rules, d.Returned, m.T)
 	p.table.Restore(p.cur.rules, slices.Concat(d.Restored, d.Charges), m.T)

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,12 +26,19 @@ type ring struct {
 	now    schemas.Millis
 	offset int64
 	events []schemas.Event
+	logs   []decided         // by partition
 	sent   map[string]send   // by message: its last record on dispatch, delay or dlq
 	away   map[string]send   // by message: what last came back of it
 	bytes  map[string][]byte // by message: its request
 	stand  map[string]int    // places that some window may see, by message, partition, limit, scope, t and cost
 	unseen map[string]place  // those that none sees any more, nor ever will
 	wait   replies           // who waits for a reply
+}
+
+// decided is all that a partition's log has of its decisions, and the revisions that it names.
+type decided struct {
+	events    []schemas.Event
+	revisions map[int64]*schemas.Revision
 }
 
 // failer is a *testing.T or a *rapid.T.
@@ -48,6 +56,7 @@ func newRing(t failer, n int32, policy string) *ring {
 			t.Fatal(err)
 		}
 		r.parts = append(r.parts, p)
+		r.logs = append(r.logs, decided{revisions: make(map[int64]*schemas.Revision)})
 	}
 	for num := range n {
 		r.apply(num, 1, policy)
@@ -64,10 +73,14 @@ func (r *ring) apply(num int32, revision int64, text string) {
 	p := r.parts[num]
 	p.begin()
 	p.advance(r.now)
-	if _, err := p.switchTo(&schemas.Revision{Revision: revision, Policy: doc.Policy}); err != nil {
+	rev := &schemas.Revision{Revision: revision, Policy: doc.Policy}
+	marker, err := p.switchTo(rev)
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	p.commit()
+	r.logs[num].events = append(r.logs[num].events, marker)
+	r.logs[num].revisions[revision] = rev
 	r.now = max(r.now, p.base.meta.T)
 	r.forget()
 	for k, pl := range r.unseen {
@@ -151,6 +164,7 @@ func (r *ring) deliver(num int32) bool {
 	}
 	r.now = max(r.now, p.base.meta.T)
 	r.events = append(r.events, o.event)
+	r.logs[num].events = append(r.logs[num].events, o.event)
 	r.account(num, &o.event)
 	r.waits(num, in, &o)
 	if o.event.Status == schemas.StatusSent { // decided, and not dispatched
@@ -587,7 +601,7 @@ limits:
 
 // TestRounds plays anything that may happen to messages on their rounds, under
 // revisions that come into force partition by partition, and holds the places
-// that stand to those that messages hold.
+// that stand to those that messages hold, and to those that the log has.
 func TestRounds(t *testing.T) {
 	policies := []string{`
 limits:
@@ -621,7 +635,7 @@ limits:
 		rapid.Check(t, func(t *rapid.T) {
 			playRounds(t, counts, []string{`"body":"x"`}, func(t *rapid.T) string {
 				return policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]
-			}, 2)
+			}, 2).applied()
 		})
 	}
 	for _, k := range []string{"charge decision", "refuse decision", "refuse status", "admit status", "move status", "defer status", "give_back decision", "cancel status", "restored", "reinstated", "released", "passed", "released wide", "released here", "told admit", "told refuse", "told defer", "told give_back", "told cancel", "told of an owner", "told of home"} {
@@ -633,7 +647,7 @@ limits:
 
 // playRounds plays one run, under limits that are drawn. Of so many changes of
 // policy, and one, one is made. The actions of without are left out.
-func playRounds(t *rapid.T, counts map[string]int, contents []string, limits func(*rapid.T) string, rarely int, without ...string) {
+func playRounds(t *rapid.T, counts map[string]int, contents []string, limits func(*rapid.T) string, rarely int, without ...string) *ring {
 	n := rapid.SampledFrom([]int32{1, 2, 4, 4, 7}).Draw(t, "partitions")
 	r := newRing(t, n, limits(t)+roundRest)
 	held := map[string][]schemas.Charge{} // what each message holds that is with a lane, waits, or was sent
@@ -776,6 +790,44 @@ func playRounds(t *rapid.T, counts map[string]int, contents []string, limits fun
 	want := r.expect(held)
 	if !maps.Equal(want, r.stand) {
 		t.Fatalf("%s\nstand  %v\nheld   %v", strings.Join(r.full(), "\n"), sorted(r.stand), sorted(want))
+	}
+	return r
+}
+
+// applied applies each partition's log to an empty state, as a repair does, and compares what
+// limits that were charged have left.
+func (r *ring) applied() {
+	for num, p := range r.parts {
+		log := r.logs[num]
+		q, err := newPartition(int32(num), p.env)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer q.close()
+		q.begin()
+		scopes := make(map[schemas.Charge]string) // without time and cost, with their recipient
+		for i := range log.events {
+			e := &log.events[i]
+			if err := q.apply(context.Background(), e, func(_ context.Context, n int64) (*schemas.Revision, error) { return log.revisions[n], nil }); err != nil {
+				r.t.Fatal(err)
+			}
+			for _, c := range slices.Concat(e.Decision.Charges, e.Decision.Returned, e.Decision.Restored) {
+				scopes[schemas.Charge{Limit: c.Limit, Scope: c.Scope}] = e.To
+			}
+		}
+		q.commit()
+		if a, b := p.base.meta, q.base.meta; a.Seq != b.Seq || a.Marker.Revision != b.Marker.Revision || b.T > a.T {
+			r.t.Fatalf("partition %d is at %d of revision %d at %s, and its log applied at %d of %d at %s", num, a.Seq, a.Marker.Revision, a.T, b.Seq, b.Marker.Revision, b.T)
+		}
+		for c, to := range scopes {
+			for _, whose := range []string{"", to} {
+				is := p.table.StatesIn(nil, p.base.rules, c.Limit, c.Scope, whose, r.now)
+				again := q.table.StatesIn(nil, q.base.rules, c.Limit, c.Scope, whose, r.now)
+				if !slices.Equal(is, again) {
+					r.t.Fatalf("%s\npartition %d, %s %s: %+v, and its log applied %+v", strings.Join(r.full(), "\n"), num, c.Limit, c.Scope, is, again)
+				}
+			}
+		}
 	}
 }
 
