@@ -315,6 +315,10 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 	if last > m.Seq {
 		return in.replay(ctx, n, fmt.Errorf("%s/%d is at decision %d, and decision %d was made: %w", s.env.names.Ledger(), n, m.Seq, last, ErrLedgerLost))
 	}
+	if whole == nil && last < m.Seq {
+		return []Problem{{Partition: n, Err: agrees, Stand: in.stand(n, &m), Consent: ConsentForget,
+			Gives: fmt.Sprintf("the group is set to where the state is. weir.status has no decision as late as the ledger's last, %d, so nothing shows that the ledger is not an older copy: if it is, what was decided since is decided again, and may be sent twice", m.Seq)}}, nil
+	}
 	if whole == nil {
 		return []Problem{{Partition: n, Err: agrees, Stand: in.stand(n, &m), Gives: "the group is set to where the state stands: nothing is lost"}}, nil
 	}

@@ -251,6 +251,33 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 	}
 }
 
+// TestGroupBehindAnUnknownLedger: where weir.status does not show that the ledger is the latest, the
+// group is set back to it only if an operator agrees.
+func TestGroupBehindAnUnknownLedger(t *testing.T) {
+	const to = "+8613800000000"
+	home := schemas.PartitionOf(to, partitions)
+	for _, gone := range []bool{false, true} {
+		w := newWorld(t)
+		stop := w.admit("0")
+		w.request(home, `{"channel":"sms","to":%q,"class":"verify","body":"x"}`, to)
+		w.statuses(1)
+		stop()
+		at := kadm.Offsets{}
+		at.AddOffset(w.names.Requests(), home, 0, -1)
+		if _, err := kadm.NewClient(w.cl).CommitOffsets(t.Context(), admission.Group(w.names), at); err != nil {
+			t.Fatal(err)
+		}
+		want := admission.ConsentNone
+		if gone {
+			w.cut(w.names.Status(), home, w.end(w.names.Status(), home))
+			want = admission.ConsentForget
+		}
+		if found := w.inspect(); len(found) != 1 || !errors.Is(found[0].Err, admission.ErrPositions) || found[0].Consent != want || len(found[0].Stand) != 2 {
+			t.Errorf("without the log (%v) the check finds %+v", gone, found)
+		}
+	}
+}
+
 // TestStateOfAnEarlierVersion: its meta record has no sums. Nothing is compared, and the next
 // transaction writes them.
 func TestStateOfAnEarlierVersion(t *testing.T) {
