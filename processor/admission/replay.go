@@ -66,11 +66,23 @@ func (in *inspection) replay(ctx context.Context, n int32, why error) ([]Problem
 		}
 	}
 	p.begin()
-	defer p.rollback() // of nothing, after a commit
-	if err := in.decisionsAfter(ctx, n, from, func(e *schemas.Event) error { return p.apply(ctx, e, in.revision) }); errors.Is(err, errNotThere) {
+	defer p.rollback()                       // of nothing, after a commit
+	next := make(map[stream.Partition]int64) // after what was decided last
+	if err := in.decisionsAfter(ctx, n, from, func(e *schemas.Event) error {
+		if at := e.Decision.Input; at != nil {
+			tp := stream.Partition{Topic: at.Topic, Partition: at.Partition}
+			next[tp] = max(next[tp], at.Offset+1)
+		}
+		return p.apply(ctx, e, in.revision)
+	}); errors.Is(err, errNotThere) {
 		return refuse("weir.status has not all decisions since")
 	} else if err != nil {
 		return nil, err
+	}
+	for _, tp := range []stream.Partition{requests, readmit} {
+		if at := in.group[tp]; at < next[tp] {
+			return refuse(fmt.Sprintf("the group is at %d of %s/%d, and what comes before %d was decided: somebody reset it", at, tp.Topic, n, next[tp]))
+		}
 	}
 	m := &p.cur.meta
 	m.Requests, m.RequestsID = in.group[requests], extents[requests].TopicID

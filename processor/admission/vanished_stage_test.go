@@ -164,11 +164,13 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 		gives  string
 		status bool // it has lost its beginning
 		undone bool // the copy ends in a transaction that was aborted
+		reset  bool // the group is back at the start
 	}{
-		{"all of it", false, "decisions 1 to ", false, false},
-		{"its last decisions", true, "decisions 3 to ", false, false},
-		{"its last decisions, and what was aborted is committed", true, "decisions 3 to ", false, true},
-		{"its last decisions, and weir.status begins later", true, "weir.status has not all decisions since", true, false},
+		{"all of it", false, "decisions 1 to ", false, false, false},
+		{"its last decisions", true, "decisions 3 to ", false, false, false},
+		{"its last decisions, and what was aborted is committed", true, "decisions 3 to ", false, true, false},
+		{"its last decisions, and weir.status begins later", true, "weir.status has not all decisions since", true, false, false},
+		{"its last decisions, and the group is reset", true, "what comes before 4 was decided: somebody reset it", false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -211,17 +213,20 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 			if c.status {
 				w.cut(w.names.Status(), home, w.end(w.names.Status(), home)-2) // the last decision and its marker stay
 			}
+			if c.reset {
+				w.resetGroup(home, 0)
+			}
 			for _, r := range copied {
 				w.produce(&kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value})
 			}
 			if err := w.refused(); !errors.Is(err, admission.ErrLedgerLost) && !errors.Is(err, admission.ErrPositions) {
 				t.Fatalf("admission ended with %v", err)
 			}
-			found := w.inspect()
-			if len(found) != 1 || !errors.Is(found[0].Err, admission.ErrLedgerLost) || !strings.Contains(found[0].Gives, c.gives) || found[0].Repairable() == c.status {
+			found, lost := w.inspect(), c.status || c.reset
+			if len(found) != 1 || !errors.Is(found[0].Err, admission.ErrLedgerLost) || !strings.Contains(found[0].Gives, c.gives) || found[0].Repairable() == lost {
 				t.Fatalf("the check finds %+v", found)
 			}
-			if c.status {
+			if lost {
 				return
 			}
 			if found[0].Consent != admission.ConsentForget {
@@ -262,11 +267,7 @@ func TestGroupBehindAnUnknownLedger(t *testing.T) {
 		w.request(home, `{"channel":"sms","to":%q,"class":"verify","body":"x"}`, to)
 		w.statuses(1)
 		stop()
-		at := kadm.Offsets{}
-		at.AddOffset(w.names.Requests(), home, 0, -1)
-		if _, err := kadm.NewClient(w.cl).CommitOffsets(t.Context(), admission.Group(w.names), at); err != nil {
-			t.Fatal(err)
-		}
+		w.resetGroup(home, 0)
 		want := admission.ConsentNone
 		if gone {
 			w.cut(w.names.Status(), home, w.end(w.names.Status(), home))
@@ -317,6 +318,16 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 func (w *world) cut(topic string, n int32, at int64) {
 	w.t.Helper()
 	if _, err := kadm.NewClient(w.cl).DeleteRecords(w.t.Context(), kadm.Offsets{topic: {n: {Topic: topic, Partition: n, At: at}}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// resetGroup is what an operator had better not do.
+func (w *world) resetGroup(n int32, requests int64) {
+	w.t.Helper()
+	at := kadm.Offsets{}
+	at.AddOffset(w.names.Requests(), n, requests, -1)
+	if _, err := kadm.NewClient(w.cl).CommitOffsets(w.t.Context(), admission.Group(w.names), at); err != nil {
 		w.t.Fatal(err)
 	}
 }
