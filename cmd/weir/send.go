@@ -63,7 +63,7 @@ not tell: the API did not answer, or with --wait the message has not ended withi
 		}
 		s, err := load()
 		if err != nil {
-			return err
+			return untold(err)
 		}
 		if req.SendAt, err = schemas.ParseMillis(*sendAt); err != nil {
 			return usagef("--send-at: %v", err)

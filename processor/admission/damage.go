@@ -92,8 +92,7 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 	ledger, status := s.env.names.Ledger(), s.env.names.Status()
 	var ask []stream.Partition
 	for n := range parts {
-		ask = append(ask, s.requests(n), s.readmit(n),
-			stream.Partition{Topic: ledger, Partition: n}, stream.Partition{Topic: status, Partition: n})
+		ask = append(ask, s.requests(n), s.readmit(n), stream.Partition{Topic: status, Partition: n})
 	}
 	extents, err := s.extents(ctx, ask)
 	if err != nil {
@@ -102,8 +101,8 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 	for n := range parts {
 		m := &parts[n].base.meta
 		if m.Seq == 0 {
-			log, decided := stream.Partition{Topic: ledger, Partition: n}, stream.Partition{Topic: status, Partition: n}
-			if extents[log].End == 0 && extents[decided].End > 0 {
+			decided := stream.Partition{Topic: status, Partition: n}
+			if extents[decided].End > 0 { // whatever the ledger's offsets say: its records may have been deleted
 				was, err := stream.Holds(ctx, s.cfg.Read, decided, isDecision)
 				if err != nil {
 					return err

@@ -29,11 +29,6 @@ func (in *inspection) replay(ctx context.Context, n int32, why error) ([]Problem
 		return []Problem{problem}, nil
 	}
 	requests, readmit := s.requests(n), s.readmit(n)
-	_, hasRequests := in.group[requests]
-	_, hasReadmit := in.group[readmit]
-	if !hasRequests || !hasReadmit {
-		return refuse("the group has no offset to go on from")
-	}
 	p, behind, err := in.agreed(ctx, n)
 	if errors.Is(err, errNotThere) {
 		return refuse("weir.status has not all decisions since")
@@ -50,11 +45,6 @@ func (in *inspection) replay(ctx context.Context, n int32, why error) ([]Problem
 	extents, err := s.extents(ctx, []stream.Partition{requests, readmit})
 	if err != nil {
 		return nil, err
-	}
-	for _, tp := range []stream.Partition{requests, readmit} {
-		if at := in.group[tp]; at < extents[tp].Start || at > extents[tp].End {
-			return refuse(fmt.Sprintf("%s/%d has lost what is next to read as well", tp.Topic, n))
-		}
 	}
 	if revision := p.base.meta.Marker.Revision; revision > 0 {
 		rev, err := in.revision(ctx, revision)
@@ -79,14 +69,19 @@ func (in *inspection) replay(ctx context.Context, n int32, why error) ([]Problem
 	} else if err != nil {
 		return nil, err
 	}
-	for _, tp := range []stream.Partition{requests, readmit} {
-		if at := in.group[tp]; at < next[tp] {
-			return refuse(fmt.Sprintf("the group is at %d of %s/%d, and what comes before %d was decided: somebody reset it", at, tp.Topic, n, next[tp]))
+	m := &p.cur.meta
+	m.RequestsID, m.ReadmitID = extents[requests].TopicID, extents[readmit].TopicID
+	for tp, at := range map[stream.Partition]*int64{requests: &m.Requests, readmit: &m.Readmit} {
+		*at = max(*at, next[tp]) // each record has a decision
+		if group, ok := in.group[tp]; ok && group < *at {
+			return refuse(fmt.Sprintf("the group is at %d of %s/%d, and what comes before %d was decided: somebody reset it", group, tp.Topic, n, *at))
+		} else if ok {
+			*at = group
+		}
+		if is := extents[tp]; *at < is.Start || *at > is.End {
+			return refuse(fmt.Sprintf("%s/%d has lost what is next to read as well", tp.Topic, n))
 		}
 	}
-	m := &p.cur.meta
-	m.Requests, m.RequestsID = in.group[requests], extents[requests].TopicID
-	m.Readmit, m.ReadmitID = in.group[readmit], extents[readmit].TopicID
 	for key := range behind {
 		problem.Write = append(problem.Write, &kgo.Record{Topic: s.env.names.Ledger(), Partition: n, Key: []byte(key), Value: behind[key]})
 	}
@@ -96,7 +91,8 @@ func (in *inspection) replay(ctx context.Context, n int32, why error) ([]Problem
 		return nil, err
 	}
 	problem.Gives = fmt.Sprintf("decisions %d to %d of weir.status are applied again: then limits and opt-outs are as they were. "+
-		"Given up is what weir.status does not have of that time: buckets are fuller than they were, and a message that was held without sending since cannot be released", from+1, m.Seq)
+		"Given up is what weir.status does not have of that time: buckets are fuller than they were, a message that was held without sending cannot be released, and one that waits is not known to wait, so a cancel of it takes effect when it is due. "+
+		"weir audit names that; begin it with --since after the repair", from+1, m.Seq)
 	problem.Consent = ConsentForget
 	p.commit()
 	return []Problem{problem}, nil

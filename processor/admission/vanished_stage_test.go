@@ -165,12 +165,14 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 		status bool // it has lost its beginning
 		undone bool // the copy ends in a transaction that was aborted
 		reset  bool // the group is back at the start
+		gone   bool // the group is
 	}{
-		{"all of it", false, "decisions 1 to ", false, false, false},
-		{"its last decisions", true, "decisions 3 to ", false, false, false},
-		{"its last decisions, and what was aborted is committed", true, "decisions 3 to ", false, true, false},
-		{"its last decisions, and weir.status begins later", true, "weir.status has not all decisions since", true, false, false},
-		{"its last decisions, and the group is reset", true, "what comes before 4 was decided: somebody reset it", false, false, true},
+		{"all of it", false, "decisions 1 to ", false, false, false, false},
+		{"all of it, and the group is gone", false, "decisions 1 to ", false, false, false, true},
+		{"its last decisions", true, "decisions 3 to ", false, false, false, false},
+		{"its last decisions, and what was aborted is committed", true, "decisions 3 to ", false, true, false, false},
+		{"its last decisions, and weir.status begins later", true, "weir.status has not all decisions since", true, false, false, false},
+		{"its last decisions, and the group is reset", true, "what comes before 4 was decided: somebody reset it", false, false, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -215,6 +217,11 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 			}
 			if c.reset {
 				w.resetGroup(home, 0)
+			}
+			if c.gone {
+				if _, err := kadm.NewClient(w.cl).DeleteGroup(t.Context(), admission.Group(w.names)); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for _, r := range copied {
 				w.produce(&kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value})
