@@ -343,19 +343,16 @@ func badState(t *testing.T, brokers []string) {
 		t.Errorf("the audit after requests were deleted: %v", err)
 	}
 
-	// The ledger is gone, with the group and without; then it is put back.
-	copied := x.read(ledger)
+	// The ledger is gone, with the group and without; it is made again of weir.status.
 	x.remake(ledger)
 	x.refuses("the ledger is gone", ledger, admission.ErrLedgerLost.Error())
 	if _, err := x.adm.DeleteGroups(t.Context(), x.group()); err != nil {
 		t.Fatal(err)
 	}
 	x.refuses("the ledger is gone, and the group", ledger, admission.ErrLedgerLost.Error())
-	x.ledger(false, "repair", "--skip-deleted", "--forget")
-	for _, r := range copied {
-		x.produce(ledger, r.Partition, r.Key, r.Value)
-	}
-	x.stands("the ledger was put back")
+	x.ledger(false, "repair", "--skip-deleted")
+	x.ledger(true, "repair", "--forget")
+	x.stands("the ledger was made again")
 
 	// Requests are made anew.
 	x.remake(x.names.Requests())
