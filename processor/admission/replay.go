@@ -15,15 +15,15 @@ import (
 
 // replay repairs a ledger that lacks the last decisions: an older copy, or a topic that lost its
 // end. It applies the decisions of weir.status since the last transaction that both have, which
-// name every charge, refund and opt-out, and goes on where the group is, which commits with the
-// decisions. Buckets and decisions without sending that are newer than the ledger are not in
-// weir.status, so they are given up.
+// name every charge, refund and opt-out. It goes on at the group's offsets, which commit with the
+// decisions, or after the last record that was decided. Buckets, decisions without sending and
+// waiting messages that are newer than the ledger are not in weir.status, so they are given up.
 //
 // What the ledger has behind that transaction is taken back: a broker that lost the marker of an
 // aborted transaction may show its records as committed by the next one.
 func (in *inspection) replay(ctx context.Context, n int32, why error) ([]Problem, error) {
 	s := in.stage
-	problem := Problem{Partition: n, Err: why, Gives: "cannot be repaired here: put the topic back from a newer copy"}
+	problem := Problem{Partition: n, Err: why}
 	refuse := func(because string) ([]Problem, error) {
 		problem.Gives = "cannot be repaired here, since " + because + ": put the topic back from a newer copy"
 		return []Problem{problem}, nil
@@ -56,8 +56,9 @@ func (in *inspection) replay(ctx context.Context, n int32, why error) ([]Problem
 		}
 	}
 	p.begin()
-	defer p.rollback()                       // of nothing, after a commit
-	next := make(map[stream.Partition]int64) // after what was decided last
+	defer p.rollback() // of nothing, after a commit
+
+	next := make(map[stream.Partition]int64) // the offset after the last one that was decided
 	if err := in.decisionsAfter(ctx, n, from, func(e *schemas.Event) error {
 		if at := e.Decision.Input; at != nil {
 			tp := stream.Partition{Topic: at.Topic, Partition: at.Partition}
