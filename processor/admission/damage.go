@@ -98,8 +98,15 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 	if err != nil {
 		return err
 	}
+	last, err := lastDecided(ctx, s.cfg.Read, status, extents, lastTail, true)
+	if err != nil {
+		return err
+	}
 	for n := range parts {
 		m := &parts[n].base.meta
+		if last[n] > m.Seq {
+			return stream.Fatal(behind(ledger, n, m.Seq, last[n]))
+		}
 		if m.Seq == 0 {
 			decided := stream.Partition{Topic: status, Partition: n}
 			if extents[decided].End > 0 { // whatever the ledger's offsets say: its records may have been deleted
@@ -126,6 +133,41 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 		}
 	}
 	return nil
+}
+
+func behind(ledger string, n int32, seq, last int64) error {
+	return fmt.Errorf("%s/%d ends at decision %d, and weir.status has decision %d: %w", ledger, n, seq, last, ErrLedgerLost)
+}
+
+// firstTail and lastTail are how far back of the end of weir.status a start looks for a partition's
+// last decision, at first and at most: any number of receipts may come behind it.
+const firstTail, lastTail = 100, 10_000
+
+// lastDecided returns the number of the last decision of each partition of weir.status that has one
+// among the last of its offsets, most at most. A ledger that ends before it is an older copy. It
+// waits for the end of open transactions, such as a lane's, unless stable says to look before them.
+func lastDecided(ctx context.Context, read stream.ReadConfig, status string, extents map[stream.Partition]stream.Extent, most int64, stable bool) (map[int32]int64, error) {
+	last := make(map[int32]int64)
+	for searched, back := int64(0), int64(firstTail); searched < most; searched, back = back, min(10*back, most) {
+		var ranges []stream.Range
+		for tp, is := range extents {
+			if tp.Topic == status && last[tp.Partition] == 0 && is.End-searched > is.Start {
+				ranges = append(ranges, stream.Range{Partition: tp, From: is.End - back, Stable: stable})
+			}
+		}
+		if len(ranges) == 0 {
+			break
+		}
+		if err := stream.Read(ctx, read, ranges, func(r *kgo.Record) error {
+			if e, err := schemas.DecodeEvent(r.Value); err == nil && e.Decision != nil {
+				last[r.Partition] = max(last[r.Partition], e.Decision.Seq)
+			}
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("look for the last decision: %w", err)
+		}
+	}
+	return last, nil
 }
 
 // isDecision reports whether a record of weir.status says that something was

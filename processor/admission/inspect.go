@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 
 	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
-	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
 
@@ -303,17 +303,23 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 	if errors.Is(agrees, ErrLedgerLost) {
 		return in.replay(ctx, n, agrees)
 	}
-	if whole == nil && agrees == nil {
-		return nil, nil
-	}
 	// An older copy of the ledger must not be taken for the truth: what was
 	// decided since would be decided again.
-	last, err := in.lastDecided(ctx, n)
+	status := stream.Partition{Topic: s.env.names.Status(), Partition: n}
+	extents, err := s.extents(ctx, []stream.Partition{s.requests(n), s.readmit(n), status})
 	if err != nil {
 		return nil, err
 	}
-	if last > m.Seq {
-		return in.replay(ctx, n, fmt.Errorf("%s/%d is at decision %d, and decision %d was made: %w", s.env.names.Ledger(), n, m.Seq, last, ErrLedgerLost))
+	decided, err := lastDecided(ctx, s.cfg.Read, status.Topic, extents, math.MaxInt64/10, false)
+	if err != nil {
+		return nil, err
+	}
+	last := decided[n]
+	switch {
+	case last > m.Seq:
+		return in.replay(ctx, n, behind(s.env.names.Ledger(), n, m.Seq, last))
+	case whole == nil && agrees == nil:
+		return nil, nil
 	}
 	if whole == nil && last < m.Seq {
 		return []Problem{{Partition: n, Err: agrees, Stand: in.stand(n, &m), Consent: ConsentForget,
@@ -321,10 +327,6 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 	}
 	if whole == nil {
 		return []Problem{{Partition: n, Err: agrees, Stand: in.stand(n, &m), Gives: "the group is set to where the state stands: nothing is lost"}}, nil
-	}
-	extents, err := s.extents(ctx, []stream.Partition{s.requests(n), s.readmit(n)})
-	if err != nil {
-		return nil, err
 	}
 	gives := "the limits stay as they stand"
 	for _, at := range []struct {
@@ -360,34 +362,4 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 
 func (in *inspection) stand(n int32, m *meta) map[stream.Partition]int64 {
 	return map[stream.Partition]int64{in.stage.requests(n): m.Requests, in.stage.readmit(n): m.Readmit}
-}
-
-// tailOffsets is how far back of the end of weir.status the last decision of a
-// partition is looked for first. While admission is down any number of receipts may
-// come after it: where there is none, it is looked for further back.
-const tailOffsets = 100_000
-
-// lastDecided returns the number of the last decision in weir.status.
-func (in *inspection) lastDecided(ctx context.Context, n int32) (int64, error) {
-	tp := stream.Partition{Topic: in.stage.env.names.Status(), Partition: n}
-	extents, err := stream.Extents(ctx, in.stage.cfg.Read, []stream.Partition{tp})
-	if err != nil {
-		return 0, err
-	}
-	var last int64
-	for back := int64(tailOffsets); ; back *= 8 {
-		from := extents[tp].End - back
-		err = stream.Read(ctx, in.stage.cfg.Read, []stream.Range{{Partition: tp, From: from}}, func(r *kgo.Record) error {
-			if e, err := schemas.DecodeEvent(r.Value); err == nil && e.Decision != nil {
-				last = max(last, e.Decision.Seq)
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, fmt.Errorf("look for the last decision: %w", err)
-		}
-		if last > 0 || from <= extents[tp].Start {
-			return last, nil
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -19,14 +20,15 @@ func TestLastDecided(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DefaultProduceTopic(env.names.Status()), kgo.MaxBufferedRecords(2*tailOffsets))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DefaultProduceTopic(env.names.Status()), kgo.MaxBufferedRecords(2*lastTail))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cl.Close()
 	e := schemas.Event{Kind: schemas.KindStatus, MessageID: "m", Tenant: "acme", Status: schemas.StatusDelivered}
 	receipt := schemas.AppendEvent(nil, &e)
-	in := &inspection{stage: &stage{cfg: Config{Read: stream.ReadConfig{Brokers: c.ListenAddrs()}}, env: env}}
+	read := stream.ReadConfig{Brokers: c.ListenAddrs()}
+	status := stream.Partition{Topic: env.names.Status()}
 	for _, want := range []int64{0, 7} {
 		if want > 0 {
 			e.Status, e.Decision = schemas.StatusLimited, &schemas.Decision{Verdict: schemas.VerdictRefuse, Seq: want}
@@ -34,14 +36,20 @@ func TestLastDecided(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range tailOffsets + 1 {
+		for range lastTail + 1 {
 			cl.Produce(t.Context(), &kgo.Record{Value: receipt}, nil)
 		}
 		if err := cl.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := in.lastDecided(t.Context(), 0); got != want || err != nil {
-			t.Errorf("the last decision is %d, %v, want %d", got, err, want)
+		extents, err := stream.Extents(t.Context(), read, []stream.Partition{status})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ most, want int64 }{{math.MaxInt64 / 10, want}, {lastTail, 0}} {
+			if got, err := lastDecided(t.Context(), read, status.Topic, extents, c.most, true); got[0] != c.want || err != nil {
+				t.Errorf("of the last %d offsets the last decision is %d, %v, want %d", c.most, got[0], err, c.want)
+			}
 		}
 	}
 }

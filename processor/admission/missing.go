@@ -24,6 +24,10 @@ import (
 // month and what a zone's change adds.
 const countsFor = 33 * 24 * time.Hour
 
+// tailOffsets is how far back of its end a repair reads weir.status at first. Where that does
+// not go back far enough, it reads further back.
+const tailOffsets = 100_000
+
 // rebuild makes records of limits of weir.status, which has every place that was taken and
 // returned: of the keys that the ledger lacks, and of the suspect ones. It returns them with
 // words that name them. Opt-outs, waiting messages, decisions without sending and what is in

@@ -162,17 +162,19 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 		name   string
 		before bool // it has a request
 		gives  string
-		status bool // it has lost its beginning
-		undone bool // the copy ends in a transaction that was aborted
-		reset  bool // the group is back at the start
-		gone   bool // the group is
+		status bool  // it has lost its beginning
+		undone bool  // the copy ends in a transaction that was aborted
+		reset  int64 // the group is set back to it; or -1
+		gone   bool  // the group is
 	}{
-		{"all of it", false, "decisions 1 to ", false, false, false, false},
-		{"all of it, and the group is gone", false, "decisions 1 to ", false, false, false, true},
-		{"its last decisions", true, "decisions 3 to ", false, false, false, false},
-		{"its last decisions, and what was aborted is committed", true, "decisions 3 to ", false, true, false, false},
-		{"its last decisions, and weir.status begins later", true, "weir.status has not all decisions since", true, false, false, false},
-		{"its last decisions, and the group is reset", true, "what comes before 4 was decided: somebody reset it", false, false, true, false},
+		{"all of it", false, "decisions 1 to ", false, false, -1, false},
+		{"all of it, and the group is gone", false, "decisions 1 to ", false, false, -1, true},
+		{"its last decisions", true, "decisions 3 to ", false, false, -1, false},
+		{"its last decisions, and the group is gone", true, "decisions 3 to ", false, false, -1, true},
+		{"its last decisions, and what was aborted is committed", true, "decisions 3 to ", false, true, -1, false},
+		{"its last decisions, and weir.status begins later", true, "weir.status has not all decisions since", true, false, -1, false},
+		{"its last decisions, and the group is reset", true, "what comes before 4 was decided: somebody reset it", false, false, 0, false},
+		{"its last decisions, and the group is set back to it", true, "what comes before 4 was decided: somebody reset it", false, false, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -215,8 +217,8 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 			if c.status {
 				w.cut(w.names.Status(), home, w.end(w.names.Status(), home)-2) // the last decision and its marker stay
 			}
-			if c.reset {
-				w.resetGroup(home, 0)
+			if c.reset >= 0 {
+				w.resetGroup(home, c.reset)
 			}
 			if c.gone {
 				if _, err := kadm.NewClient(w.cl).DeleteGroup(t.Context(), admission.Group(w.names)); err != nil {
@@ -226,10 +228,10 @@ func TestLedgerLosesItsEnd(t *testing.T) {
 			for _, r := range copied {
 				w.produce(&kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value})
 			}
-			if err := w.refused(); !errors.Is(err, admission.ErrLedgerLost) && !errors.Is(err, admission.ErrPositions) {
+			if err := w.refused(); !errors.Is(err, admission.ErrLedgerLost) {
 				t.Fatalf("admission ended with %v", err)
 			}
-			found, lost := w.inspect(), c.status || c.reset
+			found, lost := w.inspect(), c.status || c.reset >= 0
 			if len(found) != 1 || !errors.Is(found[0].Err, admission.ErrLedgerLost) || !strings.Contains(found[0].Gives, c.gives) || found[0].Repairable() == lost {
 				t.Fatalf("the check finds %+v", found)
 			}

@@ -27,6 +27,8 @@ type Range struct {
 	// another topic's by now, where a log goes on says nothing: that is a
 	// GoneError too. Zero is any.
 	TopicID [16]byte
+	// Stable ends the reading at the last stable offset, so it waits for no transaction.
+	Stable bool
 }
 
 // GoneError means that a log no longer holds the position at which a read was to
@@ -93,7 +95,7 @@ func (r *Reader) Close() { r.cl.Close() }
 // high watermarks that stood when it was called. The bound is the high
 // watermark and not the last stable offset: under an open transaction the
 // latter lies below records that are committed (KAFKA-10167). The caller must
-// have fetched the group's stable offsets before.
+// have fetched the group's stable offsets before. Either all ranges are Stable or none is.
 //
 // Calls of fn for ranges with different partition numbers may run at the same
 // time; those with one number are read one after another, in their order. A
@@ -187,21 +189,25 @@ func Read(ctx context.Context, cfg ReadConfig, ranges []Range, fn func(*kgo.Reco
 	return err
 }
 
-// bound finds each range's leader, high watermark and log start.
+// bound finds each range's leader, end and log start.
 func (r *Reader) bound(ctx context.Context, ranges []Range) ([]*job, error) {
 	var names []string
+	list := r.adm.ListEndOffsets
 	for _, rg := range ranges {
 		if !slices.Contains(names, rg.Topic) {
 			names = append(names, rg.Topic)
 		}
+		if rg.Stable {
+			list = r.adm.ListCommittedOffsets
+		}
 	}
-	// The high watermark first: what is committed before this call lies below it.
-	ends, err := r.adm.ListEndOffsets(ctx, names...)
+	// The ends first: what is committed before this call lies below the high watermark.
+	ends, err := list(ctx, names...)
 	if err == nil {
 		err = ends.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list high watermarks: %w", err)
+		return nil, fmt.Errorf("list the logs' ends: %w", err)
 	}
 	starts, err := r.adm.ListStartOffsets(ctx, names...)
 	if err == nil {

@@ -135,7 +135,8 @@ func TestReadToTheHighWatermark(t *testing.T) {
 }
 
 // TestReadStalls: a partition that does not come to its end is an error that
-// names it, and where to go on is right all the same.
+// names it, and where to go on is right all the same. A stable reading ends before
+// the open transaction.
 func TestReadStalls(t *testing.T) {
 	seeds := cluster(t, "log")
 	w, open := newWriter(t, seeds, "w"), newWriter(t, seeds, "open")
@@ -148,6 +149,16 @@ func TestReadStalls(t *testing.T) {
 	}
 	if !slices.Equal(values, []string{"a"}) || next != 2 {
 		t.Fatalf("read %v up to %d, want a up to 2", values, next)
+	}
+	for _, at := range []int64{0, 3} {
+		var stable []string
+		_, err := r.Read(t.Context(), []stream.Range{{Partition: stream.Partition{Topic: "log"}, From: at, Stable: true}}, func(r *kgo.Record) error {
+			stable = append(stable, string(r.Value))
+			return nil
+		})
+		if err != nil || len(stable) != int(max(1-at, 0)) {
+			t.Fatalf("a stable reading from %d brought %v: %v", at, stable, err)
+		}
 	}
 	open.end(kgo.TryCommit)
 	if values, next, err = from(t, r, next); err != nil || !slices.Equal(values, []string{"later"}) || next != 4 {
