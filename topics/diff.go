@@ -85,7 +85,7 @@ func (e *PartitionsChangedError) Error() string {
 		parts[i] = fmt.Sprintf("%s has %d and should have %d", t.Topic, t.Have, t.Want)
 	}
 	return "partition count changed: " + strings.Join(parts, ", ") +
-		"; the count decides which partition owns a recipient, so it is part of the state: configure the count that the topics have: it cannot change later"
+		"; the count decides which partition owns a recipient, so it is part of the state: configure the count that the topics have (kafka.partitions, --kafka-partitions): it cannot change later"
 }
 
 // LanesShrunkError says that a provider has fewer lanes in the policy than its

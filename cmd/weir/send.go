@@ -85,6 +85,9 @@ func (c *call) send(ctx context.Context, cl *client.Client, req *schemas.Request
 	if p, ok := errors.AsType[*client.Problem](err); err != nil && (!ok || p.Status >= http.StatusInternalServerError) {
 		return untold(err) // it may have been accepted
 	}
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Status == http.StatusUnauthorized {
+		return fmt.Errorf("%s; the key is read from %s", strings.TrimSuffix(p.Error(), "."), apiKeyEnv)
+	}
 	if err != nil {
 		return err
 	}

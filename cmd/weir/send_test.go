@@ -39,13 +39,14 @@ func TestSendExitCodes(t *testing.T) {
 		}
 		api.Close()
 	}
-	for answer, code := range map[int]int{http.StatusBadRequest: exitError, http.StatusInternalServerError: exitUntold} {
+	for answer, code := range map[int]int{http.StatusBadRequest: exitError, http.StatusUnauthorized: exitError, http.StatusInternalServerError: exitUntold} {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(answer)
 			fmt.Fprintf(w, `{"status":%d,"title":"no"}`, answer)
 		}))
-		if got, _, errs := weir(t, "send", "--to", "+8613800000000", "--body", "x", "--http-listen", strings.TrimPrefix(api.URL, "http://"), "--dir", t.TempDir()); got != code {
+		names := answer == http.StatusUnauthorized
+		if got, _, errs := weir(t, "send", "--to", "+8613800000000", "--body", "x", "--http-listen", strings.TrimPrefix(api.URL, "http://"), "--dir", t.TempDir()); got != code || strings.Contains(errs, apiKeyEnv) != names {
 			t.Errorf("%d: exit %d, want %d: %s", answer, got, code, errs)
 		}
 		api.Close()

@@ -45,7 +45,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{
 			name: "problem", contentType: "application/problem+json; charset=utf-8", status: 400,
-			body: `{"type":"t","title":"Invalid request","status":400,"code":"invalid_request","detail":"d","errors":[{"pointer":"/to","code":"required","detail":"is required"}]}`,
+			body: `{"type":"t","title":"Invalid request","status":400,"code":"invalid_request","detail":"d.","errors":[{"pointer":"/to","code":"required","detail":"is required"}]}`,
 			want: client.Problem{Type: "t", Title: "Invalid request", Status: 400, Code: "invalid_request"},
 			text: "400 Invalid request: d; /to: is required",
 		},

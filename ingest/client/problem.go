@@ -56,17 +56,16 @@ type FieldError struct {
 
 // Error gives the problem with all its parts on one line.
 func (p *Problem) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d %s", p.Status, p.Title)
+	text := fmt.Sprintf("%d %s", p.Status, p.Title)
 	if p.Detail != "" {
-		b.WriteString(": " + p.Detail)
+		text += ": " + p.Detail
 	}
 	for _, e := range p.Errors {
-		b.WriteString("; ")
+		text = strings.TrimSuffix(text, ".") + "; "
 		if e.Pointer != "" {
-			b.WriteString(e.Pointer + ": ")
+			text += e.Pointer + ": "
 		}
-		b.WriteString(e.Detail)
+		text += e.Detail
 	}
-	return b.String()
+	return text
 }

@@ -127,6 +127,8 @@ func (p *partition) takesOne(l *limit, scope string, cost int64, c *schemas.Char
 	for i := range rooms {
 		r := &rooms[i]
 		switch {
+		case r.full() && r.w.Kind == schemas.WindowBucket:
+			p.fault(KindOver, "the bucket of %s holds %d, of which %d were taken; this one costs %d", l.Name, r.w.N, r.count, r.cost)
 		case r.full():
 			p.fault(KindOver, "%d of %s were taken in %s, from %s on; this one costs %d", r.count, r.w, l.Name, r.from, r.cost)
 		case !r.whole:
