@@ -42,6 +42,7 @@ type caller struct {
 	tenant string
 	key    *schemas.Key // nil where none is asked for
 	test   bool         // a weir_test_ key: its messages go to simulated providers
+	named  string       // the tenant that an operator names in a question; see about
 }
 
 // by names the caller in revisions and logs.

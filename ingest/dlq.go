@@ -25,7 +25,7 @@ const (
 
 // getDLQ lists what Weir gave up on of the caller's messages.
 func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request, c *caller) {
-	q := dlqQuery{tenant: c.tenant}
+	q := dlqQuery{tenant: c.about()}
 	limit, cursor, oldest := defaultPage, "", false
 	wrong, p := readQuery(r, func(name, v string) (err error) {
 		switch name {

@@ -80,7 +80,7 @@ func (q *eventFilter) wants(i *item) bool {
 }
 
 func (s *Server) readEventFilter(r *http.Request, c *caller) (*eventFilter, *client.Problem) {
-	q := &eventFilter{tenant: c.tenant}
+	q := &eventFilter{tenant: c.about()}
 	var to *string
 	wrong, p := readQuery(r, func(name, v string) (err error) {
 		switch name {
@@ -106,7 +106,7 @@ func (s *Server) readEventFilter(r *http.Request, c *caller) (*eventFilter, *cli
 	}
 	if to != nil {
 		var err error
-		if q.to, err = recipients(schemas.Channel(q.channel), *to, s.regionOf(c.tenant)); err != nil {
+		if q.to, err = recipients(schemas.Channel(q.channel), *to, s.regionOf(c.about())); err != nil {
 			wrong = append(wrong, wrongParameter("to", err))
 		}
 	}
@@ -206,7 +206,7 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request, c *caller) {
 // still reports whether the key that a stream began with would begin it now.
 func (s *Server) still(w http.ResponseWriter, r *http.Request, c *caller) bool {
 	now, p := s.identify(w, r)
-	return p == nil && now.tenant == c.tenant && now.may(scopeRead) == nil
+	return p == nil && now.tenant == c.tenant && now.may(scopeRead) == nil && (c.about() == c.tenant || now.has(string(scopeOperate)))
 }
 
 // eventWriter writes an event stream (WHATWG HTML, 9.2), a batch at a time.

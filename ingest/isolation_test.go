@@ -26,6 +26,8 @@ import (
 
 const (
 	otherAdmin = "weir_live_other_admin"
+	operator   = "weir_live_operator"
+	clerk      = "weir_live_clerk" // of the operator's tenant, and reads only
 	fast       = `rates: {write: "bucket 1000 refill 1000/s", query: "bucket 1000 refill 1000/s", batch: "bucket 1000 refill 1000/s", import: "bucket 1000 refill 1000/s"}`
 )
 
@@ -46,6 +48,8 @@ keys:
   - {name: acme, tenant: acme, scopes: [send, read], hash: "` + hashOf(acmeKey) + `", ` + fast + `}
   - {name: other, tenant: other, scopes: [send, read], hash: "` + hashOf(otherKey) + `", ` + fast + `}
   - {name: other-admin, tenant: other, scopes: [admin], hash: "` + hashOf(otherAdmin) + `", ` + fast + `}
+  - {name: operator, tenant: default, scopes: [read, operate], hash: "` + hashOf(operator) + `", ` + fast + `}
+  - {name: clerk, tenant: default, scopes: [read], hash: "` + hashOf(clerk) + `", ` + fast + `}
 `
 
 // prey is what there is of tenant acme. Nothing of it may stand in an answer to
@@ -86,11 +90,11 @@ func (a *prey) trials() map[string][]trial {
 		"POST /v1/messages/batch": {{body: `{"messages":[` + sms + `,"tenant":"acme"},` + sms + `}]}`}},
 		"GET /v1/messages": {
 			{finds: a.fresh}, {query: "?to=%2B8613811110000", finds: a.failed}, {query: "?status=failed", finds: a.failed}, {query: "?class=secret-class", finds: a.stored},
-			{query: "?tenant=acme"}, {query: "?limit=1"},
+			{query: "?tenant=acme", finds: a.fresh}, {query: "?limit=1"},
 		},
-		"GET /v1/stats":            {{finds: "secret-class"}, {query: "?by=class", finds: "secret-class"}, {query: "?class=secret-class&by=class,provider"}, {query: "?tenant=acme"}, {query: "?days=3"}},
-		"GET /v1/stats/errors":     {{finds: "error of secret-class"}, {query: "?class=secret-class", finds: "error of secret-class"}, {query: "?tenant=acme"}},
-		"GET /v1/stats/recipients": {{finds: "secret-limit"}, {query: "?class=secret-class", finds: "secret-limit"}, {query: "?tenant=acme"}},
+		"GET /v1/stats":            {{finds: "secret-class"}, {query: "?by=class", finds: "secret-class"}, {query: "?class=secret-class&by=class,provider"}, {query: "?tenant=acme", finds: "secret-class"}, {query: "?tenant=*"}, {query: "?days=3"}},
+		"GET /v1/stats/errors":     {{finds: "error of secret-class"}, {query: "?class=secret-class", finds: "error of secret-class"}, {query: "?tenant=acme", finds: "error of secret-class"}, {query: "?tenant=*"}},
+		"GET /v1/stats/recipients": {{finds: "secret-limit"}, {query: "?class=secret-class", finds: "secret-limit"}, {query: "?tenant=acme", finds: "secret-limit"}, {query: "?tenant=*"}},
 		"GET /v1/health":           {{}},
 		"GET /v1/proof":            {{}},
 		"GET /v1/delays":           {{}},
@@ -299,6 +303,59 @@ func TestIsolation(t *testing.T) {
 	}
 	if now := w.pol.Latest().Revision; now != before {
 		t.Errorf("the policy was changed: revision %d, then %d", before, now)
+	}
+}
+
+// TestOperatorsSeeTenants: what acme finds with its key an operator finds by naming acme. No other
+// key does, and nobody by naming all tenants, but where they are counted.
+func TestOperatorsSeeTenants(t *testing.T) {
+	w, a := hunt(t)
+	asked := 0
+	for name, ways := range a.trials() {
+		method, path, _ := strings.Cut(name, " ")
+		for _, way := range ways {
+			if way.finds == "" || !strings.HasPrefix(path, "/v1/") || strings.Contains(way.query, "tenant=") {
+				continue
+			}
+			asked++
+			ask := func(tenant, key string) reply {
+				sep := "?"
+				if way.query != "" {
+					sep = "&"
+				}
+				return w.do(method, strings.ReplaceAll(path, "{id}", way.id)+way.query+sep+"tenant="+tenant, "", "Authorization: Bearer "+key)
+			}
+			if r := ask("acme", operator); r.code != http.StatusOK || !strings.Contains(string(r.body), way.finds) {
+				t.Errorf("%s%s: the operator does not find %s: %d %s", name, way.query, way.finds, r.code, r.body)
+			}
+			if r := ask("nobody", operator); r.code != http.StatusOK && r.code != http.StatusNotFound || strings.Contains(string(r.body), way.finds) && way.finds != way.id {
+				t.Errorf("%s%s: of nobody the operator finds %d %s", name, way.query, r.code, r.body)
+			}
+			for _, key := range []string{clerk, otherKey, otherAdmin} {
+				for _, tenant := range []string{"acme", "*"} {
+					if r := ask(tenant, key); r.code != http.StatusForbidden && !(r.code == http.StatusBadRequest && tenant == "*") {
+						t.Errorf("%s%s of %s with %s: %d %s", name, way.query, tenant, key, r.code, r.body)
+					}
+				}
+			}
+			counted := strings.HasPrefix(path, "/v1/stats")
+			if r := ask("*", operator); counted != (r.code == http.StatusOK && strings.Contains(string(r.body), way.finds)) || !counted && r.code != http.StatusBadRequest {
+				t.Errorf("%s%s of all tenants: %d %s", name, way.query, r.code, r.body)
+			}
+		}
+	}
+	if asked < 10 {
+		t.Errorf("%d ways were asked", asked)
+	}
+	st := w.stream("/v1/events?tenant=acme", "Authorization: Bearer "+operator, "Last-Event-ID: "+beginning)
+	defer st.close()
+	if got := st.next("status"); !strings.Contains(got.data, "secret-class") {
+		t.Errorf("the stream has %+v", got)
+	}
+	for _, key := range []string{clerk, otherKey, otherAdmin} {
+		if r := w.do("GET", "/v1/events?tenant=acme", "", "Authorization: Bearer "+key); r.code != http.StatusForbidden {
+			t.Errorf("the stream with %s: %d %s", key, r.code, r.body)
+		}
 	}
 }
 

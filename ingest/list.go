@@ -45,7 +45,7 @@ func (s *Server) getMessages(w http.ResponseWriter, r *http.Request, c *caller) 
 // readList reads what is asked for. Limit is that of the page.
 func (s *Server) readList(r *http.Request, c *caller) (q history.Search, from bookmark, p *client.Problem) {
 	var to, cursor string
-	q = history.Search{Tenant: c.tenant, Limit: defaultPage}
+	q = history.Search{Tenant: c.about(), Limit: defaultPage}
 	wrong, p := readQuery(r, func(name, v string) (err error) {
 		switch name {
 		case "to":
@@ -79,7 +79,7 @@ func (s *Server) readList(r *http.Request, c *caller) (q history.Search, from bo
 	}
 	if to != "" {
 		var err error
-		if q.To, err = recipients(schemas.Channel(q.Channel), to, s.regionOf(c.tenant)); err != nil {
+		if q.To, err = recipients(schemas.Channel(q.Channel), to, s.regionOf(c.about())); err != nil {
 			wrong = append(wrong, wrongParameter("to", err))
 		}
 	}

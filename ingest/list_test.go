@@ -330,7 +330,7 @@ func TestListRefuses(t *testing.T) {
 	cursor := read[client.MessagePage](w.do("GET", "/v1/messages?limit=1", ""), http.StatusOK).NextCursor
 	for query, detail := range map[string]string{
 		"limit=0": `"limit"`, "limit=501": `"limit"`, "limit=x": `"limit"`, "status=gone": `"status"`, "status=sent,": `"status"`, "channel=fax": `"channel"`,
-		"from=yesterday": `"from"`, "until=1": `"until"`, "to=": `"to"`, "class=": `"class"`, "tenant=other": `"tenant" is unknown`, "x-y=1": `"" is unknown`,
+		"from=yesterday": `"from"`, "until=1": `"until"`, "to=": `"to"`, "class=": `"class"`, "tenant=": `"tenant" is a name`, "tenant=*": `"tenant" is one tenant here`, "tenant=a&tenant=a": `"tenant" stands more than once`, "x-y=1": `"" is unknown`,
 		"limit=1&limit=2": `"limit" stands more than once`, "to=a@example.com&to=b@example.com": `"to" stands more than once`,
 		"channel=sms&to=nonsense": `"to" is nobody on this channel`, "channel=email&to=%2B8613800000000": `"to"`, "%zz": "", "to=%ff": `"to"`,
 		"cursor=x": "", "class=verify&cursor=" + cursor: "", "cursor=" + cursor[1:]: "",

@@ -77,7 +77,7 @@ func (p *page) render() string {
 			p.printf("| [`%s %s`](#%s) | %s | %s | %s |\n", method, path, anchor(method+" "+path), scopeText(rt.scope), paceText(rt.pace), text(op, "summary"))
 		})
 	}
-	p.printf("\nA key has one or more of the scopes `send`, `read`, `policy`, `keys` and `operate`; `admin` is the last three. A key acts on its own tenant only. A key of the tenant `default` is the operator's: with `policy`, `keys` and `operate` it acts on all tenants ([policy-api.md](policy-api.md#what-a-key-may-do)).\n")
+	p.printf("\nA key has one or more of the scopes `send`, `read`, `policy`, `keys` and `operate`; `admin` is the last three. A key acts on its own tenant only. A key of the tenant `default` is the operator's: with `policy`, `keys` and `operate` it acts on all tenants, and with `operate` and `read` it reads the messages of whichever tenant it names ([policy-api.md](policy-api.md#what-a-key-may-do)).\n")
 	for _, tag := range tags.Content {
 		p.printf("\n## %s\n", strings.ToUpper(text(tag, "name")[:1])+text(tag, "name")[1:])
 		p.operations(text(tag, "name"), p.operation)

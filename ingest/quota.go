@@ -65,7 +65,7 @@ func (s *Server) getQuota(w http.ResponseWriter, r *http.Request, c *caller) {
 
 // readQuota reads whose quota it is: what a message would say of itself.
 func readQuota(r *http.Request, c *caller, rules *schemas.Policy) (*limit.Subject, *client.Problem) {
-	q := &limit.Subject{Tenant: c.tenant, Class: schemas.DefaultClass, Segments: 1}
+	q := &limit.Subject{Tenant: c.about(), Class: schemas.DefaultClass, Segments: 1}
 	var to string
 	var channel schemas.Channel
 	wrong, p := readQuery(r, func(name, v string) (err error) {
@@ -109,7 +109,7 @@ func readQuota(r *http.Request, c *caller, rules *schemas.Policy) (*limit.Subjec
 			channel = schemas.ChannelEmail
 		}
 	}
-	own, _ := rules.Tenant(c.tenant)
+	own, _ := rules.Tenant(c.about())
 	keys, err := recipients(channel, to, own.DefaultRegion)
 	if err != nil {
 		return nil, invalidParameters([]client.FieldError{wrongParameter("to", err)})

@@ -25,7 +25,7 @@ const (
 
 // getErrors counts what providers answered the caller's messages.
 func (s *Server) getErrors(w http.ResponseWriter, r *http.Request, c *caller) {
-	q := history.Errors{Tenant: c.tenant, Most: mostErrors}
+	q := history.Errors{Tenant: c.about(), Most: mostErrors}
 	ranked(s, w, r, &q.From, &q.Until, func(name, v string) (err error) {
 		switch name {
 		case "provider":
@@ -48,7 +48,7 @@ func (s *Server) getErrors(w http.ResponseWriter, r *http.Request, c *caller) {
 
 // getRefused tells whose messages limits refused most.
 func (s *Server) getRefused(w http.ResponseWriter, r *http.Request, c *caller) {
-	q := history.Refused{Tenant: c.tenant, Most: defaultRanks}
+	q := history.Refused{Tenant: c.about(), Most: defaultRanks}
 	ranked(s, w, r, &q.From, &q.Until, func(name, v string) (err error) {
 		switch name {
 		case "class":

@@ -23,7 +23,7 @@ func (s *store) Errors(ctx context.Context, q history.Errors) (out []history.Err
 		return nil, errors.New("asked without a deadline")
 	}
 	s.errors = q
-	for _, e := range ofTenant(q.Tenant, s.events) {
+	for _, e := range s.counted(q.Tenant) {
 		out = append(out, history.ErrorCount{Provider: e.Provider, Code: e.ErrorCode, Example: e.Error, Events: 1})
 	}
 	return out, s.err
@@ -36,7 +36,7 @@ func (s *store) Refused(ctx context.Context, q history.Refused) (out []history.R
 		return nil, errors.New("asked without a deadline")
 	}
 	s.refuse = q
-	for _, e := range ofTenant(q.Tenant, s.events) {
+	for _, e := range s.counted(q.Tenant) {
 		out = append(out, history.RefusedCount{To: e.To, Refused: 1, LastAt: e.At, Limit: e.Limit})
 	}
 	return out, s.err

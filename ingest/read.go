@@ -44,7 +44,7 @@ func (s *Server) getMessage(w http.ResponseWriter, r *http.Request, c *caller) {
 	to, p := s.whose(r, c)
 	var m *client.Message
 	if p == nil {
-		m, p = s.find(r.Context(), c.tenant, chi.URLParam(r, "id"), to...)
+		m, p = s.find(r.Context(), c.about(), chi.URLParam(r, "id"), to...)
 	}
 	if p != nil {
 		refuse(w, r, p)
@@ -71,7 +71,7 @@ func (s *Server) whose(r *http.Request, c *caller) (keys []string, p *client.Pro
 	})
 	if p == nil && to != nil && len(wrong) == 0 {
 		var err error
-		if keys, err = recipients(channel, *to, s.regionOf(c.tenant)); err != nil {
+		if keys, err = recipients(channel, *to, s.regionOf(c.about())); err != nil {
 			wrong = append(wrong, wrongParameter("to", err))
 		}
 	}

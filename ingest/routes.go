@@ -30,16 +30,16 @@ func (s *Server) table() []route {
 	return append([]route{
 		{post, "/v1/messages", scopeSend, paceWrite, s.postMessage},
 		{post, batchPath, scopeSend, paceBatch, s.postBatch},
-		{get, "/v1/messages", scopeRead, paceQuery, s.getMessages},
-		{get, "/v1/messages/{id}", scopeRead, paceQuery, s.getMessage},
+		{get, "/v1/messages", scopeRead, paceQuery, asking(s.getMessages)},
+		{get, "/v1/messages/{id}", scopeRead, paceQuery, asking(s.getMessage)},
 		{post, "/v1/messages/{id}/cancel", scopeSend, paceWrite, s.postCancel},
 		{post, "/v1/messages/{id}/retry", scopeSend, paceWrite, s.postRetry},
 		{post, "/v1/messages/{id}/callbacks", scopeSend, paceWrite, s.postCallbacks},
 		{post, "/v1/decisions", scopeSend, paceWrite, s.postDecision},
 		{post, "/v1/decisions/{id}/release", scopeSend, paceWrite, s.postRelease},
-		{get, "/v1/quota", scopeRead, paceQuery, s.getQuota},
+		{get, "/v1/quota", scopeRead, paceQuery, asking(s.getQuota)},
 
-		{get, "/v1/suppressions", scopeRead, paceQuery, s.getSuppressions},
+		{get, "/v1/suppressions", scopeRead, paceQuery, asking(s.getSuppressions)},
 		{put, "/v1/suppressions", scopeSend, paceWrite, s.putSuppression},
 		{del, "/v1/suppressions", scopeSend, paceWrite, s.deleteSuppression},
 		{post, "/v1/suppressions/import", scopeSend, paceImport, s.postSuppressions},
@@ -48,12 +48,12 @@ func (s *Server) table() []route {
 		{post, "/v1/session", scopeNone, paceLogin, s.postSession},
 		{del, "/v1/session", scopeNone, paceNone, s.deleteSession},
 
-		{get, "/v1/stats", scopeRead, paceQuery, s.getStats},
-		{get, "/v1/stats/errors", scopeRead, paceQuery, s.getErrors},
-		{get, "/v1/stats/recipients", scopeRead, paceQuery, s.getRefused},
-		{get, "/v1/events", scopeRead, paceQuery, s.getEvents},
+		{get, "/v1/stats", scopeRead, paceQuery, counting(s.getStats)},
+		{get, "/v1/stats/errors", scopeRead, paceQuery, counting(s.getErrors)},
+		{get, "/v1/stats/recipients", scopeRead, paceQuery, counting(s.getRefused)},
+		{get, "/v1/events", scopeRead, paceQuery, asking(s.getEvents)},
 
-		{get, "/v1/dlq", scopeRead, paceQuery, s.getDLQ},
+		{get, "/v1/dlq", scopeRead, paceQuery, asking(s.getDLQ)},
 		{post, "/v1/dlq/redrive", scopeSend, paceBatch, s.postRedrive},
 
 		{get, "/v1/health", scopeOperate, paceQuery, s.getProvidersHealth},

@@ -85,9 +85,23 @@ type session struct {
 	Scopes    []string       `json:"scopes"`
 	Test      bool           `json:"test,omitempty"`
 	ExpiresAt schemas.Millis `json:"expires_at,omitzero"`
+	Tenants   []string       `json:"tenants,omitempty"` // whose messages an operator may read
 }
 
-func (c *caller) session() session {
+func (c *caller) session(p *schemas.Policy) session {
+	of := c.described()
+	if c.has(string(scopeOperate)) {
+		of.Tenants = []string{schemas.DefaultTenant}
+		for i := range p.Tenants {
+			of.Tenants = append(of.Tenants, p.Tenants[i].Name)
+		}
+		slices.Sort(of.Tenants)
+		of.Tenants = slices.Compact(of.Tenants)
+	}
+	return of
+}
+
+func (c *caller) described() session {
 	scopes := slices.DeleteFunc(slices.Clone(schemas.KeyScopes), func(s string) bool { return !c.has(s) })
 	if c.key == nil {
 		return session{Tenant: c.tenant, Scopes: scopes}
@@ -96,7 +110,7 @@ func (c *caller) session() session {
 }
 
 func (s *Server) getSession(w http.ResponseWriter, _ *http.Request, c *caller) {
-	answer(w, http.StatusOK, "application/json", c.session())
+	answer(w, http.StatusOK, "application/json", c.session(&s.policy.Latest().Policy))
 }
 
 // postSession signs a browser in.
@@ -117,7 +131,7 @@ func (s *Server) postSession(w http.ResponseWriter, r *http.Request, _ *caller) 
 		return
 	}
 	http.SetCookie(w, s.sealed(r, s.sessions.cookie(in.Key), sessionAge))
-	answer(w, http.StatusOK, "application/json", c.session())
+	answer(w, http.StatusOK, "application/json", c.session(&s.policy.Latest().Policy))
 }
 
 func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, _ *caller) {

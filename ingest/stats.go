@@ -56,7 +56,7 @@ func (s *Server) getStats(w http.ResponseWriter, r *http.Request, c *caller) {
 }
 
 func readTally(r *http.Request, c *caller, now time.Time) (*history.Tally, *client.Problem) {
-	q := &history.Tally{Tenant: c.tenant, Most: mostCounts}
+	q := &history.Tally{Tenant: c.about(), Most: mostCounts}
 	var unit history.Dimension
 	var latency *bool
 	wrong, p := readQuery(r, func(name, v string) (err error) {

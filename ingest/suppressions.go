@@ -55,7 +55,7 @@ func (q *suppressionQuery) set(name, v string) (err error) {
 
 // getSuppressions tells what is suppressed of one recipient, or lists the tenant's.
 func (s *Server) getSuppressions(w http.ResponseWriter, r *http.Request, c *caller) {
-	q := &suppressionQuery{tenant: c.tenant, limit: defaultPage}
+	q := &suppressionQuery{tenant: c.about(), limit: defaultPage}
 	wrong, p := readQuery(r, func(name, v string) (err error) {
 		switch name {
 		case "reason":
@@ -73,9 +73,6 @@ func (s *Server) getSuppressions(w http.ResponseWriter, r *http.Request, c *call
 	})
 	if p == nil {
 		p = invalidParameters(wrong)
-	}
-	if p == nil && q.forbidden {
-		p = othersTenant()
 	}
 	var page *client.SuppressionPage
 	switch {

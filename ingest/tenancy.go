@@ -1,10 +1,14 @@
 package ingest
 
 import (
+	"cmp"
+	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/history"
 	"github.com/weirhq/weir/processor/secret"
 	"github.com/weirhq/weir/schemas"
 )
@@ -145,6 +149,48 @@ func (c *caller) lacks(other *schemas.Key) string {
 		return "expires later"
 	}
 	return ""
+}
+
+// about is the tenant whose messages a question is about, or history.AllTenants.
+func (c *caller) about() string { return cmp.Or(c.named, c.tenant) }
+
+// asking is a route that reads messages: those of the caller's tenant, or those of the
+// tenant that the parameter tenant of an operator's query names.
+func asking(h handler) handler { return naming(h, false) }
+
+// counting is asking, which may also be of history.AllTenants.
+func counting(h handler) handler { return naming(h, true) }
+
+func naming(h handler, all bool) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *caller) {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil || !query.Has("tenant") { // what cannot be read is the handler's to refuse
+			h(w, r, c)
+			return
+		}
+		name, wrong := readName(query.Get("tenant"))
+		switch {
+		case wrong != nil:
+		case len(query["tenant"]) > 1:
+			wrong = errRepeated
+		case name == history.AllTenants && !all:
+			wrong = errors.New("is one tenant here")
+		case name != c.tenant && !c.has(string(scopeOperate)):
+			refuse(w, r, forbiddenTenant.problem("Only an operator's key names another tenant: one of the tenant "+schemas.DefaultTenant+" with the scope operate.",
+				client.FieldError{Pointer: "/tenant", Code: forbiddenTenant.code, Detail: "is not the caller's"}))
+			return
+		}
+		if wrong != nil {
+			refuse(w, r, invalidParameters([]client.FieldError{wrongParameter("tenant", wrong)}))
+			return
+		}
+		of := *c
+		of.named = name
+		query.Del("tenant")
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = query.Encode()
+		h(w, r, &of)
+	}
 }
 
 // operators is a route that shows or changes what is every tenant's.

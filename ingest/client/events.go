@@ -25,6 +25,7 @@ type EventQuery struct {
 	Channel schemas.Channel
 	Status  []schemas.Status // any of them
 	Class   string
+	Tenant  string // the caller's own when empty; another's with an operator's key
 	After   string // StreamEvent.ID to go on from; empty begins now
 }
 
@@ -102,6 +103,7 @@ func (c *Client) listen(ctx context.Context, q EventQuery, after string) (stream
 	set(v, "channel", string(q.Channel))
 	set(v, "status", statuses(q.Status))
 	set(v, "class", q.Class)
+	set(v, "tenant", q.Tenant)
 	h := http.Header{"Accept": {"text/event-stream, application/problem+json"}}
 	if after != "" {
 		h.Set("Last-Event-ID", after)

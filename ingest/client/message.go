@@ -85,6 +85,7 @@ func keyed(q *schemas.Request) ([]byte, error) {
 type Recipient struct {
 	To      string
 	Channel schemas.Channel
+	Tenant  string // of Get alone: the caller's own when empty; another's with an operator's key
 }
 
 // Release gives back the place of a decision whose message was not sent.
@@ -138,6 +139,7 @@ func recipient(of []Recipient) url.Values {
 	for _, r := range of {
 		set(v, "to", r.To)
 		set(v, "channel", string(r.Channel))
+		set(v, "tenant", r.Tenant)
 	}
 	return v
 }
@@ -158,6 +160,7 @@ type MessageQuery struct {
 	Channel schemas.Channel
 	Status  []schemas.Status // any of them
 	Class   string
+	Tenant  string         // the caller's own when empty; another's with an operator's key
 	From    schemas.Millis // accepted at this time or later
 	Until   schemas.Millis // and before this
 	Limit   int            // of one page; 0 is the server's default
@@ -170,6 +173,7 @@ func (q MessageQuery) values() url.Values {
 	set(v, "channel", string(q.Channel))
 	set(v, "status", statuses(q.Status))
 	set(v, "class", q.Class)
+	set(v, "tenant", q.Tenant)
 	set(v, "from", q.From.String())
 	set(v, "until", q.Until.String())
 	set(v, "cursor", q.Cursor)

@@ -16,6 +16,7 @@ type ErrorsQuery struct {
 	From, Until schemas.Millis
 	Provider    string
 	Class       string
+	Tenant      string // as in StatsQuery
 }
 
 // Errors counts what providers answered the caller's messages.
@@ -25,6 +26,7 @@ func (c *Client) Errors(ctx context.Context, q ErrorsQuery) (*Errors, error) {
 	set(v, "until", q.Until.String())
 	set(v, "provider", q.Provider)
 	set(v, "class", q.Class)
+	set(v, "tenant", q.Tenant)
 	var a Errors
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/stats/errors", query: v}, &a); err != nil {
 		return nil, fmt.Errorf("get errors: %w", err)
@@ -36,7 +38,8 @@ func (c *Client) Errors(ctx context.Context, q ErrorsQuery) (*Errors, error) {
 type RefusedQuery struct {
 	From, Until schemas.Millis
 	Class       string
-	Limit       int // recipients; 0 is the server's default
+	Tenant      string // as in StatsQuery
+	Limit       int    // recipients; 0 is the server's default
 }
 
 // Refused tells whom limits refused most.
@@ -45,6 +48,7 @@ func (c *Client) Refused(ctx context.Context, q RefusedQuery) (*Refused, error) 
 	set(v, "from", q.From.String())
 	set(v, "until", q.Until.String())
 	set(v, "class", q.Class)
+	set(v, "tenant", q.Tenant)
 	setNumber(v, "limit", q.Limit)
 	var a Refused
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/stats/recipients", query: v}, &a); err != nil {

@@ -18,6 +18,7 @@ type QuotaQuery struct {
 	Template string
 	Provider string
 	Metadata map[string]string
+	Tenant   string // the caller's own when empty; another's with an operator's key
 }
 
 // Quota returns what the limits leave to a recipient.
@@ -28,6 +29,7 @@ func (c *Client) Quota(ctx context.Context, q QuotaQuery) (*Quota, error) {
 	set(v, "class", q.Class)
 	set(v, "template", q.Template)
 	set(v, "provider", q.Provider)
+	set(v, "tenant", q.Tenant)
 	for name, value := range q.Metadata {
 		v.Set("metadata."+name, value)
 	}
@@ -45,6 +47,7 @@ type StatsQuery struct {
 	Channel     schemas.Channel
 	Class       string
 	Provider    string
+	Tenant      string // the caller's own when empty; with an operator's key another's, or * for all
 
 	By   []string // channel, class, provider, and one of minute, hour and day; by status it always is
 	Days int      // the same span of so many days before, too
@@ -61,6 +64,7 @@ func (c *Client) Stats(ctx context.Context, q StatsQuery) (*Stats, error) {
 	set(v, "class", q.Class)
 	set(v, "provider", q.Provider)
 	set(v, "by", strings.Join(q.By, ","))
+	set(v, "tenant", q.Tenant)
 	setNumber(v, "days", q.Days)
 	if q.Latency != nil {
 		set(v, "latency", fmt.Sprint(*q.Latency))
@@ -77,7 +81,8 @@ func (c *Client) Stats(ctx context.Context, q StatsQuery) (*Stats, error) {
 type DeadLetterQuery struct {
 	Since, Until            schemas.Millis // of giving up
 	Class, Provider, Reason string
-	Oldest                  bool // first; else the newest
+	Tenant                  string // the caller's own when empty; another's with an operator's key
+	Oldest                  bool   // first; else the newest
 	Limit                   int
 	Cursor                  string // of the page before, with the same query
 }
@@ -120,6 +125,7 @@ func (c *Client) DeadLetters(ctx context.Context, q DeadLetterQuery) (*DeadLette
 	set(v, "class", q.Class)
 	set(v, "provider", q.Provider)
 	set(v, "reason", q.Reason)
+	set(v, "tenant", q.Tenant)
 	set(v, "cursor", q.Cursor)
 	setNumber(v, "limit", q.Limit)
 	if q.Oldest {

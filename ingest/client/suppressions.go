@@ -35,7 +35,7 @@ type SuppressionQuery struct {
 	Channel schemas.Channel // those that name this channel
 	Class   string
 	Reason  string
-	Tenant  string // the caller's own; another's is refused
+	Tenant  string // the caller's own when empty; an operator may list another's
 	Limit   int
 	Cursor  string // of the page before, with the same query
 }

@@ -66,10 +66,13 @@ const (
 	ByDay      Dimension = "day"
 )
 
+// AllTenants is the Tenant of a count over all tenants. No tenant has this name.
+const AllTenants = "*"
+
 // Tally asks how often what happened to a tenant's messages. Times are whole
 // minutes. A zero field asks for nothing.
 type Tally struct {
-	Tenant   string
+	Tenant   string // or AllTenants
 	Channel  string
 	Class    string
 	Provider string // which limits know nothing of

@@ -5,7 +5,7 @@ import "github.com/weirhq/weir/schemas"
 // Errors asks what providers answered a tenant's messages, by provider and error
 // code. A zero field asks for nothing.
 type Errors struct {
-	Tenant   string
+	Tenant   string // or AllTenants
 	Provider string
 	Class    string
 	From     schemas.Millis // then or later; needed
@@ -23,7 +23,7 @@ type ErrorCount struct {
 // Refused asks whose messages limits refused most, or deferred. What a limit only
 // observed is none of it. A zero field asks for nothing.
 type Refused struct {
-	Tenant string
+	Tenant string // or AllTenants
 	Class  string
 	From   schemas.Millis // then or later; needed
 	Until  schemas.Millis // before; needed

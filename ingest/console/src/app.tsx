@@ -3,6 +3,7 @@
 import type { ComponentType } from "preact";
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError, call, get, signedOut } from "./api/client.ts";
+import { show } from "./api/tenant.ts";
 import { link, useRoute } from "./router.ts";
 import type { View } from "./router.ts";
 import { WhoContext, actsOnAll, useWho } from "./session.tsx";
@@ -48,17 +49,22 @@ export function App() {
     return () => removeEventListener(signedOut, over);
   }, []);
 
+  const [chosen, choose] = useState<string>();
+  const session = signed.is === "in" ? signed.session : undefined;
+  const other = chosen !== undefined && chosen !== session?.tenant && session?.tenants?.includes(chosen) ? chosen : undefined;
+  show(other); // before any view of this rendering asks
   const who = useMemo<Who>(() => {
-    const session = signed.is === "in" ? signed.session : undefined;
     return {
       session,
-      can: (scope) => session?.scopes.includes(scope) ?? false,
+      can: (scope) => (session?.scopes.includes(scope) ?? false) && !(other && scope === "send"),
       ofAll: actsOnAll(session),
+      tenant: other ?? session?.tenant ?? "",
+      look: choose,
       signOut: () => {
         call("delete", "/v1/session").then(ask, (error: unknown) => setSigned({ is: "lost", error }));
       },
     };
-  }, [signed, ask]);
+  }, [session, other, ask]);
 
   const open = route.view === "retry-after"; // needs no key
   return (
@@ -72,7 +78,7 @@ export function App() {
           {signed.is === "lost" && !open && <Failed error={signed.error} retry={ask} />}
           {signed.is === "asking" && !open && <Loading lines={8} label="Loading the console" />}
           {signed.is === "out" && !open && <SignInView why={signed.why} onIn={(session) => setSigned({ is: "in", session })} />}
-          {(signed.is === "in" || open) && (route.view === "none" ? <Nowhere /> : <Lazy key={route.view} view={route.view} param={route.param} query={route.query} />)}
+          {(signed.is === "in" || open) && (route.view === "none" ? <Nowhere /> : <Lazy key={`${route.view} ${who.tenant}`} view={route.view} param={route.param} query={route.query} />)}
         </main>
       </div>
       <Announcer />

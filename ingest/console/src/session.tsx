@@ -13,10 +13,14 @@ export interface Who {
   can: (scope: Scope) => boolean;
   /** ofAll: the key acts on every tenant. What shows or changes all of them answers other keys with 403. */
   ofAll: boolean;
+  /** tenant is whose messages are shown. Another's can only be looked at. */
+  tenant: string;
+  /** look shows a tenant's messages. */
+  look: (tenant: string) => void;
   signOut: () => void;
 }
 
-export const WhoContext = createContext<Who>({ session: undefined, can: () => false, ofAll: false, signOut: () => {} });
+export const WhoContext = createContext<Who>({ session: undefined, can: () => false, ofAll: false, tenant: "", look: () => {}, signOut: () => {} });
 
 /** actsOnAll: keys of the tenant default, and callers who need none. */
 export const actsOnAll = (session: Session | undefined): boolean => session !== undefined && (!session.key || session.tenant === "default");

@@ -55,7 +55,7 @@ export function Side({ current, who, asking }: { current: string; who: Who; aski
         {asking && <p class="who">{"\u00a0"}<span>{"\u00a0"}</span></p>}
         {who.session && (
           <p class="who" title={`Scopes: ${who.session.scopes.join(", ")}`}>
-            <b>{who.session.tenant}</b>
+            {(who.session.tenants?.length ?? 0) > 1 ? <Tenants who={who} all={who.session.tenants ?? []} /> : <b>{who.session.tenant}</b>}
             <span class="muted">{who.session.key ? `${who.session.key}${who.session.test ? " · test key" : ""}` : "no key needed here"}</span>
           </p>
         )}
@@ -102,6 +102,20 @@ function Find() {
       <input ref={ref} id="find" type="search" placeholder="Number, mail or id" autocomplete="off" spellcheck={false} aria-keyshortcuts="/" enterkeyhint="search" />
       <kbd aria-hidden="true">/</kbd>
     </form>
+  );
+}
+
+/** Tenants chooses whose messages are shown. */
+function Tenants({ who, all }: { who: Who; all: string[] }) {
+  return (
+    <select aria-label="Tenant whose messages are shown" value={who.tenant} onChange={(e) => who.look(e.currentTarget.value)}>
+      {all.map((t) => (
+        <option key={t} value={t}>
+          {t}
+          {t !== who.session?.tenant && " (only look)"}
+        </option>
+      ))}
+    </select>
   );
 }
 

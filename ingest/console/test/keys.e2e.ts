@@ -83,8 +83,22 @@ test("another tenant's key sees nothing of the first", async () => {
   await close();
 });
 
-test("who signs out is out", async () => {
+test("an operator looks at another tenant's messages and changes none; who signs out is out", async () => {
+  const theirs = number();
+  const sent = await fetch(`${at}/v1/messages`, { method: "POST", headers: { Authorization: `Bearer ${keys.other}` }, body: JSON.stringify({ channel: "sms", to: theirs.e164, class: "verify", body: "b", send_at: new Date(Date.now() + 3_600_000).toISOString() }) });
+  assert.equal(sent.status, 202, await sent.text());
   const { page, close } = await signIn(keys.admin);
+  await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Messages" }).click();
+  await page.getByRole("link", { name: n.e164 }).first().waitFor();
+  const tenant = page.getByLabel("Tenant whose messages are shown");
+  await tenant.selectOption("acme");
+  await page.getByRole("link", { name: theirs.e164 }).first().waitFor();
+  assert.equal(await page.getByText(n.e164).count(), 0, "what is another tenant's is gone");
+  await page.getByRole("link", { name: "scheduled" }).first().click();
+  await page.getByText("scheduled").first().waitFor();
+  assert.equal(await page.getByRole("button", { name: /Cancel/ }).count(), 0, "an operator only looks");
+  await tenant.selectOption("default");
+  await page.getByText("No such message").waitFor();
   await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Limits" }).waitFor();
   await page.reload();
   await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Limits" }).waitFor();

@@ -18,8 +18,8 @@ func (h History) Errors(ctx context.Context, q history.Errors) ([]history.ErrorC
 SELECT provider, error_code, argMax(error, (error != '', at)) AS example, toInt64(count()) AS events
 FROM status_events
 PREWHERE ` + span + ` AND (error_code != '' OR status IN ('failed', 'retrying', 'unknown', 'undelivered'))
-WHERE kind = 'status' AND tenant IN (?) AND provider != ''`
-	args := []any{int64(q.From), int64(q.Until), tenants(q.Tenant)}
+WHERE kind = 'status' AND provider != ''`
+	text, args := ofTenant(text, []any{int64(q.From), int64(q.Until)}, q.Tenant)
 	for _, f := range []struct{ column, value string }{{"provider", q.Provider}, {"class", q.Class}} {
 		if f.value != "" {
 			text, args = text+" AND "+f.column+" = ?", append(args, f.value)
@@ -54,8 +54,8 @@ func (h History) Refused(ctx context.Context, q history.Refused) ([]history.Refu
 SELECT to, toInt64(count()) AS refused, max(at) AS last_at, argMax(limit, (at, status_offset)) AS last_limit
 FROM status_events
 PREWHERE ` + span + ` AND limit != ''
-WHERE kind = 'status' AND tenant IN (?) AND status IN ('limited', 'deferred') AND NOT observed AND to != ''`
-	args := []any{int64(q.From), int64(q.Until), tenants(q.Tenant)}
+WHERE kind = 'status' AND status IN ('limited', 'deferred') AND NOT observed AND to != ''`
+	text, args := ofTenant(text, []any{int64(q.From), int64(q.Until)}, q.Tenant)
 	if q.Class != "" {
 		text, args = text+" AND class = ?", append(args, q.Class)
 	}

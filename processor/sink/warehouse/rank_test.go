@@ -61,6 +61,9 @@ func TestRanks(t *testing.T) {
 		{"a class of a provider", history.Errors{Tenant: "acme", Provider: "q", Class: "ads", From: t0, Until: t0 + 5000, Most: 10}, []history.ErrorCount{{Provider: "q", Code: "30005", Example: "unknown handset", Events: 1}}},
 		{"the tenant that rows need not name", history.Errors{Tenant: "default", From: t0, Until: until, Most: 10}, []history.ErrorCount{{Provider: "p", Code: "own", Events: 1}}},
 		{"the end is not in it", history.Errors{Tenant: "acme", From: until, Until: until + 1, Most: 10}, []history.ErrorCount{{Provider: "p", Code: "late", Events: 1}}},
+		{"every tenant's", history.Errors{Tenant: history.AllTenants, Provider: "p", From: t0, Until: until, Most: 10}, []history.ErrorCount{
+			{Provider: "p", Code: "429", Example: "slow down", Events: 2}, {Provider: "p", Code: "21610", Example: "blocked", Events: 1}, {Provider: "p", Code: "own", Events: 1}, {Provider: "p", Code: "secret", Events: 1},
+		}},
 		{"text of SQL", history.Errors{Tenant: "acme", Provider: "' OR 1=1 --", From: t0, Until: until, Most: 10}, nil},
 	} {
 		if got, err := h.Errors(t.Context(), tt.q); err != nil || !reflect.DeepEqual(got, tt.want) {
@@ -76,6 +79,7 @@ func TestRanks(t *testing.T) {
 		{"all", history.Refused{Tenant: "acme", From: t0, Until: until, Most: 10}, []history.RefusedCount{{To: "+1", Refused: 3, LastAt: at(13), Limit: "verify"}, {To: "+2", Refused: 1, LastAt: at(11), Limit: "verify"}}},
 		{"the first", history.Refused{Tenant: "acme", From: t0, Until: until, Most: 1}, []history.RefusedCount{{To: "+1", Refused: 3, LastAt: at(13), Limit: "verify"}}},
 		{"a class", history.Refused{Tenant: "acme", Class: "ads", From: t0, Until: until, Most: 10}, []history.RefusedCount{{To: "+1", Refused: 1, LastAt: at(12), Limit: "ads"}}},
+		{"every tenant's", history.Refused{Tenant: history.AllTenants, Class: "ads", From: t0, Until: until, Most: 10}, []history.RefusedCount{{To: "+3", Refused: 1, LastAt: at(16), Limit: "secret"}, {To: "+1", Refused: 1, LastAt: at(12), Limit: "ads"}}},
 		{"nobody's", history.Refused{Tenant: "nobody", From: t0, Until: until, Most: 10}, nil},
 	} {
 		if got, err := h.Refused(t.Context(), tt.q); err != nil || !reflect.DeepEqual(got, tt.want) {

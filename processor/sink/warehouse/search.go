@@ -191,6 +191,14 @@ func tenants(tenant string) []string {
 	return []string{tenant}
 }
 
+// ofTenant adds to a condition that a status event is a tenant's.
+func ofTenant(cond string, args []any, tenant string) (string, []any) {
+	if tenant == history.AllTenants {
+		return cond, args
+	}
+	return cond + " AND tenant IN (?)", append(args, tenants(tenant))
+}
+
 // rough is what may stand in a row of a message that has one of the statuses
 // now: a receipt is no row there, and amends any status that it finds.
 func rough(want []schemas.Status) (out []string) {

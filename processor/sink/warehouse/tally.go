@@ -60,8 +60,7 @@ func where(q history.Tally, days int) (string, []any) {
 		spans = append(spans, "minute >= toDateTime(?, 'UTC') AND minute < toDateTime(?, 'UTC')")
 		args = append(args, int64(q.From.Add(back))/1000, int64(q.Until.Add(back))/1000)
 	}
-	text := "(" + strings.Join(spans, " OR ") + ") AND tenant IN (?)"
-	args = append(args, tenants(q.Tenant))
+	text, args := ofTenant("("+strings.Join(spans, " OR ")+")", args, q.Tenant)
 	for _, f := range []struct{ column, value string }{{"channel", q.Channel}, {"class", q.Class}} {
 		if f.value != "" {
 			text, args = text+" AND "+f.column+" = ?", append(args, f.value)

@@ -91,6 +91,13 @@ func TestTally(t *testing.T) {
 		{"the tenant that rows need not name", func(q history.Tally) history.Tally { q.Tenant = "default"; return q }, history.Counted{
 			Counts: []history.Count{{Status: "expired", Events: 1, P50: 10, P95: 10, P99: 10}},
 		}},
+		{"every tenant's", func(q history.Tally) history.Tally { q.Tenant, q.Class = history.AllTenants, "verify"; return q }, history.Counted{
+			Counts: []history.Count{
+				{Status: "expired", Events: 1, P50: 10, P95: 10, P99: 10}, {Status: "failed", Events: 1, P50: 10, P95: 10, P99: 10}, {Status: "limited", Events: 1, P50: 10, P95: 10, P99: 10},
+				{Status: "sent", Events: 2, P50: 100, P95: 100, P99: 100},
+			},
+			Limits: []history.LimitCount{{Limit: "l", Window: "1/60s", Refused: 2}},
+		}},
 		{"nobody's", func(q history.Tally) history.Tally { q.Tenant = "nobody"; return q }, history.Counted{}},
 	} {
 		got, err := h.Tally(t.Context(), tt.q(hour))

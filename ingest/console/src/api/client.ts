@@ -2,6 +2,7 @@
 // retry, cache, or show anything: query.ts and the views do.
 
 import { duration } from "../ui/format.ts";
+import { ofTenant } from "./tenant.ts";
 import type { components, paths } from "./types.ts";
 
 export type Schemas = components["schemas"];
@@ -49,7 +50,8 @@ export interface Answered<T> {
 }
 
 export async function call<M extends Method, P extends PathsWith<M>>(method: M, path: P, options: Options<Operation<P, M>> = {}): Promise<Answered<Answer<Operation<P, M>>>> {
-  const answer = await request(method, address(path as string, options.path as Record<string, unknown>, options.query as Record<string, unknown>), options.body, options.headers, options.signal);
+  const query = options.query as Record<string, unknown> | undefined;
+  const answer = await request(method, address(path as string, options.path as Record<string, unknown>, method === "get" ? ofTenant(path as string, query) : query), options.body, options.headers, options.signal);
   return { data: answer.data as Answer<Operation<P, M>>, headers: answer.headers };
 }
 

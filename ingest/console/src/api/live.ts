@@ -7,6 +7,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Schemas } from "./client.ts";
 import { ApiError, address, problemOf, signedOut } from "./client.ts";
 import { Parser } from "./sse.ts";
+import { ofTenant } from "./tenant.ts";
 
 /** Event is a status event. The DOM's own is globalThis.Event. */
 export type Event = Schemas["Event"];
@@ -51,7 +52,7 @@ export function follow(s: Subscription): () => void {
   const stream = async (signal: AbortSignal, heard: () => void): Promise<void> => {
     const headers: Record<string, string> = { Accept: "text/event-stream" };
     if (lastId) headers["Last-Event-ID"] = lastId;
-    const answer = await fetch(address("/v1/events", {}, s.query), { headers, credentials: "same-origin", cache: "no-store", signal });
+    const answer = await fetch(address("/v1/events", {}, ofTenant("/v1/events", s.query)), { headers, credentials: "same-origin", cache: "no-store", signal });
     if (!answer.ok || !answer.body) throw problemOf(answer, await answer.json().catch(() => undefined));
     s.onState?.("live");
     const parser = new Parser((m) => {

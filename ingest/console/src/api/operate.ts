@@ -21,7 +21,7 @@ export const since = (ms: number): string => new Date(Date.now() - ms).toISOStri
 type StatsQuery = NonNullable<NonNullable<Parameters<typeof get<"/v1/stats">>[1]>["query"]>;
 
 export const stats = (signal: AbortSignal, query: StatsQuery = {}) => get("/v1/stats", { query, signal });
-export const errors = (signal: AbortSignal, query: { from: string; provider?: string }) => get("/v1/stats/errors", { query, signal });
+export const errors = (signal: AbortSignal, query: { from: string; provider?: string; tenant?: string }) => get("/v1/stats/errors", { query, signal });
 export const refused = (signal: AbortSignal, query: { from: string; limit?: number }) => get("/v1/stats/recipients", { query, signal });
 export const health = (signal: AbortSignal) => get("/v1/health", { signal });
 export const proof = (signal: AbortSignal) => get("/v1/proof", { signal });

@@ -1404,6 +1404,8 @@ export interface components {
              * @description When the key expires.
              */
             expires_at?: string;
+            /** @description Of an operator's key: whose messages it may read, by the parameter tenant. */
+            tenants?: string[];
         };
         /** @description What became of a message so far. */
         Sent: {
@@ -3938,6 +3940,10 @@ export interface components {
         IfNoneMatch: "*";
         /** @description ETags of versions that the caller has, with commas between, or `*`: if the one in force is among them it is 304, without a body. */
         Unless: string;
+        /** @description Whose messages: your own tenant's where it is absent. Another's is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+        Tenant: string;
+        /** @description Whose messages: your own tenant's where it is absent. Another's, and `*` for all tenants together, is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+        TenantOrAll: string;
         /** @description Say what would change, and change nothing. */
         dry_run: boolean;
         /** @description Put it before the one of this name. Else one that is there stays where it is, and a new one comes last. */
@@ -4006,6 +4012,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before, with the same filters. */
                 cursor?: string;
+                /** @description Whose messages: your own tenant's where it is absent. Another's is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["Tenant"];
             };
             header?: never;
             path?: never;
@@ -4155,6 +4163,8 @@ export interface operations {
                 to?: string;
                 /** @description The channel in which to read to. */
                 channel?: "sms" | "voice" | "email" | "push" | "webhook";
+                /** @description Whose messages: your own tenant's where it is absent. Another's is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["Tenant"];
             };
             header?: never;
             path: {
@@ -4422,6 +4432,8 @@ export interface operations {
                 provider?: string;
                 /** @description A field of the message's metadata, whatever its name, for limits that match or count it. */
                 "metadata.ip"?: string;
+                /** @description Whose messages: your own tenant's where it is absent. Another's is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["Tenant"];
             };
             header?: never;
             path?: never;
@@ -4460,8 +4472,8 @@ export interface operations {
                 class?: string;
                 /** @description Only those for this reason: hard_bounce, complaint, opted_out, invalid, stop, or a text of yours. */
                 reason?: string;
-                /** @description Your own; another's is 403. */
-                tenant?: string;
+                /** @description Whose messages: your own tenant's where it is absent. Another's is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["Tenant"];
                 /** @description How many at most; not with to. */
                 limit?: number;
                 /** @description Of the page before, with the same filters; not with to. */
@@ -4738,6 +4750,8 @@ export interface operations {
                  *     at most, and of the days before where it is two hours at most.
                  */
                 latency?: boolean;
+                /** @description Whose messages: your own tenant's where it is absent. Another's, and `*` for all tenants together, is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["TenantOrAll"];
             };
             header?: never;
             path?: never;
@@ -4773,6 +4787,8 @@ export interface operations {
                 provider?: string;
                 /** @description Only this class. */
                 class?: string;
+                /** @description Whose messages: your own tenant's where it is absent. Another's, and `*` for all tenants together, is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["TenantOrAll"];
             };
             header?: never;
             path?: never;
@@ -4808,6 +4824,8 @@ export interface operations {
                 class?: string;
                 /** @description How many at most. */
                 limit?: number;
+                /** @description Whose messages: your own tenant's where it is absent. Another's, and `*` for all tenants together, is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["TenantOrAll"];
             };
             header?: never;
             path?: never;
@@ -4923,6 +4941,8 @@ export interface operations {
                 channel?: "sms" | "voice" | "email" | "push" | "webhook";
                 /** @description Count the statuses instead, and say so this often: whole seconds, from 1s to 60s. */
                 summary?: string;
+                /** @description Whose messages: your own tenant's where it is absent. Another's is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["Tenant"];
             };
             header?: {
                 /** @description The id of the last event that came. */
@@ -4963,8 +4983,8 @@ export interface operations {
                 provider?: string;
                 /** @description Only what was given up on for this: permanent, attempts_exhausted, or a rejection's reason. */
                 reason?: string;
-                /** @description Your own; another's is 403. */
-                tenant?: string;
+                /** @description Whose messages: your own tenant's where it is absent. Another's is 403, unless the key is an operator's: one of the tenant default with the scope operate. */
+                tenant?: components["parameters"]["Tenant"];
                 /** @description What comes first. */
                 order?: "newest" | "oldest";
                 /** @description How many at most. */

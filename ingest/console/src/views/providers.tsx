@@ -25,8 +25,8 @@ export default function Providers(_: ViewProps) {
   const { can } = useWho();
   const all = useQuery((signal) => health(signal), [], { every: 3000 });
   const routes = useQuery((signal) => get("/v1/routes", { signal }), [], { every: 15_000, skip: !can("policy") });
-  const counts = useQuery((signal) => stats(signal, { by: "provider" }), [], { every: 10_000 });
-  const codes = useQuery((signal) => errors(signal, { from: since(hour) }), [], { every: 15_000 });
+  const counts = useQuery((signal) => stats(signal, { by: "provider", tenant: "*" }), [], { every: 10_000 });
+  const codes = useQuery((signal) => errors(signal, { from: since(hour), tenant: "*" }), [], { every: 15_000 });
   const [change, setChange] = useState<{ kind: "provider" | "route"; name: string }>();
   const failed = [counts, codes].filter((q) => q.error !== undefined);
   const again = () => {
@@ -34,7 +34,7 @@ export default function Providers(_: ViewProps) {
     routes.reload();
   };
   return (
-    <Page title="Providers" lead="Whom messages go out by: whether calls are made, how fast, and what comes back. A limit refuses; a pace only makes wait.">
+    <Page title="Providers" lead="Whom messages go out by: whether calls are made, how fast, and what comes back. A limit refuses; a pace only makes wait. Of all tenants.">
       <Answer of={all} lines={12}>
         {({ providers }) =>
           providers.length === 0 ? (
