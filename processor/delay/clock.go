@@ -87,7 +87,10 @@ func (s *stage) keepTime(ctx context.Context, tx *stream.Tx) error {
 	}
 	move, early := compare(s.known, all)
 	s.move(move, early)
-	s.known, s.checked = true, s.clock.now()
+	if early {
+		s.apart += min(s.pushed, -move)
+	}
+	s.known, s.checked, s.pushed = true, s.clock.now(), 0
 	if early {
 		tx.Abort(fmt.Errorf("%w (by %v)", errClockAhead, -move))
 	}
@@ -108,7 +111,7 @@ func (s *stage) appended(ctx context.Context, tx *stream.Tx, topic string) (map[
 	if err != nil {
 		return nil, err
 	}
-	for _, back := range []time.Duration{margin, time.Second, time.Minute, time.Hour} {
+	for back := margin; back < time.Hour; back = max(time.Second, 2*back) { // no further than needed: others wrote before
 		missing := false
 		for tp := range s.wrote {
 			if _, ok := times[tp.Partition]; !ok && tp.Topic == topic {

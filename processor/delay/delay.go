@@ -143,6 +143,8 @@ type stage struct {
 	clock    *clock
 	known    bool                      // whether the clock was compared
 	checked  schemas.Millis            // when it was last, by itself
+	pushed   time.Duration             // by how much it was moved forward since, for what was read
+	apart    time.Duration             // how far a broker that is written to was found to be behind one that is read
 	wrote    map[stream.Partition]bool // by the latest release of the open transaction
 	wroteAt  schemas.Millis            // when that was, by the clock
 	placed   schemas.Millis            // when places were last handed over
@@ -176,6 +178,7 @@ func (s *stage) clear() {
 	clear(s.queues)
 	s.places.set(nil)
 	s.clock, s.known, s.placed = newClock(s.cfg.Now), false, 0
+	s.pushed, s.apart = 0, 0
 	s.metrics.moved.Set(0)
 	s.metrics.lag.Set(0)
 }
@@ -254,8 +257,11 @@ func (s *stage) take(polled []*kgo.Record) {
 		}
 		env, err := s.envelope(r)
 		appended := schemas.MillisOf(r.Timestamp)
-		if behind := appended.Sub(s.clock.now()); behind > 0 {
-			s.move(behind, false) // it was appended before it was read
+		// It was appended before it was read. Where its broker is ahead of one to which
+		// things return, going by it would have them return early, again and again.
+		if behind := appended.Sub(s.clock.now()) - s.apart; behind > 0 {
+			s.move(behind, false)
+			s.pushed += behind
 		}
 		due := dueOf(appended, q.wait, env.DueAt)
 		q.held = append(q.held, held{rec: r, due: due, key: env.Key, to: env.Return, end: env.DueAt, err: err})

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/processor/delay"
@@ -69,7 +70,13 @@ func neverSaysLatest(c *kfake.Cluster) {
 
 func newWorldOn(t *testing.T, c *kfake.Cluster, addrs []string, reach ...kgo.Opt) *world {
 	t.Helper()
-	if err := broker.StampAppendTime(c); err != nil {
+	return newWorldOf(t, c, func(string) time.Time { return time.Now() }, addrs, reach...)
+}
+
+// newWorldOf is newWorldOn where the leaders of each topic have a clock of their own.
+func newWorldOf(t *testing.T, c *kfake.Cluster, clock func(topic string) time.Time, addrs []string, reach ...kgo.Opt) *world {
+	t.Helper()
+	if err := broker.StampAppendTimes(c, clock); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, addrs: addrs, reach: reach}
@@ -232,6 +239,54 @@ func TestNeverEarlyByTheBrokersClock(t *testing.T) {
 				off.Store(int64(tt.then))
 				check(n, tt.later)
 			})
+		})
+	}
+}
+
+// TestBrokersApart: what is read was appended by a clock that is ahead, and what returns is appended
+// by one that is behind. Under a steady flow, messages return late by the difference, and not after
+// it. To be right for one of the two again and again would return none. When the difference grows,
+// so does what they are late by, and no more, also after a quiet minute.
+func TestBrokersApart(t *testing.T) {
+	for _, silent := range []bool{false, true} { // the broker does not say what it appended last
+		streamtest.Simulated(t, func(t *testing.T, c *kfake.Cluster, reach []kgo.Opt) {
+			const ahead, behind, further = 3 * time.Second, 3 * time.Second, 5 * time.Second
+			began := time.Now()
+			if silent {
+				neverSaysLatest(c)
+			}
+			named := kversion.Stable()
+			named.SetMaxKeyVersion(kmsg.Produce.Int16(), 12) // from 13 on topics have ids instead of names
+			reach = append(reach, kgo.MaxVersions(named))
+			var names topics.Names
+			w := newWorldOf(t, c, func(topic string) time.Time {
+				switch now := time.Now(); {
+				case topic != names.Readmit():
+					return now.Add(ahead)
+				case now.Sub(began) < 60*time.Second:
+					return now.Add(-behind)
+				default: // its leader is another
+					return now.Add(-behind - further)
+				}
+			}, []string{streamtest.SimulatedAddr}, reach...)
+			w.start(func(*delay.Config) {})
+			const flow, n = 200, 5
+			for b := range flow {
+				w.put(b*n, n, "1s", time.Now().Add(time.Second), 50)
+				time.Sleep(100 * time.Millisecond)
+			}
+			time.Sleep(50 * time.Second) // quiet, and another leads
+			w.put(flow*n, n, "1s", time.Now().Add(time.Second), 50)
+			back, put := w.returned((flow+1)*n), w.appended("1s", (flow+1)*n)
+			for key, at := range back {
+				late, atMost := at.Sub(put[key])+behind+ahead-time.Second, ahead+behind+3*time.Second
+				if at > schemas.MillisOf(began.Add(60*time.Second)) {
+					late, atMost = late+further, atMost+further
+				}
+				if late < 0 || late > atMost {
+					t.Fatalf("silent %v: %v late, %v at most", silent, late, atMost)
+				}
+			}
 		})
 	}
 }

@@ -20,6 +20,11 @@ import (
 // replaced on their way in; the batch's type stays CreateTime, because kfake
 // damages the checksum of batches that it stamps itself.
 func StampAppendTime(cluster *kfake.Cluster) error {
+	return StampAppendTimes(cluster, func(string) time.Time { return time.Now() })
+}
+
+// StampAppendTimes is StampAppendTime where each topic's leaders have a clock of their own.
+func StampAppendTimes(cluster *kfake.Cluster, clock func(topic string) time.Time) error {
 	lz4, err := kgo.DefaultCompressor(kgo.Lz4Compression())
 	if err != nil {
 		return fmt.Errorf("append time: %w", err)
@@ -28,8 +33,8 @@ func StampAppendTime(cluster *kfake.Cluster) error {
 	cluster.ControlKey(kmsg.Produce.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		produce := req.(*kmsg.ProduceRequest)
-		now := time.Now().UnixMilli()
 		for i := range produce.Topics {
+			now := clock(produce.Topics[i].Topic).UnixMilli()
 			for j := range produce.Topics[i].Partitions {
 				p := &produce.Topics[i].Partitions[j]
 				// What cannot be read stays as it is: kfake refuses it.
