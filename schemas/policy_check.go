@@ -192,12 +192,12 @@ func oneOf[T ~string](c *checker, path string, v T, allowed []T) {
 // mustBe checks a word.
 func mustBe[T ~string](c *checker, path string, v T, allowed []T) {
 	if !slices.Contains(allowed, v) {
-		c.failf(path, "%s is not known%s Write %s", quote(string(v)), didYouMean(string(v), texts(allowed)), orList(allowed))
+		c.failf(path, "%s is not known%s Write %s", quote(string(v)), DidYouMean(string(v), texts(allowed)), orList(allowed))
 	}
 }
 
-// didYouMean ends a sentence, with a guess if there is a good one.
-func didYouMean(word string, candidates []string) string {
+// DidYouMean ends a sentence, with a guess if there is a good one.
+func DidYouMean(word string, candidates []string) string {
 	if n := nearest(word, candidates); n != "" {
 		return "; did you mean " + n + "?"
 	}
@@ -253,7 +253,7 @@ func (c *checker) known(path, kind, v string, declared map[string]int) {
 		return
 	}
 	c.failf(path, "there is no %s %s%s Declare it under %ss, such as %ss: [{name: %s, …}]",
-		kind, quote(v), didYouMean(v, slices.Sorted(maps.Keys(declared))), kind, kind, exampleName(v))
+		kind, quote(v), DidYouMean(v, slices.Sorted(maps.Keys(declared))), kind, kind, exampleName(v))
 }
 
 func exampleName(v string) string {

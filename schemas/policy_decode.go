@@ -238,7 +238,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 }
 
 func (d *decoder) unknown(key *yaml.Node, path string, names []string) {
-	d.fail(at(key), path, fmt.Sprintf("there is no field %s here%s Known: %s", quote(key.Value), didYouMean(key.Value, names), strings.Join(names, ", ")))
+	d.fail(at(key), path, fmt.Sprintf("there is no field %s here%s Known: %s", quote(key.Value), DidYouMean(key.Value, names), strings.Join(names, ", ")))
 }
 
 func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {

@@ -111,7 +111,7 @@ func ExplainField(path string) (string, error) {
 			if len(known) == 0 {
 				return "", fmt.Errorf("%s has no fields to explain", where)
 			}
-			return "", fmt.Errorf("%s has no field %s%s Known: %s", where, quote(name), didYouMean(name, known), strings.Join(known, ", "))
+			return "", fmt.Errorf("%s has no field %s%s Known: %s", where, quote(name), DidYouMean(name, known), strings.Join(known, ", "))
 		}
 		required = slices.Contains(fields.Required, name)
 		at, rest = next, after

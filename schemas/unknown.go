@@ -78,7 +78,7 @@ func (p *Policy) Strict(tenant, topic string) bool {
 }
 
 func notAField(name string) string {
-	return strings.TrimSuffix("is not a field of a request"+didYouMean(name, requestFields), ".")
+	return strings.TrimSuffix("is not a field of a request"+DidYouMean(name, requestFields), ".")
 }
 
 // NearestField returns the field of a request that name may be a misspelling of; ""

@@ -12,6 +12,7 @@ var configCommand = command{
 	args:    "check|explain [--config FILE] [flags]",
 	summary: "Check a settings file, or show every setting with where its value comes from.",
 	example: "weir config check --config weir.yaml",
+	process: true,
 	run: func(_ context.Context, c *call) error {
 		verb := c.verb("check", "explain")
 		fs := flag.NewFlagSet("config", flag.ContinueOnError)
@@ -41,6 +42,9 @@ var configCommand = command{
 
 // verb takes the first argument when it is one of those that a command knows.
 func (c *call) verb(known ...string) string {
+	if c.seen != nil {
+		c.seen(known, nil)
+	}
 	if len(c.args) == 0 {
 		return ""
 	}

@@ -14,12 +14,14 @@ import (
 	"io"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/collector"
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/processor/provider/httpcall"
+	"github.com/weirhq/weir/schemas"
 )
 
 func main() {
@@ -59,13 +61,14 @@ type command struct {
 	summary string
 	details string // in the command's own help
 	example string
+	process bool // it is told by settings how to be, and its help has them all
 	run     func(ctx context.Context, c *call) error
 }
 
 // commands lists them in the order of help.
 func commands() []command {
 	return []command{
-		devCommand, runCommand, topicsCommand, applyCommand, rollbackCommand, getCommand, deleteCommand, keysCommand, limitsCommand, sendCommand, tailCommand, statusCommand, dlqCommand, suppressionsCommand, alertsCommand, callbacksCommand, eraseCommand, auditCommand, ledgerCommand, sinkCommand, skipCommand, configCommand, explainCommand, versionCommand,
+		devCommand, runCommand, topicsCommand, applyCommand, rollbackCommand, getCommand, deleteCommand, keysCommand, limitsCommand, sendCommand, tailCommand, statusCommand, dlqCommand, suppressionsCommand, alertsCommand, callbacksCommand, eraseCommand, auditCommand, ledgerCommand, sinkCommand, skipCommand, configCommand, explainCommand, completionCommand, versionCommand,
 	}
 }
 
@@ -76,6 +79,9 @@ type call struct {
 	getenv func(string) string
 	stdout io.Writer
 	stderr io.Writer
+	all    []command // of the program
+	// seen, where it is not nil, is told the words and flags that the command knows; then it ends.
+	seen func(words []string, fs *flag.FlagSet)
 }
 
 // exitStatus ends a command with an exit code of its own; err may be nil, when
@@ -107,11 +113,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		}
 		return exitOK
 	}
+	if args[0] == "--version" {
+		args = []string{versionCommand.name}
+	}
+	var names []string
 	for _, cmd := range commands() {
+		names = append(names, cmd.name)
 		if cmd.name != args[0] {
 			continue
 		}
-		err := cmd.run(ctx, &call{command: cmd, args: args[1:], getenv: getenv, stdout: stdout, stderr: stderr})
+		err := cmd.run(ctx, &call{command: cmd, args: args[1:], getenv: getenv, stdout: stdout, stderr: stderr, all: commands()})
 		switch {
 		case err == nil:
 			return exitOK
@@ -132,7 +143,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintf(stderr, "weir %s: %v\n", cmd.name, err)
 		return code
 	}
-	fmt.Fprintf(stderr, "weir: there is no command %q. See: weir help\n", args[0])
+	fmt.Fprintf(stderr, "weir: there is no command %q%s See: weir help\n", args[0], schemas.DidYouMean(args[0], names))
 	return exitUsage
 }
 
@@ -146,25 +157,58 @@ func help(w io.Writer) {
 
 // parse reads a command's flags; what is left are its arguments.
 func (c *call) parse(fs *flag.FlagSet) error {
+	if c.seen != nil {
+		c.seen(nil, fs)
+		return flag.ErrHelp
+	}
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	err := fs.Parse(c.args)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(c.stdout, "%s\n\nUsage: weir %s %s\n\n", c.summary, c.name, c.command.args)
-		if c.details != "" {
-			fmt.Fprintf(c.stdout, "%s\n\n", c.details)
-		}
-		fs.SetOutput(c.stdout)
-		fs.PrintDefaults()
-		if c.example != "" {
-			fmt.Fprintf(c.stdout, "\nExample:\n  %s\n", c.example)
-		}
+		c.help(fs)
 		return err
 	}
 	if err != nil {
-		return &usageError{err.Error()}
+		text := strings.Replace(err.Error(), "flag provided but not defined: -", "there is no flag --", 1)
+		if name, unknown := strings.CutPrefix(text, "there is no flag --"); unknown {
+			var names []string
+			fs.VisitAll(func(f *flag.Flag) { names = append(names, "--"+f.Name) })
+			text += schemas.DidYouMean("--"+name, names)
+		}
+		return &usageError{text}
 	}
 	return nil
+}
+
+// help prints a command's own help. Of settings, which every command takes, only those who are a
+// process of Weir's list all.
+func (c *call) help(fs *flag.FlagSet) {
+	fmt.Fprintf(c.stdout, "%s\n\nUsage: weir %s %s\n\n", c.summary, c.name, c.command.args)
+	if c.details != "" {
+		fmt.Fprintf(c.stdout, "%s\n\n", c.details)
+	}
+	left := 0
+	fs.VisitAll(func(f *flag.Flag) {
+		if isSetting(f) && !c.process {
+			left++
+			return
+		}
+		value, usage := flag.UnquoteUsage(f)
+		if value != "" {
+			value = " " + strings.ToUpper(value)
+		}
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintf(c.stdout, "  --%s%s\n        %s\n", f.Name, value, usage)
+	})
+	if left > 0 {
+		fmt.Fprintf(c.stdout, "\nWhere Kafka, ClickHouse and the API are: --kafka-brokers, --kafka-prefix, --clickhouse-url, --http-listen and the other settings.\n"+
+			"weir config explain lists all %d, with their variables. With a weir dev of this directory none is needed.\n", left)
+	}
+	if c.example != "" {
+		fmt.Fprintf(c.stdout, "\nExample:\n  %s\n", c.example)
+	}
 }
 
 // printLine prints one JSON value on a line: of a list, as it comes.

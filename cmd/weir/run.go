@@ -13,6 +13,7 @@ var runCommand = command{
 	args:    "[--config FILE] [--roles ROLE,…] [flags]",
 	summary: "Run Weir, or some of its roles, against Kafka and ClickHouse.",
 	example: "weir run --kafka-brokers 10.0.0.5:9092 --clickhouse-url http://10.0.0.6:8123 --roles admission,lanes,delay",
+	process: true,
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("run", flag.ContinueOnError)
 		load := settingsFlags(fs, defaultSettings(), c.getenv)

@@ -105,6 +105,11 @@ func (s setting) env() string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
 
+// isSetting reports whether a flag is a setting's. A command may have one of its own by its name.
+func isSetting(f *flag.Flag) bool {
+	return slices.ContainsFunc(settings, func(s setting) bool { return f.Name == s.flag() && strings.HasSuffix(f.Usage, s.env()+")") })
+}
+
 func assign(dst any, text string) error {
 	switch p := dst.(type) {
 	case *string:

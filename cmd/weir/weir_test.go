@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,6 +38,8 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]string{"fly"}, `no command "fly"`},
+		{[]string{"ladger"}, `no command "ladger"; did you mean ledger?`},
+		{[]string{"send", "--too", "x"}, "there is no flag --too; did you mean --to?"},
 		{[]string{"send"}, "--to is missing"},
 		{[]string{"apply"}, "-f"},
 		{[]string{"apply", "-f", "a.yaml", "b.yaml"}, "no argument"},
@@ -98,6 +101,42 @@ func TestEveryCommandHasHelpWithItsFlags(t *testing.T) {
 		if code != exitOK || !strings.Contains(stdout, "Usage: weir "+cmd.name) || cmd.example == "" || !strings.Contains(stdout, cmd.example) {
 			t.Errorf("weir %s --help: code %d, %q %q", cmd.name, code, stdout, stderr)
 		}
+	}
+}
+
+// TestHelpHasTheCommandsOwnFlags: settings, which every command takes, are listed for a process of
+// Weir's alone.
+func TestHelpHasTheCommandsOwnFlags(t *testing.T) {
+	for command, own := range map[string]string{"send": "--to STRING", "tail": "--status", "audit": "--since", "dev": "--fresh"} {
+		if _, out, _ := weir(t, command, "--help"); !strings.Contains(out, own) || strings.Contains(out, "--kafka-partitions") {
+			t.Errorf("weir %s --help:\n%s", command, out)
+		}
+	}
+	for _, command := range []string{"run", "config"} {
+		if _, out, _ := weir(t, command, "--help"); !strings.Contains(out, "--kafka-partitions VALUE") {
+			t.Errorf("weir %s --help:\n%s", command, out)
+		}
+	}
+	_, out, _ := weir(t, "--version")
+	if _, want, _ := weir(t, "version"); out == "" || out != want {
+		t.Errorf("weir --version: %q, want %q", out, want)
+	}
+}
+
+// TestCompletion has a shell complete: commands, the words of one, and flags.
+func TestCompletion(t *testing.T) {
+	_, script, _ := weir(t, "completion", "bash")
+	for words, want := range map[string]string{"weir led": "ledger", "weir ledger re": "repair", "weir send --wa": "--wait", "weir completion f": "fish", "weir comp": "completion"} {
+		bash := exec.CommandContext(t.Context(), "bash", "-c", script+"\nCOMP_WORDS=("+words+"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _weir; echo ${COMPREPLY[@]}")
+		if out, err := bash.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: %q, %v, want %q", words, out, err, want)
+		}
+	}
+	if _, zsh, _ := weir(t, "completion", "zsh"); !strings.HasPrefix(zsh, "#compdef weir\n") || !strings.HasSuffix(zsh, script) {
+		t.Errorf("zsh:\n%s", zsh)
+	}
+	if _, fish, _ := weir(t, "completion", "fish"); !strings.Contains(fish, "complete -c weir -n '__fish_seen_subcommand_from ledger' -a 'check repair'\n") {
+		t.Errorf("fish:\n%s", fish)
 	}
 }
 
