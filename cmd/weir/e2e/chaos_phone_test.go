@@ -297,6 +297,19 @@ func (x *traffic) ends() (ends map[string]schemas.Status, late map[string]bool) 
 	return ends, late
 }
 
+// toldOf returns all that weir.status says of messages.
+func (x *traffic) toldOf(ids []string) (told []string) {
+	x.t.Helper()
+	if err := readLog(x.t.Context(), x.brokers, x.names, func(r Record) {
+		if e := r.Event; slices.Contains(ids, e.MessageID) {
+			told = append(told, string(schemas.AppendEvent(nil, e)))
+		}
+	}); err != nil {
+		x.t.Fatal(err)
+	}
+	return told
+}
+
 // quiet waits until every request that was acknowledged has an end, or one of the workers
 // has ended on its own, which it returns, or nothing has moved for longer than a message
 // lives.
@@ -329,7 +342,10 @@ func (x *traffic) quiet(workers ...*Process) (ended *Process) {
 			moved, last = time.Now(), len(ends)
 		}
 		if time.Since(moved) > phoneExpiry+15*time.Second {
-			x.note("%d messages have no end, and nothing moves", len(left))
+			x.note("%d messages have no end, and nothing moves; of some weir.status says:\n%s", len(left), strings.Join(x.toldOf(few(left)), "\n"))
+			for _, w := range workers {
+				x.note("%s: %s", w.Name, w.Tail(12))
+			}
 			for _, id := range left {
 				x.stuck[id] = true
 			}
