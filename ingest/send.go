@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -94,11 +96,30 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 			Detail: "needs a secret to sign with: the policy's tenants[].callback.secret of the tenant",
 		})
 	}
+	if p := s.unreachable(q.CallbackURL); p != nil {
+		return nil, p
+	}
 	value := schemas.RequestJSON(q)
 	if len(value) > schemas.MaxRequestBytes { // the id and the tenant take room too
 		return nil, oversized()
 	}
 	return &message{req: q, to: to, value: value}, nil
+}
+
+// unreachable is the problem of a callback_url whose host is an address that callbacks never
+// reach. What a name stands for is judged when it is called.
+func (s *Server) unreachable(callback string) *client.Problem {
+	u, err := url.Parse(callback)
+	if err != nil {
+		return nil // the request is valid
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err != nil || s.callbacks.Judge(a) == nil {
+		return nil
+	}
+	return invalidRequest.problem("Its callbacks would not be sent.", client.FieldError{
+		Pointer: "/callback_url", Code: schemas.ReasonBadURL,
+		Detail: "names a loopback, private, link-local or otherwise reserved address, which is not called unless callback.allow_private has its network",
+	})
 }
 
 // tooLong is the problem of a message that is over its channel's limit, with its

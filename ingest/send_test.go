@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -30,7 +32,6 @@ const (
 	trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 )
 
-// What is answered 202 stands in weir.requests where admission looks for it.
 // TestUnknownClass: where the policy rejects classes that nobody declared, so does
 // the API, before anything is written.
 func TestUnknownClass(t *testing.T) {
@@ -41,6 +42,38 @@ func TestUnknownClass(t *testing.T) {
 	}
 }
 
+// TestCallbackAddress: an address that callbacks never reach is told at once, one at a time and in a
+// batch. Names are judged when they are called.
+func TestCallbackAddress(t *testing.T) {
+	const policy = `
+providers:
+  - {name: sim, type: simulated, channels: [sms]}
+tenants:
+  - {name: default, callback: {secret: "${CALLBACK_SECRET}"}}
+`
+	w := newWorld(t, settings{policy: policy, server: func(s *Server) { s.callbacks = outbound.Networks{netip.MustParsePrefix("10.1.0.0/16")} }})
+	body := func(url string) string {
+		return fmt.Sprintf(`{"channel":"sms","to":"+8613800000000","body":"x","callback_url":%q}`, url)
+	}
+	for url, allowed := range map[string]bool{
+		"http://169.254.169.254/latest/meta-data/": false, "https://127.0.0.1:8443/x": false, "http://[::1]/x": false, "http://[::ffff:10.0.0.1]/x": false,
+		"http://192.168.1.7/x": false, "http://10.2.0.1/x": false, "http://10.1.0.1/x": true, "https://93.184.216.34/x": true, "https://callbacks.example.com/x": true,
+	} {
+		if allowed {
+			read[client.Sent](w.post(body(url)), http.StatusAccepted)
+			continue
+		}
+		p := w.post(body(url)).problem(http.StatusBadRequest, "invalid_request")
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != "/callback_url" || p.Errors[0].Code != schemas.ReasonBadURL {
+			t.Errorf("%s: %+v", url, p.Errors)
+		}
+		if r := w.do("POST", "/v1/messages/batch", `{"messages":[`+body(url)+`]}`); !strings.Contains(string(r.body), "/callback_url") {
+			t.Errorf("%s in a batch: %d %s", url, r.code, r.body)
+		}
+	}
+}
+
+// What is answered 202 stands in weir.requests where admission looks for it.
 func TestAccepted(t *testing.T) {
 	w := newWorld(t, settings{})
 	r := w.post(hello, "Content-Type: application/x-www-form-urlencoded", "traceparent: "+trace, "Prefer: return=minimal")

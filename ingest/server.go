@@ -22,6 +22,7 @@ import (
 	"github.com/weirhq/weir/processor/backtest"
 	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/dlq"
+	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/receipt"
@@ -61,6 +62,8 @@ type Config struct {
 	Providers func(*schemas.Policy) error
 	// Secrets are what a policy that comes over HTTP may refer to.
 	Secrets secret.Bounds
+	// Callbacks are the networks that a callback_url may name though they are not public.
+	Callbacks outbound.Networks
 	// Console is the pages for people; nil serves none.
 	Console *console.Pages
 	// Health is what is known of the providers, Reports what sinks and audits said
@@ -145,29 +148,30 @@ type Server struct {
 	grace      time.Duration
 	legacyWait time.Duration
 
-	out      *producer
-	dlq      *dlq.Box
-	replies  *replies.Room
-	batches  batches
-	editor   *revise.Editor
-	secrets  secret.Bounds // of what a policy that comes here may refer to
-	editFor  time.Duration // of one edit of the policy with all its tries
-	recent   *recent
-	feed     *feed
-	streams  streams
-	tail     *tail
-	console  *console.Pages
-	health   func() routing.Health
-	reports  func() map[string]schemas.Report
-	waits    waits
-	tryout   tryout
-	pulse    pulse
-	seconds  *prometheus.HistogramVec
-	work     *prometheus.HistogramVec
-	draining atomic.Bool
-	ending   context.Context // ends when the server's end begins
-	end      context.CancelFunc
-	http     *http.Server
+	out       *producer
+	dlq       *dlq.Box
+	replies   *replies.Room
+	batches   batches
+	editor    *revise.Editor
+	secrets   secret.Bounds
+	callbacks outbound.Networks // of what a policy that comes here may refer to
+	editFor   time.Duration     // of one edit of the policy with all its tries
+	recent    *recent
+	feed      *feed
+	streams   streams
+	tail      *tail
+	console   *console.Pages
+	health    func() routing.Health
+	reports   func() map[string]schemas.Report
+	waits     waits
+	tryout    tryout
+	pulse     pulse
+	seconds   *prometheus.HistogramVec
+	work      *prometheus.HistogramVec
+	draining  atomic.Bool
+	ending    context.Context // ends when the server's end begins
+	end       context.CancelFunc
+	http      *http.Server
 }
 
 // New makes a server. It connects to nothing: Kafka may be away, and the
@@ -192,6 +196,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		localOnly:  cfg.Keyless && !cfg.Insecure,
 		editFor:    editTimeout,
 		secrets:    cfg.Secrets,
+		callbacks:  cfg.Callbacks,
 		grace:      cmp.Or(cfg.Grace, 10*time.Second),
 		legacyWait: waitLegacy,
 		recent:     newRecent(bounds{messages: 50_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),

@@ -137,6 +137,10 @@ func (s *system) run(ctx context.Context) (err error) {
 			err = nil
 		}
 	}()
+	private, err := outbound.ParseNetworks(s.settings.Private)
+	if err != nil {
+		return fmt.Errorf("callback.allow_private: %w", err)
+	}
 	c, err := connect(ctx, s.settings)
 	if err != nil {
 		return err
@@ -321,11 +325,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		})
 	}
 	if has("callbacks") {
-		networks, err := outbound.ParseNetworks(s.settings.Private)
-		if err != nil {
-			return fmt.Errorf("callback.allow_private: %w", err)
-		}
-		client := callback.NewClient(networks, "weir/"+version)
+		client := callback.NewClient(private, "weir/"+version)
 		defer client.Close()
 		rs.start(ctx, "callbacks", func(ctx context.Context) error {
 			return callback.Run(ctx, callback.Config{
@@ -336,11 +336,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		})
 	}
 	if has("alerts") {
-		networks, err := outbound.ParseNetworks(s.settings.Private)
-		if err != nil {
-			return fmt.Errorf("callback.allow_private: %w", err)
-		}
-		client := outbound.New(outbound.Config{Allow: networks, Agent: "weir/" + version})
+		client := outbound.New(outbound.Config{Allow: private, Agent: "weir/" + version})
 		defer client.Close()
 		rs.start(ctx, "alerts", func(ctx context.Context) error {
 			return alert.Run(ctx, alert.Config{
@@ -373,7 +369,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
 			Console: pages, History: history, Providers: providerTypes.Check, Decisions: decisions, Health: advice.Now, Reports: said.Now, Stuck: progress.Stuck, Registry: registry, Logger: s.logger,
-			Receipts: told, Inbox: inbox, Secrets: s.settings.Secrets, PublicURL: s.settings.PublicURL,
+			Receipts: told, Inbox: inbox, Secrets: s.settings.Secrets, Callbacks: private, PublicURL: s.settings.PublicURL,
 			Listen:         func(p schemas.Provider) (provider.Listener, error) { return providerTypes.Listen(p, adapters(p)) },
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
