@@ -83,7 +83,7 @@ func (p *pacer) pass(w http.ResponseWriter, r *http.Request, c *caller, kind pac
 	p.follow()
 	var v throttle.Verdict
 	var limited bool
-	if c.key != nil && kind != paceLogin {
+	if c.key != nil {
 		v, limited = p.limits.Key(c.key.Name, kind, p.now())
 	} else {
 		v, limited = p.limits.Address(throttle.ClientAddr(r, p.trusted), kind, p.now())

@@ -127,7 +127,7 @@ func (s *Server) postSession(w http.ResponseWriter, r *http.Request, _ *caller) 
 	}
 	c := s.keys.find(s.policy.Latest(), in.Key, schemas.MillisOf(time.Now()))
 	if c == nil {
-		refuse(w, r, unauthenticated.problem("The API key is unknown, was revoked, or has expired."))
+		refuse(w, r, s.pace.guessed(w, r, unauthenticated.problem("The API key is unknown, was revoked, or has expired.")))
 		return
 	}
 	http.SetCookie(w, s.sealed(r, s.sessions.cookie(in.Key), sessionAge))

@@ -34,7 +34,6 @@ test("a wrong key is told so, and the page stays shut", async () => {
   await close();
 });
 
-// One test, since an address may sign in five times in 15 minutes.
 test("a key that reads sees its messages, and no control that changes anything; when it is revoked the page shuts", async () => {
   const { weir } = await world();
   const { page, close } = await signIn(keys.reader);
