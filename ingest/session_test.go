@@ -56,21 +56,6 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSignInsThatFailAreCounted: whoever has a good key signs in, however often, and also after
-// others at the address have guessed.
-func TestSignInsThatFailAreCounted(t *testing.T) {
-	w := newWorld(t, settings{policy: keyedPolicy, keys: true})
-	signIn := func(key string) reply { return w.do("POST", "/v1/session", `{"key":"`+key+`"}`) }
-	for range 7 {
-		read[session](signIn(acmeKey), http.StatusOK)
-	}
-	for range 5 {
-		signIn("weir_live_nobody").problem(http.StatusUnauthorized, "unauthenticated")
-	}
-	signIn("weir_live_nobody").problem(http.StatusTooManyRequests, "client_rate")
-	read[session](signIn(acmeKey), http.StatusOK)
-}
-
 func TestSessionAge(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := newSessions("secret", func() time.Time { return now })
