@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ func (v *rival) decide(e *schemas.Event, at schemas.Millis) (said Said, took []s
 		c   schemas.Charge
 	}
 	var all []taking
+	last, own := schemas.Millis(0), false // when what refuses opens, and whether it is the recipient's own
 	for _, l := range v.order(e) {
 		scope, key := scopeOf(l, e)
 		cost := int64(1)
@@ -42,12 +44,16 @@ func (v *rival) decide(e *schemas.Event, at schemas.Millis) (said Said, took []s
 				allow = o.Allow
 			}
 		}
-		full := ""
+		full, opens := "", schemas.Millis(0)
 		for _, w := range allow {
-			if v.count(key, w, at)+cost > w.N && full == "" {
-				full = w.String()
+			if v.count(key, w, at)+cost <= w.N {
+				continue
+			}
+			if o := v.opens(key, w, cost, at); full == "" || o > opens && l.Mode != schemas.ModeObserve {
+				full, opens = w.String(), o
 			}
 		}
+		isOwn := slices.Contains(l.Per, "recipient")
 		switch {
 		case full == "":
 			all = append(all, taking{key, schemas.Charge{Limit: l.Name, Scope: scope, T: at, Cost: cost}})
@@ -55,8 +61,8 @@ func (v *rival) decide(e *schemas.Event, at schemas.Millis) (said Said, took []s
 			if said.Limit == "" {
 				said = Said{Observed: true, Limit: l.Name, Window: full}
 			}
-		case !said.Refused:
-			said = Said{Refused: true, Limit: l.Name, Window: full}
+		case !said.Refused || own && isOwn && opens > last: // a recipient's own are asked together
+			said, last, own = Said{Refused: true, Limit: l.Name, Window: full}, opens, isOwn
 		}
 	}
 	if said.Refused {
@@ -87,6 +93,27 @@ func (v *rival) order(e *schemas.Event) (out []*schemas.Limit) {
 		}
 	}
 	return slices.Insert(out, at, own...)
+}
+
+// opens is the first moment at which a full window has room; of one that never has the last there is.
+func (v *rival) opens(key string, w schemas.Window, cost int64, at schemas.Millis) schemas.Millis {
+	if cost > w.N {
+		return math.MaxInt64
+	}
+	for ; v.count(key, w, at)+cost > w.N; at++ {
+		next := schemas.Millis(math.MaxInt64)
+		for _, p := range v.places[key] {
+			if leaves := p.t.Add(w.Length); w.Kind == schemas.WindowRolling && leaves > at {
+				next = min(next, leaves)
+			}
+		}
+		if w.Kind == schemas.WindowCalendar {
+			unit := map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour}[w.Unit]
+			next = schemas.MillisOf(at.Time().UTC().Truncate(unit).Add(unit))
+		}
+		at = next - 1
+	}
+	return at
 }
 
 func (v *rival) count(key string, w schemas.Window, at schemas.Millis) (n int64) {

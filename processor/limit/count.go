@@ -124,6 +124,10 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 			// So much must leave; a place leaves a window's length after it was taken.
 			retry = t.nth(s, first, p.cost+count-w.n) + w.length
 		}
-		res.RetryAt = max(res.RetryAt, retry)
+		if retry > res.RetryAt { // the window that opens last is the one that people are told
+			res.RetryAt = retry
+			copy(res.Refused[1:], res.Refused)
+			res.Refused[0] = e
+		}
 	}
 }

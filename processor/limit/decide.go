@@ -17,7 +17,7 @@ type Result struct {
 	// RetryAt is the earliest moment at which the same decision passes if
 	// nothing else happens; 0 if it passed, or never will.
 	RetryAt schemas.Millis
-	// Refused has every window that is full.
+	// Refused has every window that is full, the one that opens last first.
 	Refused []schemas.Evidence
 	// Observed has every window that is full of the limits that only observe.
 	// They refuse nobody: who passes takes no place in a limit that is named

@@ -91,13 +91,13 @@ func TestVerificationCodes(t *testing.T) {
 	for i := range 4 {
 		passes(t, table, r, begin+schemas.Millis(i+1)*minute)
 	}
-	refuses(t, table, r, begin+4*minute+1, begin+hour, "1/60s", "5/1h")
+	refuses(t, table, r, begin+4*minute+1, begin+hour, "5/1h", "1/60s")
 	refuses(t, table, r, begin+hour-1, begin+hour, "5/1h")
 	for i := range 5 { // each as soon as the one an hour before leaves
 		passes(t, table, r, begin+hour+schemas.Millis(i)*minute)
 	}
 	midnight := at(t, "2026-11-22T00:00:00+08:00")
-	refuses(t, table, r, begin+hour+4*minute, midnight, "1/60s", "5/1h", "10/calendar-day")
+	refuses(t, table, r, begin+hour+4*minute, midnight, "10/calendar-day", "5/1h", "1/60s")
 	refuses(t, table, r, midnight-1, midnight, "10/calendar-day")
 	passes(t, table, r, midnight)
 	refuses(t, table, r, midnight+1, midnight+minute, "1/60s")
@@ -246,7 +246,7 @@ func TestGiveBack(t *testing.T) {
 	begin := at(t, "2026-11-21T12:00:00Z")
 	for _, n := range []int{1, 2, 5, 10, 11, 30} {
 		for k := range n { // at every position
-			r, table := rulesOf(t, perRecipient(t, "a", fmt.Sprintf("%d/1h", n), fmt.Sprintf("%d/calendar-day", n))), NewTable()
+			r, table := rulesOf(t, perRecipient(t, "a", fmt.Sprintf("%d/calendar-day", n), fmt.Sprintf("%d/1h", n))), NewTable()
 			var held [][]schemas.Charge
 			for i := range n {
 				held = append(held, passes(t, table, r, begin+schemas.Millis(i)*second))
@@ -269,7 +269,7 @@ func TestGiveBack(t *testing.T) {
 				t.Fatalf("n %d, k %d: %+v", n, k, left)
 			}
 			passes(t, table, r, now)
-			refuses(t, table, r, now, max(begin+hour, at(t, "2026-11-22T00:00:00Z")), fmt.Sprintf("%d/1h", n), fmt.Sprintf("%d/calendar-day", n))
+			refuses(t, table, r, now, max(begin+hour, at(t, "2026-11-22T00:00:00Z")), fmt.Sprintf("%d/calendar-day", n), fmt.Sprintf("%d/1h", n))
 		}
 	}
 }
@@ -389,7 +389,7 @@ func TestSinceHidesWhatWasBefore(t *testing.T) {
 	passes(t, table, r, begin) // in the marker's own millisecond: not counted
 	passes(t, table, r, begin+1)
 	passes(t, table, r, begin+2)
-	refuses(t, table, r, begin+3, at(t, "2026-11-22T00:00:00Z"), "2/60s", "2/calendar-day")
+	refuses(t, table, r, begin+3, at(t, "2026-11-22T00:00:00Z"), "2/calendar-day", "2/60s")
 	r = compile(begin + 1)
 	if left := table.Peek(r, one, begin+3); left[0].Left != 1 || left[1].Left != 2 {
 		t.Fatalf("%+v", left) // of a calendar window only the count of one beginning is kept
