@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -104,6 +106,9 @@ func Committed(ctx context.Context, brokers []string, topic string) ([]Offset, e
 	return out, err
 }
 
+// silence is for how long a reading may bring nothing: far longer than leaders take to change.
+const silence = 3 * time.Minute
+
 // ReadCommitted calls fn for every record of a topic that is committed as of
 // now. The last offset of a partition is often a marker, so what counts is how
 // far the client has come, not the offsets of records.
@@ -142,9 +147,12 @@ func ReadCommitted(ctx context.Context, brokers []string, topic string, fn func(
 	}
 	cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
 	for len(left) > 0 {
-		fetches := cl.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return fmt.Errorf("read %s: %w, partitions left %v", topic, context.Cause(ctx), left)
+		within, cancel := context.WithTimeout(ctx, silence)
+		fetches := cl.PollFetches(within)
+		late := within.Err()
+		cancel()
+		if late != nil {
+			return fmt.Errorf("read %s: %w, partitions left %v", topic, cmp.Or(context.Cause(ctx), late), left)
 		}
 		if err := fetches.Err(); err != nil {
 			return fmt.Errorf("read %s: %w", topic, err)
