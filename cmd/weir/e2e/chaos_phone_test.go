@@ -311,7 +311,7 @@ func (x *traffic) toldOf(ids []string) (told []string) {
 }
 
 // quiet waits until every request that was acknowledged has an end, or one of the workers
-// has ended on its own, which it returns, or nothing has moved for longer than a message
+// has ended on its own, which it returns, or nothing has moved for much longer than a message
 // lives.
 func (x *traffic) quiet(workers ...*Process) (ended *Process) {
 	x.t.Helper()
@@ -341,7 +341,7 @@ func (x *traffic) quiet(workers ...*Process) (ended *Process) {
 		if len(ends) != last {
 			moved, last = time.Now(), len(ends)
 		}
-		if time.Since(moved) > phoneExpiry+15*time.Second {
+		if time.Since(moved) > phoneExpiry+45*time.Second {
 			x.note("%d messages have no end, and nothing moves; of some weir.status says:\n%s", len(left), strings.Join(x.toldOf(few(left)), "\n"))
 			for _, w := range workers {
 				x.note("%s: %s", w.Name, w.Tail(12))
