@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -259,6 +260,27 @@ func TestEventsEndWithTheirKey(t *testing.T) {
 	rev := w.pol.Latest()
 	next := rev.Policy
 	next.Keys = next.Keys[1:]
+	if _, err := w.pol.Publish(t.Context(), w.cl, rev.Revision, "test", next); err != nil {
+		t.Fatal(err)
+	}
+	st.over()
+	if !strings.Contains(st.seen.String(), `{"reason":"unauthenticated"`) {
+		t.Errorf("it ended with\n%s", st.seen)
+	}
+}
+
+// An operator's stream of another tenant does not outlive the scope operate of its key.
+func TestEventsEndWithTheScope(t *testing.T) {
+	w := newWorld(t, settings{policy: isolationPolicy, keys: true, server: func(s *Server) { s.streams.beat = 10 * time.Millisecond }})
+	st := w.stream("/v1/events?tenant=acme", "Authorization: Bearer "+operator)
+	rev := w.pol.Latest()
+	next := rev.Policy
+	next.Keys = slices.Clone(next.Keys)
+	for i := range next.Keys {
+		if next.Keys[i].Name == "operator" {
+			next.Keys[i].Scopes = []string{"read"}
+		}
+	}
 	if _, err := w.pol.Publish(t.Context(), w.cl, rev.Revision, "test", next); err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 }
 
 // unreachable is the problem of a callback_url whose host is an address that callbacks never
-// reach. What a name stands for is judged when it is called.
+// reach. A name is resolved and checked when it is called.
 func (s *Server) unreachable(callback string) *client.Problem {
 	u, err := url.Parse(callback)
 	if err != nil {

@@ -61,7 +61,7 @@ type command struct {
 	summary string
 	details string // in the command's own help
 	example string
-	process bool // it is told by settings how to be, and its help has them all
+	process bool // settings configure it, and its help lists them all
 	run     func(ctx context.Context, c *call) error
 }
 
@@ -80,7 +80,7 @@ type call struct {
 	stdout io.Writer
 	stderr io.Writer
 	all    []command // of the program
-	// seen, where it is not nil, is told the words and flags that the command knows; then it ends.
+	// seen, if not nil, is called with the words and flags that the command knows; the command then ends.
 	seen func(words []string, fs *flag.FlagSet)
 }
 

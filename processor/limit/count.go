@@ -124,7 +124,7 @@ func (t *Table) evaluate(res *Result, p *plan, now schemas.Millis) {
 			// So much must leave; a place leaves a window's length after it was taken.
 			retry = t.nth(s, first, p.cost+count-w.n) + w.length
 		}
-		if retry > res.RetryAt { // the window that opens last is the one that people are told
+		if retry > res.RetryAt { // the event names the window that opens last
 			res.RetryAt = retry
 			copy(res.Refused[1:], res.Refused)
 			res.Refused[0] = e
