@@ -1,4 +1,4 @@
-package delay
+package backlog
 
 import (
 	"context"
@@ -32,14 +32,14 @@ func TestLook(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	look, err := OpenLook(c.ListenAddrs(), names)
+	looker, err := Open(c.ListenAddrs())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(look.Close)
+	t.Cleanup(looker.Close)
 	text := func() (out string) {
 		t.Helper()
-		all, err := look.Waiting(t.Context())
+		all, err := looker.Look(t.Context(), delays(names))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestLook(t *testing.T) {
 				if w.AtMost {
 					out += "at most "
 				}
-				out += fmt.Sprintf("%s: %d since %d; ", w.Tier.Name, w.Records, w.Oldest)
+				out += fmt.Sprintf("%s: %d since %d; ", w.Name, w.Records, w.Oldest)
 			}
 		}
 		return out
@@ -86,7 +86,7 @@ func TestLook(t *testing.T) {
 	done.AddOffset(names.Delay("5m"), 1, 1, -1)
 	done.AddOffset(names.Delay("5m"), 0, 1, -1)
 	done.AddOffset(names.Delay("1h"), 0, 2, -1)
-	if err := adm.CommitAllOffsets(t.Context(), Group(names), done); err != nil {
+	if err := adm.CommitAllOffsets(t.Context(), "g", done); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := text(), fmt.Sprintf("5m: 1 since %d; ", now-8000); got != want {
@@ -107,7 +107,59 @@ func TestLook(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := look.Waiting(ctx); err == nil {
+	if _, err := looker.Look(ctx, delays(names)); err == nil {
 		t.Error("no error, though nobody waits for the answer")
+	}
+}
+
+// delays are the delay topics, which a group named g reads.
+func delays(names topics.Names) (out []Queue) {
+	for _, tier := range topics.Tiers {
+		out = append(out, Queue{Stage: Delay, Name: tier.Name, Topic: names.Delay(tier.Name), Group: "g"})
+	}
+	return out
+}
+
+// TestLookAtTopicsOfOthers: of a topic that is bound to a tenant only what its group
+// began to read counts, and one that does not exist has nothing.
+func TestLookAtTopicsOfOthers(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "shop.sends"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	for _, p := range []int32{0, 0, 0, 1} {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "shop.sends", Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := kadm.Offsets{}
+	done.AddOffset("shop.sends", 0, 1, -1)
+	if err := kadm.NewClient(cl).CommitAllOffsets(t.Context(), "g", done); err != nil {
+		t.Fatal(err)
+	}
+	looker, err := Open(c.ListenAddrs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(looker.Close)
+	all, err := looker.Look(t.Context(), []Queue{
+		{Stage: Inputs, Topic: "shop.sends", Group: "g", Bound: true},
+		{Stage: Inputs, Topic: "shop.sends", Group: "never ran", Bound: true},
+		{Stage: Lanes, Topic: "gone", Group: "g"},
+		{Stage: Lanes, Topic: "shop.sends", Group: "never ran"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{2, 0, 0, 4} {
+		if all[i].Records != want || all[i].AtMost {
+			t.Errorf("%+v, want %d", all[i], want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package delay
+package backlog
 
 import (
 	"testing"
@@ -33,12 +33,12 @@ func TestLookPassesOversized(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	look, err := OpenLook(c.ListenAddrs(), names)
+	looker, err := Open(c.ListenAddrs())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(look.Close)
-	all, err := look.Waiting(t.Context())
+	t.Cleanup(looker.Close)
+	all, err := looker.Look(t.Context(), delays(names))
 	if err != nil || all[0].Records != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}

@@ -1,0 +1,124 @@
+package backlog
+
+import (
+	"time"
+
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/schemas"
+)
+
+const (
+	// rateOver is how far back a rate looks, and rateFrom the least that it needs.
+	rateOver = time.Minute
+	rateFrom = time.Second
+	// stalledAfter is how long a provider may make no call while messages wait for it,
+	// at least. It is the window over which lanes count their calls.
+	stalledAfter = schemas.HealthWindow
+)
+
+// Rate is what waits in a queue, and how fast it is worked off.
+type Rate struct {
+	Waiting
+	Known     bool          // there was an earlier look to compare with
+	PerMinute float64       // records a minute, over the last minute or less
+	Drain     time.Duration // until it is empty if nothing is added; 0 where nothing waits or nothing moves
+}
+
+// Meter compares looks. The zero value has seen none. It is for one goroutine.
+type Meter struct {
+	looks []look
+	moved map[string]schemas.Millis // by provider: when a position of its lanes last changed, or the first look
+}
+
+type look struct {
+	at   schemas.Millis
+	done map[string]int64 // by topic
+}
+
+// Add takes in a look at a time, and returns the rates as of it.
+func (m *Meter) Add(at schemas.Millis, all []Waiting) []Rate {
+	now := look{at: at, done: make(map[string]int64, len(all))}
+	out := make([]Rate, len(all))
+	for i, w := range all {
+		now.done[w.Topic] = w.Done
+		out[i] = Rate{Waiting: w}
+		for _, was := range m.looks { // the oldest first
+			before, ok := was.done[w.Topic]
+			span := at.Sub(was.at)
+			if !ok || span > rateOver || span < rateFrom {
+				continue
+			}
+			out[i].Known = true
+			out[i].PerMinute = float64(max(w.Done-before, 0)) / span.Minutes()
+			if w.Records > 0 && out[i].PerMinute > 0 {
+				out[i].Drain = time.Duration(float64(w.Records) / out[i].PerMinute * float64(time.Minute))
+			}
+			break
+		}
+	}
+	m.move(now, all)
+	for len(m.looks) > 0 && at.Sub(m.looks[0].at) > rateOver {
+		m.looks = m.looks[1:]
+	}
+	m.looks = append(m.looks, now)
+	return out
+}
+
+// move notes which providers have moved since the last look.
+func (m *Meter) move(now look, all []Waiting) {
+	if m.moved == nil {
+		m.moved = make(map[string]schemas.Millis)
+	}
+	for _, w := range all {
+		if w.Stage != Lanes {
+			continue
+		}
+		_, known := m.moved[w.Provider]
+		if len(m.looks) > 0 {
+			before, ok := m.looks[len(m.looks)-1].done[w.Topic]
+			known = known && ok && before == w.Done
+		}
+		if !known {
+			m.moved[w.Provider] = now.at
+		}
+	}
+}
+
+// Stalled returns the providers that make no calls although messages wait for them, in
+// the policy's order: as of the last look at now, none of their lanes has ended a call
+// for a minute, and the oldest message has waited longer than that. Where the pace has
+// a window beyond half a minute, both are twice that window, and have to be observed.
+func (m *Meter) Stalled(pol *schemas.Policy, health route.Health, all []Rate, now schemas.Millis) []string {
+	out := []string{}
+	for i := range pol.Providers {
+		p := &pol.Providers[i]
+		oldest := now
+		for _, w := range all {
+			if w.Stage == Lanes && w.Provider == p.Name && w.Records > 0 {
+				oldest = min(oldest, w.Oldest)
+			}
+		}
+		after := schemas.Millis(stalledAfter)
+		for _, w := range p.Pace {
+			after = max(after, schemas.Millis(2*w.Length.Milliseconds()))
+		}
+		if now-oldest < after || calls(health[p.Name], now) > 0 {
+			continue
+		}
+		if after == stalledAfter || now-m.moved[p.Name] >= after {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// calls is how many calls of a provider ended lately. A lane that runs says it within
+// ten seconds when they become fewer, so an older word is of one that has ended.
+func calls(of route.Standing, now schemas.Millis) (n int64) {
+	for _, l := range of.Lanes {
+		if now-l.At <= schemas.HealthWindow {
+			n += l.Calls
+		}
+	}
+	return n
+}
