@@ -267,7 +267,7 @@ var lenient = []string{
 	// Providers, too.
 	"POST /v1/receipts/{provider}", "GET /v1/receipts/{provider}", "POST /v1/inbound/{provider}", "GET /v1/inbound/{provider}",
 	// As the older system does.
-	"POST /api/messages/send", "POST /api/messages/batch", "GET /api/messages", "GET /api/rate-limits", "POST /api/rate-limits",
+	"POST /api/messages/send", "POST /api/messages/batch", "GET /api/messages", "GET /api/queue-monitor", "GET /api/rate-limits", "POST /api/rate-limits",
 	"GET /api/rate-limits/{id}", "PUT /api/rate-limits/{id}", "DELETE /api/rate-limits/{id}",
 }
 

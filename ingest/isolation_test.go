@@ -98,6 +98,7 @@ func (a *prey) trials() map[string][]trial {
 		"GET /v1/health":           {{}},
 		"GET /v1/proof":            {{}},
 		"GET /v1/delays":           {{}},
+		"GET /v1/backlog":          {{}},
 		"POST /v1/limits/try":      {{body: `{"limits":[{"name":"a-limit","match":{"tenant":"acme"},"per":["recipient"],"allow":["1/60s"]}]}`}, {body: `{"remove":["a-limit"]}`}},
 
 		"GET /v1/events": {{}}, // and by stream, below
@@ -132,6 +133,7 @@ func (a *prey) trials() map[string][]trial {
 		"POST /api/messages/send":                {{body: legacySend}, {body: `{"tenant":"acme"}`}},
 		"POST /api/messages/batch":               {{body: `{"messages":[` + legacySend + `]}`}, {body: `[` + legacySend + `]`}},
 		"GET /api/messages":                      {{query: "?taskId=" + a.fresh, finds: a.fresh}, {query: "?taskId=" + a.failed, finds: a.failed}, {query: "?taskId=" + a.stored, finds: a.stored}},
+		"GET /api/queue-monitor":                 {{}},
 		"GET /api/rate-limits":                   {{}},
 		"POST /api/rate-limits":                  {{body: legacyLimit}},
 		"GET /api/rate-limits/{id}":              {{id: "1"}},

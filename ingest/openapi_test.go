@@ -312,6 +312,8 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"AuditReport":       reflect.TypeFor[schemas.AuditReport](),
 		"Delays":            reflect.TypeFor[client.Delays](),
 		"DelayTier":         reflect.TypeFor[client.DelayTier](),
+		"Backlog":           reflect.TypeFor[client.Backlog](),
+		"QueueBacklog":      reflect.TypeFor[client.QueueBacklog](),
 		"Summary":           reflect.TypeFor[client.Summary](),
 		"SummaryCount":      reflect.TypeFor[client.SummaryCount](),
 		"LimitTry":          reflect.TypeFor[client.LimitTry](),
@@ -325,6 +327,7 @@ func TestDocumentHasTheFields(t *testing.T) {
 		"LegacySubmitted":    reflect.TypeFor[legacy.Submitted](),
 		"LegacyBatchResults": reflect.TypeFor[legacy.BatchResults](),
 		"LegacyTask":         reflect.TypeFor[legacy.Task](),
+		"LegacyQueue":        reflect.TypeFor[legacy.Queue](),
 		"LegacyRateLimit":    reflect.TypeFor[legacy.RateLimit](),
 		"LegacyProblem":      reflect.TypeFor[legacy.Envelope](),
 

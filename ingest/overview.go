@@ -2,16 +2,13 @@ package ingest
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weirhq/weir/ingest/client"
-	"github.com/weirhq/weir/processor/delay"
 	routing "github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
 )
@@ -111,54 +108,4 @@ func proofOf(said map[string]schemas.Report) client.Proof {
 		out.Difference += r.Sink.Difference
 	}
 	return out
-}
-
-const (
-	delaysTimeout = 5 * time.Second
-	delaysAge     = 2 * time.Second // how long an answer counts: whoever asks often does not burden Kafka
-)
-
-// waits is what waits in the delay topics, as it was last looked at.
-type waits struct {
-	look *delay.Look
-
-	mu   sync.Mutex
-	at   time.Time
-	last client.Delays
-}
-
-// now looks, unless somebody has just looked.
-func (d *waits) now() (client.Delays, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if time.Since(d.at) < delaysAge {
-		return d.last, nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), delaysTimeout)
-	defer cancel()
-	all, err := d.look.Waiting(ctx)
-	if err != nil {
-		return client.Delays{}, err
-	}
-	out := client.Delays{Tiers: make([]client.DelayTier, len(all))}
-	for i, t := range all {
-		out.Tiers[i] = client.DelayTier{Name: t.Tier.Name, Wait: t.Tier.Wait.Milliseconds(), Waiting: t.Records, AtMost: t.AtMost, OldestAt: t.Oldest}
-	}
-	d.at, d.last = time.Now(), out
-	return out, nil
-}
-
-// getDelays tells what waits.
-func (s *Server) getDelays(w http.ResponseWriter, r *http.Request, _ *caller) {
-	if p := noParameters(r); p != nil {
-		refuse(w, r, p)
-		return
-	}
-	out, err := s.waits.now()
-	if err != nil {
-		s.logger.Warn("what waits cannot be looked at", "error", err)
-		refuse(w, r, after(kafkaUnavailable.problem("What waits cannot be looked at now."), retryKafka))
-		return
-	}
-	answer(w, http.StatusOK, "application/json", out)
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/weirhq/weir/ingest/client"
 	routing "github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
@@ -108,32 +106,4 @@ func TestProof(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w.do("GET", "/v1/proof?x=1", "").problem(http.StatusBadRequest, "invalid_request")
-}
-
-func TestDelays(t *testing.T) {
-	w := newWorld(t, settings{})
-	at := schemas.Millis(1_795_309_200_000)
-	r := &kgo.Record{Topic: w.names.Delay("5m"), Partition: 1, Value: []byte("v"), Timestamp: at.Time()}
-	if err := w.cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	got := read[client.Delays](w.do("GET", "/v1/delays", ""), http.StatusOK)
-	if len(got.Tiers) != 7 || got.Tiers[0] != (client.DelayTier{Name: "1s", Wait: 1000}) || got.Tiers[3] != (client.DelayTier{Name: "5m", Wait: 300_000, Waiting: 1, OldestAt: at}) {
-		t.Errorf("%+v", got)
-	}
-	if err := w.cl.ProduceSync(t.Context(), &kgo.Record{Topic: w.names.Delay("5m"), Value: []byte("v")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	// Who asks often does not burden Kafka.
-	if again := read[client.Delays](w.do("GET", "/v1/delays", ""), http.StatusOK); !reflect.DeepEqual(again, got) {
-		t.Errorf("%+v", again)
-	}
-	w.until("looked at again", func() bool {
-		return read[client.Delays](w.do("GET", "/v1/delays", ""), http.StatusOK).Tiers[3].Waiting == 2
-	})
-	w.do("GET", "/v1/delays?x=1", "").problem(http.StatusBadRequest, "invalid_request")
-	w.line.cut()
-	w.until("away", func() bool { return w.do("GET", "/v1/delays", "").code == http.StatusServiceUnavailable })
-	w.do("GET", "/v1/delays", "").problem(http.StatusServiceUnavailable, "kafka_unavailable")
-	w.line.mend()
 }

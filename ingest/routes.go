@@ -59,6 +59,7 @@ func (s *Server) table() []route {
 		{get, "/v1/health", scopeOperate, paceQuery, s.getProvidersHealth},
 		{get, "/v1/proof", scopeOperate, paceQuery, s.getProof},
 		{get, "/v1/delays", scopeOperate, paceQuery, s.getDelays},
+		{get, "/v1/backlog", scopeOperate, paceQuery, s.getBacklog},
 		{post, "/v1/limits/try", scopePolicy, paceWrite, operators(s.postTry)},
 
 		{post, "/v1/receipts/{provider}", scopeNone, paceNone, s.receipts},
@@ -69,6 +70,7 @@ func (s *Server) table() []route {
 		{post, "/api/messages/send", scopeSend, paceWrite, s.postLegacyMessage},
 		{post, "/api/messages/batch", scopeSend, paceBatch, s.postLegacyBatch},
 		{get, "/api/messages", scopeRead, paceQuery, s.getLegacyMessage},
+		{get, "/api/queue-monitor", scopeOperate, paceQuery, s.getLegacyQueue},
 		{get, "/api/rate-limits", scopePolicy, paceQuery, operators(s.getLegacyLimits)},
 		{post, "/api/rate-limits", scopePolicy, paceWrite, operators(s.postLegacyLimit)},
 		{get, "/api/rate-limits/{id}", scopePolicy, paceQuery, operators(s.getLegacyLimit)},

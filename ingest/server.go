@@ -19,8 +19,8 @@ import (
 
 	"github.com/weirhq/weir/ingest/console"
 	"github.com/weirhq/weir/ingest/replies"
+	"github.com/weirhq/weir/processor/backlog"
 	"github.com/weirhq/weir/processor/backtest"
-	"github.com/weirhq/weir/processor/delay"
 	"github.com/weirhq/weir/processor/dlq"
 	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/policy"
@@ -70,6 +70,8 @@ type Config struct {
 	// of their work; nil is nothing.
 	Health  func() routing.Health
 	Reports func() map[string]schemas.Report
+	// Queues are what waits in Kafka, for the backlog; nil is none.
+	Queues func() []backlog.Queue
 	// Decisions are what Kafka no longer has of the traffic that limits are tried
 	// on; nil is none.
 	Decisions backtest.History
@@ -230,7 +232,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("ingest: public address: %w", err)
 	}
 	s.hooks = hooks
-	err = cmp.Or(s.pace.register(s.registry), s.conns.register(s.registry))
+	err = cmp.Or(s.pace.register(s.registry), s.conns.register(s.registry), s.registry.Register(&s.waits))
 	if err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
@@ -259,7 +261,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.editor.Client.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
-	if s.waits.look, err = delay.OpenLook(cfg.Brokers, cfg.Names, cfg.Options...); err != nil {
+	if s.waits.looker, err = backlog.Open(cfg.Brokers, cfg.Options...); err != nil {
 		s.out.cl.Close()
 		s.tail.cl.Close()
 		s.dlq.Close()
@@ -267,6 +269,10 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
 	s.health, s.reports, s.console = cfg.Health, cfg.Reports, cfg.Console
+	if cfg.Queues == nil {
+		cfg.Queues = func() []backlog.Queue { return nil }
+	}
+	s.waits.queues, s.waits.policy, s.waits.health = cfg.Queues, func() *schemas.Policy { return &cfg.Policy.Latest().Policy }, cfg.Health
 	s.tryout = tryout{
 		run: backtest.Run, within: tryWithin, turn: make(chan struct{}, 1),
 		cfg: backtest.Config{Brokers: cfg.Brokers, Names: cfg.Names, Options: cfg.Options, History: cfg.Decisions, Most: tryMost},
@@ -305,7 +311,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.out.cl.Close()
 	defer s.tail.cl.Close()
 	defer s.dlq.Close()
-	defer s.waits.look.Close()
+	defer s.waits.looker.Close()
 	defer s.end()
 	defer s.editor.Client.Close()
 	if s.localOnly && !loopback(ln.Addr()) {
@@ -317,6 +323,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.tail.run(tailCtx) })
 	wg.Go(func() { s.replies.Run(tailCtx) })
+	wg.Go(func() { s.waits.run(tailCtx) })
 	defer wg.Wait()
 	defer stopTail()
 

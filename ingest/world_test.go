@@ -24,6 +24,7 @@ import (
 	"github.com/weirhq/weir/deploy/presets"
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/ingest/throttle"
+	"github.com/weirhq/weir/processor/backlog"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -56,6 +57,18 @@ type settings struct {
 	cut     bool             // the broker is away from the beginning
 	status  []*schemas.Event // in the topic before the server starts
 	before  func(*world)     // done before the server starts
+}
+
+// queues are requests, the queues of the provider p, and the delay topics.
+func (w *world) queues() []backlog.Queue {
+	out := []backlog.Queue{{Stage: backlog.Admission, Name: "requests", Topic: w.names.Requests(), Group: "admission"}}
+	for _, q := range topics.Queues {
+		out = append(out, backlog.Queue{Stage: backlog.Lanes, Provider: "p", Name: string(q), Topic: w.names.Dispatch("p", q), Group: "lanes"})
+	}
+	for _, tier := range topics.Tiers {
+		out = append(out, backlog.Queue{Stage: backlog.Delay, Name: tier.Name, Topic: w.names.Delay(tier.Name), Group: "delay"})
+	}
+	return out
 }
 
 func newWorld(t *testing.T, set settings) *world {
@@ -108,7 +121,7 @@ func newWorld(t *testing.T, set settings) *world {
 	}
 	w.srv, err = New(t.Context(), Config{
 		Brokers: c.ListenAddrs(), Options: []kgo.Opt{kgo.Dialer(w.line.dial)},
-		Names: w.names, Partitions: partitions, Replies: 8, Policy: w.pol, History: set.history,
+		Names: w.names, Partitions: partitions, Replies: 8, Policy: w.pol, History: set.history, Queues: w.queues,
 		TrustedProxies: set.proxies, Keyless: !set.keys, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/processor/report"
@@ -21,7 +22,7 @@ import (
 var statusCommand = command{
 	name:    "status",
 	args:    "[--json] [flags]",
-	summary: "Show the stages, who runs them and how far behind they are, how providers are, and which fields of requests Weir does not know.",
+	summary: "Show what waits where, the stages, who runs them and how far behind they are, how providers are, and which fields of requests Weir does not know.",
 	example: "weir status",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("status", flag.ContinueOnError)
@@ -40,6 +41,7 @@ var statusCommand = command{
 			}
 			fmt.Fprintf(c.stdout, "Kafka %s, %d partitions, policy revision %d\n\n", strings.Join(s.Brokers, ","), st.Partitions, st.Revision)
 			w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+			printBacklog(w, st)
 			fmt.Fprintln(w, "GROUP\tSTATE\tMEMBERS\tRECORDS BEHIND")
 			for _, g := range st.Groups {
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", g.Name, g.State, g.Members, g.Behind)
@@ -56,6 +58,8 @@ var statusCommand = command{
 type pipelineStatus struct {
 	Partitions int              `json:"partitions"`
 	Revision   int64            `json:"revision"`
+	Backlog    client.Backlog   `json:"backlog"`
+	Delays     client.Delays    `json:"delays"`
 	Groups     []groupStatus    `json:"groups"`
 	Providers  []providerStatus `json:"providers"`
 	// Unknown is what each process says of fields that Weir does not know, by slot.
@@ -85,6 +89,11 @@ func (k *cluster) status(ctx context.Context, s *Settings) (*pipelineStatus, err
 	}
 	defer w.Close()
 	st.Revision = w.Latest().Revision
+	waits, err := watchBacklog(ctx, s, names, &w.Latest().Policy)
+	if err != nil {
+		return nil, err
+	}
+	defer waits.looker.Close()
 	advice, err := health.Watch(ctx, names.Health(), newLogger(discardWriter{}, "error"), kgo.SeedBrokers(s.Brokers...))
 	if err != nil {
 		return nil, err
@@ -97,6 +106,9 @@ func (k *cluster) status(ctx context.Context, s *Settings) (*pipelineStatus, err
 	}
 	defer said.Close()
 	st.Unknown = unknownOf(said.Now(), schemas.MillisOf(time.Now()))
+	if st.Backlog, st.Delays, err = waits.again(ctx, advice.Now()); err != nil {
+		return nil, err
+	}
 	listed, err := k.adm.ListGroups(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list groups: %w", err)

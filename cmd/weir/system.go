@@ -21,6 +21,7 @@ import (
 	"github.com/weirhq/weir/ingest/console"
 	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/alert"
+	"github.com/weirhq/weir/processor/backlog"
 	"github.com/weirhq/weir/processor/backtest"
 	"github.com/weirhq/weir/processor/callback"
 	"github.com/weirhq/weir/processor/delay"
@@ -368,7 +369,8 @@ func (s *system) run(ctx context.Context) (err error) {
 		srv, err := ingest.New(ctx, ingest.Config{
 			Brokers: s.settings.Brokers, Names: names, Partitions: n, Policy: watch, Replication: tcfg.Replication,
 			Replies: partitionsOf(base, names.Replies()), Slot: slot,
-			Console: pages, History: history, Providers: providerTypes.Check, Decisions: decisions, Health: advice.Now, Reports: said.Now, Stuck: progress.Stuck, Registry: registry, Logger: s.logger,
+			Console: pages, History: history, Providers: providerTypes.Check, Decisions: decisions, Health: advice.Now, Reports: said.Now, Stuck: progress.Stuck,
+			Queues: func() []backlog.Queue { return queuesOf(names, &watch.Latest().Policy) }, Registry: registry, Logger: s.logger,
 			Receipts: told, Inbox: inbox, Secrets: s.settings.Secrets, Callbacks: private, PublicURL: s.settings.PublicURL,
 			Listen:         func(p schemas.Provider) (provider.Listener, error) { return providerTypes.Listen(p, adapters(p)) },
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
@@ -414,6 +416,31 @@ func stagesOf(names topics.Names) []alert.Stage {
 		{Name: "sink", Group: sink.Group(names)},
 		{Name: "callbacks", Group: callback.Group(names)},
 	}
+}
+
+// queuesOf are the queues of the backlog, in the order in which messages pass them. A
+// provider without lanes (type external) has a consumer that Weir does not know.
+func queuesOf(names topics.Names, pol *schemas.Policy) []backlog.Queue {
+	var out []backlog.Queue
+	for _, in := range pol.Inputs {
+		out = append(out, backlog.Queue{Stage: backlog.Inputs, Name: in.Topic, Topic: in.Topic, Group: input.Group(names), Bound: true})
+	}
+	out = append(out,
+		backlog.Queue{Stage: backlog.Admission, Name: "requests", Topic: names.Requests(), Group: admission.Group(names)},
+		backlog.Queue{Stage: backlog.Admission, Name: "readmit", Topic: names.Readmit(), Group: admission.Group(names)})
+	for i := range pol.Providers {
+		p := &pol.Providers[i]
+		if !p.HasLane() {
+			continue
+		}
+		for _, q := range topics.Queues {
+			out = append(out, backlog.Queue{Stage: backlog.Lanes, Provider: p.Name, Name: string(q), Topic: names.Dispatch(p.Name, q), Group: lane.Group(names, p.Name)})
+		}
+	}
+	for _, t := range topics.Tiers {
+		out = append(out, backlog.Queue{Stage: backlog.Delay, Name: t.Name, Topic: names.Delay(t.Name), Group: delay.Group(names)})
+	}
+	return out
 }
 
 // hashKey returns the key of the column recipient_hash; nil for none.

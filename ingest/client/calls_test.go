@@ -126,6 +126,13 @@ var calls = []struct {
 		}
 		return err
 	}, `GET /v1/delays `, `{"tiers":[{"name":"1s","wait_ms":1000,"waiting":2,"oldest_at":"1970-01-01T00:00:01.000Z"}]}`},
+	{"backlog", func(ctx context.Context, c *client.Client) error {
+		a, err := c.Backlog(ctx)
+		if err == nil && (a.Waiting != 410_000 || len(a.Queues) != 1 || *a.Queues[0].PerMinute != 1200 || a.Queues[0].Drain != 90_000 || len(a.Stalled) != 1) {
+			err = fmt.Errorf("%+v", a)
+		}
+		return err
+	}, `GET /v1/backlog `, `{"at":"1970-01-01T00:00:01.000Z","waiting":410000,"queues":[{"stage":"lanes","provider":"p","queue":"normal","waiting":410000,"per_minute":1200,"drain_ms":90000}],"stalled":["q"]}`},
 	{"try limits", func(ctx context.Context, c *client.Client) error {
 		a, err := c.TryLimits(ctx, client.LimitTry{Since: schemas.Duration(24 * time.Hour), Remove: []string{"old"}, Limits: []schemas.Limit{{Name: "verify", Per: []string{"recipient"}, Allow: []schemas.Window{{Kind: schemas.WindowRolling, N: 5, Length: time.Hour}}}}})
 		if err == nil && (a.NewlyRefused != 7 || a.ByLimit[0].Now != 9) {

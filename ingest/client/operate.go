@@ -58,7 +58,7 @@ func (c *Client) Refused(ctx context.Context, q RefusedQuery) (*Refused, error) 
 }
 
 // ProvidersHealth tells how providers are. It needs a key of the tenant
-// default with scope operate, as do Proof and Delays; TryLimits needs scope policy.
+// default with scope operate, as do Proof, Delays and Backlog; TryLimits needs scope policy.
 func (c *Client) ProvidersHealth(ctx context.Context) (*ProvidersHealth, error) {
 	var a ProvidersHealth
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/health"}, &a); err != nil {
@@ -81,6 +81,15 @@ func (c *Client) Delays(ctx context.Context) (*Delays, error) {
 	var a Delays
 	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/delays"}, &a); err != nil {
 		return nil, fmt.Errorf("get delays: %w", err)
+	}
+	return &a, nil
+}
+
+// Backlog returns what waits to be worked on.
+func (c *Client) Backlog(ctx context.Context) (*Backlog, error) {
+	var a Backlog
+	if _, err := c.do(ctx, &call{method: http.MethodGet, path: "/v1/backlog"}, &a); err != nil {
+		return nil, fmt.Errorf("get backlog: %w", err)
 	}
 	return &a, nil
 }

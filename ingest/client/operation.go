@@ -92,6 +92,28 @@ type DelayTier struct {
 	OldestAt schemas.Millis `json:"oldest_at,omitzero"` // since when; 0 where none waits
 }
 
+// Backlog is what waits to be worked on, of all tenants, as Kafka showed it at At.
+type Backlog struct {
+	At      schemas.Millis `json:"at"`
+	Waiting int64          `json:"waiting"` // in all queues
+	AtMost  bool           `json:"at_most,omitempty"`
+	Queues  []QueueBacklog `json:"queues"`
+	// Stalled are the providers that make no calls although messages wait for them.
+	Stalled []string `json:"stalled"`
+}
+
+// QueueBacklog is what waits in one queue.
+type QueueBacklog struct {
+	Stage     string         `json:"stage"`              // inputs, admission or lanes
+	Provider  string         `json:"provider,omitempty"` // of lanes only
+	Queue     string         `json:"queue"`
+	Waiting   int64          `json:"waiting"`
+	AtMost    bool           `json:"at_most,omitempty"`    // too many to count: so many at most
+	OldestAt  schemas.Millis `json:"oldest_at,omitzero"`   // since when; 0 where none waits
+	PerMinute *float64       `json:"per_minute,omitempty"` // worked off, over the last minute or less; nil where only one look was taken
+	Drain     int64          `json:"drain_ms,omitempty"`   // until it is empty at that rate, if nothing is added; 0 where nothing waits or moves
+}
+
 // LimitTry is limits to try on recorded traffic. They are added to those in force,
 // or replace those of their names.
 type LimitTry struct {

@@ -96,6 +96,9 @@ const (
 // the groups and the ends of the topics, and reads the head of each partition that is
 // not empty. A topic that does not exist has nothing.
 func (l *Looker) Look(ctx context.Context, queues []Queue) ([]Waiting, error) {
+	if len(queues) == 0 {
+		return nil, nil // no names would ask for all topics
+	}
 	var names, groups []string
 	for _, q := range queues {
 		names = append(names, q.Topic)

@@ -408,6 +408,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/backlog": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The backlog
+         * @description How many messages of all tenants wait in each queue to be read: in the topics that are bound to tenants (`inputs`), for a decision
+         *     (`admission`), and for a call, by provider and priority (`lanes`); since when the oldest of each waits, how many a minute leave
+         *     it, and when it will be empty at that rate. `stalled` names the providers that make no calls although messages wait for them. What
+         *     waits for its time is in `/v1/delays`. Of each partition the first 200 records are counted one by one; where more wait, the rest is
+         *     taken from Kafka's offsets, which count the markers of transactions too, and `at_most` is true. An answer is up to two seconds old.
+         */
+        get: operations["getBacklog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events": {
         parameters: {
             query?: never;
@@ -589,6 +613,26 @@ export interface paths {
          * @description Names of parameters are read in any case. There is no list of tasks.
          */
         get: operations["legacyGetTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/queue-monitor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The length of the queue
+         * @description How many messages wait, as in `/v1/backlog`, and 警告 in place of 正常 above 800. Without an envelope, as the old system answers.
+         */
+        get: operations["legacyQueue"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1929,6 +1973,47 @@ export interface components {
              */
             oldest_at?: string;
         };
+        /** @description What waits to be worked on. */
+        Backlog: {
+            /**
+             * Format: date-time
+             * @description When Kafka was asked.
+             */
+            at: string;
+            /** @description How many messages wait in all queues. */
+            waiting: number;
+            /** @description There are too many to count: it is so many at most, and rarely much fewer. */
+            at_most?: boolean;
+            /** @description Each queue, in the order in which messages pass them. */
+            queues: components["schemas"]["QueueBacklog"][];
+            /** @description Providers for which messages have waited for a minute without a call. Where a window of the pace is longer than half a minute, for twice that window. */
+            stalled: string[];
+        };
+        /** @description What waits in one queue. */
+        QueueBacklog: {
+            /**
+             * @description Which stage reads it.
+             * @enum {string}
+             */
+            stage: "inputs" | "admission" | "lanes";
+            /** @description The provider whose calls they wait for; of lanes only. */
+            provider?: string;
+            /** @description Of lanes the priority: urgent, normal or bulk, and again for all that came back (retries, and what is decided again). Of admission requests, or readmit for what came back. Of inputs the topic. */
+            queue: string;
+            /** @description How many messages wait, calls under way among them. */
+            waiting: number;
+            /** @description There are too many to count: it is so many at most, and rarely much fewer. */
+            at_most?: boolean;
+            /**
+             * Format: date-time
+             * @description Since when the oldest of them is in this queue; absent where none is.
+             */
+            oldest_at?: string;
+            /** @description How many left the queue a minute, over the last minute or less; absent until it was looked at twice. */
+            per_minute?: number;
+            /** @description In how many milliseconds it will be empty at that rate, if nothing is added; absent where nothing waits or nothing moves. */
+            drain_ms?: number;
+        };
         /** @description How many statuses came, on a stream of events with `summary`. */
         Summary: {
             /**
@@ -2643,6 +2728,16 @@ export interface components {
             msg: string;
             /** @description The limit as it is now. */
             data: components["schemas"]["LegacyRateLimit"];
+        };
+        /** @description The old system's statistics of its queue. */
+        LegacyQueue: {
+            /** @description How many messages wait. */
+            queueLength: number;
+            /**
+             * @description Normal up to 800, else a warning.
+             * @enum {string}
+             */
+            status: "正常" | "警告";
         };
         /** @description How many messages go in any second, minute and hour. More are refused, and do not wait. */
         LegacyRateLimit: {
@@ -4928,6 +5023,32 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getBacklog: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The queues. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backlog"];
+                };
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Problem"];
+        };
+    };
     streamEvents: {
         parameters: {
             query?: {
@@ -5348,6 +5469,30 @@ export interface operations {
             404: components["responses"]["LegacyProblem"];
             429: components["responses"]["LegacyTooMany"];
             503: components["responses"]["LegacyUnavailable"];
+            default: components["responses"]["LegacyProblem"];
+        };
+    };
+    legacyQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The length. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LegacyQueue"];
+                };
+            };
+            401: components["responses"]["LegacyProblem"];
+            403: components["responses"]["LegacyProblem"];
+            429: components["responses"]["LegacyTooMany"];
             default: components["responses"]["LegacyProblem"];
         };
     };
