@@ -14,6 +14,11 @@ func providers() Dashboard {
 					Queries: []Ask{promql("{{provider}}", `max by (provider) (weir_breaker_state{job=~"$job", provider=~"$provider"})`)},
 				},
 				{
+					Title: "Backlog", Kind: Series, Unit: "short", Min: at(0), Runbook: []string{"WeirLaneStopped", "WeirUrgentWaits", "WeirBacklogLong"},
+					About:   "Messages that wait for a call, by priority, as Kafka shows it. again has what came back, of all priorities.",
+					Queries: []Ask{promql("{{provider}} {{queue}}", `max by (provider, queue) (weir_backlog_messages{job=~"$job", stage="lanes", provider=~"$provider"})`)},
+				},
+				{
 					Title: "Share of its weight", Kind: Series, Unit: "percentunit", Min: at(0), Max: at(1),
 					About:   "What routing gives it of what the policy says: less once it is degraded or open. A provider that nobody has said anything of is not here, and well.",
 					Queries: []Ask{promql("{{provider}}", `min by (provider) (weir_routing_share{job=~"$job", provider=~"$provider"})`)},

@@ -310,6 +310,7 @@ var mayLabel = map[string]string{
 	"mode":      "of a limit",
 	"outcome":   "fixed in the code",
 	"provider":  "declared in the policy",
+	"queue":     "fixed in the code, or a topic that the policy declares under inputs",
 	"reason":    "fixed in the code",
 	"route":     "a pattern of the API's table",
 	"stage":     "fixed in the code",

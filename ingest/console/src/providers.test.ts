@@ -21,6 +21,13 @@ test.each([
   expect(s.words).toMatch(words);
 });
 
+test("stalled beats well, and not an open breaker or a silence", () => {
+  expect(standing(provider([lane({ calls: 10 })]), now, true).state).toBe("stalled");
+  expect(standing(provider([]), now, true).state).toBe("stalled");
+  expect(standing(provider([lane({ breaker: "open" })]), now, true).state).toBe("breaker open");
+  expect(standing(provider([lane({ silent_until: "2026-11-22T01:00:30Z" })]), now, true).state).toBe("well");
+});
+
 test.each([
   ["5/1s", "5 a second"],
   ["2000/60s", "2,000 a minute"],

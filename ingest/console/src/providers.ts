@@ -18,8 +18,8 @@ export interface Standing {
 /** A word that is older than this may be a lane's that no longer runs. */
 const old = 3 * 60_000;
 
-/** standing sums up what lanes said: the worst breaker gives the state, the calls are of all. */
-export function standing(p: ProviderHealth, now: number): Standing {
+/** standing sums up what lanes said: the worst breaker gives the state, the calls are of all. Stalled is what Kafka shows: messages wait, and no call is made. */
+export function standing(p: ProviderHealth, now: number, stalled = false): Standing {
   const calls = p.lanes.reduce((n, l) => n + l.calls, 0);
   const failures = p.lanes.reduce((n, l) => n + l.failures, 0);
   const which = (breaker: Lane["breaker"]) => p.lanes.filter((l) => l.breaker === breaker);
@@ -28,6 +28,9 @@ export function standing(p: ProviderHealth, now: number): Standing {
   const count = (some: Lane[]) => (some.length === p.lanes.length ? (p.lanes.length === 1 ? "Its lane" : `All ${p.lanes.length} lanes`) : `${some.length} of ${p.lanes.length} lanes`);
   const base = { calls, failures };
   if (p.type === "none" || p.type === "external") return { ...base, tone: "mute", state: "no calls", words: p.type === "none" ? "It only decides; nothing is sent." : "Your own consumer sends what is handed over." };
+  const silent = Math.max(...p.lanes.map((l) => Date.parse(l.silent_until ?? "")).filter(Number.isFinite));
+  if (stalled && open.length === 0 && silent <= now)
+    return { ...base, tone: "bad", state: "stalled", words: "Messages wait for it and no call is made. Does a process with the role lanes run? Its log says what holds its calls up." };
   if (p.lanes.length === 0) return { ...base, tone: "mute", state: "no word yet", words: "No lane has called it since it was configured." };
   if (open.length > 0) {
     const probe = Math.min(...open.map((l) => Date.parse(l.probe_at ?? "")).filter(Number.isFinite));

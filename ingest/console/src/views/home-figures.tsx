@@ -1,7 +1,7 @@
 // The overview's six figures, each beside what it usually is.
 
 import type { ComponentChildren } from "preact";
-import type { Backlog, DelayTier, Stats } from "../api/operate.ts";
+import type { Backlog, DelayTier, Stats, UnderWay } from "../api/operate.ts";
 import type { QueryState } from "../api/query.ts";
 import { type Hour, change, sumUp, usual } from "../overview.ts";
 import { compact, duration, number, percent } from "../ui/format.ts";
@@ -14,7 +14,8 @@ export function lead(now: Stats | undefined): string {
   return days === 1 ? "The last hour, against the same hour of an earlier day." : `The last hour; usual is the median of the same hour of ${days} days before.`;
 }
 
-export function Figures({ now, backlog, waiting }: { now: QueryState<Stats>; backlog: QueryState<Backlog>; waiting: DelayTier[] | undefined }) {
+/** Figures shows the backlog of all tenants to who may see it (all), and else what is under way of one. */
+export function Figures({ now, underWay, all, waiting }: { now: QueryState<Stats>; underWay: QueryState<UnderWay>; all: QueryState<Backlog> | undefined; waiting: DelayTier[] | undefined }) {
   const h: Hour | undefined = now.data && sumUp(now.data.counts);
   const u = usual(now.data?.before);
   const of = (show: (h: Hour) => string) => known(now, () => show(h as Hour));
@@ -35,9 +36,15 @@ export function Figures({ now, backlog, waiting }: { now: QueryState<Stats>; bac
       <Figure name="p95 to sent" value={of((x) => (x.p95 === undefined ? "–" : duration(x.p95)))} title="From acceptance until a provider took it: 95 % of messages were at most so long on the way">
         {than((x) => x.p95, duration)}
       </Figure>
-      <Figure name="Under way" value={known(backlog, (b) => `${compact(b.n)}${b.more ? "+" : ""}`)} title="Messages that were admitted and have not ended: queued, sending or retrying now. Those that wait for a later time are in the delay topics.">
-        {waiting === undefined ? "not ended yet" : waitWords(waiting)}
-      </Figure>
+      {all ? (
+        <Figure name="Waiting" value={known(all, (b) => `${b.at_most ? "≤" : ""}${compact(b.waiting)}`)} bad={(all.data?.stalled.length ?? 0) > 0} title="Messages of all tenants that wait for a decision or for a call. Those that wait for a later time are in the delay topics.">
+          {waiting && waitWords(waiting)}
+        </Figure>
+      ) : (
+        <Figure name="Under way" value={known(underWay, (b) => `${compact(b.n)}${b.more ? "+" : ""}`)} title="Messages that were admitted and have not ended: queued, sending or retrying now.">
+          not ended yet
+        </Figure>
+      )}
       <Figure name="Refused by limits" value={of((x) => compact(x.limited))}>
         {than((x) => x.limited, compact)}
       </Figure>

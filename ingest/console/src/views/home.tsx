@@ -3,14 +3,15 @@
 
 import { useState } from "preact/hooks";
 import type { ViewProps } from "../app.tsx";
-import { delays, errors, hour, day, proof, refused, since, stats, underWay } from "../api/operate.ts";
-import type { Report } from "../api/operate.ts";
+import { backlog, delays, errors, hour, day, proof, refused, since, stats, underWay } from "../api/operate.ts";
+import type { Backlog, Report } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
+import { many, moves, place, worst } from "../backlog.ts";
 import { link } from "../router.ts";
 import { useWho } from "../session.tsx";
 import { Page, Panel } from "../ui/page.tsx";
 import { Failed } from "../ui/states.tsx";
-import { Time } from "../ui/time.tsx";
+import { Ago, Time } from "../ui/time.tsx";
 import { LatencyChart, MinuteChart } from "./home-charts.tsx";
 import { Figures, lead } from "./home-figures.tsx";
 import { Happening, LiveMark, type Show, useHappening } from "./home-live.tsx";
@@ -25,13 +26,14 @@ export default function Home(_: ViewProps) {
   const yesterday = useQuery((signal) => stats(signal, { by: "minute", from: since(day + hour), until: since(day) }), [], { every: 60_000 });
   const waiting = useQuery((signal) => delays(signal), [], { every: often, skip: !can("operate") });
   const said = useQuery((signal) => proof(signal), [], { every: often, skip: !can("operate") });
-  const backlog = useQuery((signal) => underWay(signal), [], { every: 3 * often });
+  const under = useQuery((signal) => underWay(signal), [], { every: 3 * often, skip: can("operate") });
+  const all = useQuery((signal) => backlog(signal), [], { every: often / 2, skip: !can("operate") });
   const hit = useQuery((signal) => refused(signal, { from: since(hour), limit: 8 }), [], { every: 3 * often });
   const wrong = useQuery((signal) => errors(signal, { from: since(hour) }), [], { every: 3 * often });
   const [only, setOnly] = useState<Show>("all");
   const live = useHappening(only);
   // They mostly fail together, as ClickHouse does: that is said once.
-  const failed = [whole, minutes, yesterday, waiting, backlog, hit, wrong].filter((q) => q.error !== undefined);
+  const failed = [whole, minutes, yesterday, waiting, under, all, hit, wrong].filter((q) => q.error !== undefined);
   return (
     <Page title="Overview" lead={lead(whole.data)} actions={<LiveMark state={live.state} rate={live.rate} />}>
       {failed[0] && <Failed title={failed.some((q) => q.data !== undefined) ? "Some of this could not be loaded, and may be old" : "Counts could not be loaded"} error={failed[0].error} busy={failed.some((q) => q.loading)} retry={() => failed.forEach((q) => q.reload())} />}
@@ -41,7 +43,8 @@ export default function Home(_: ViewProps) {
       {(said.data?.unknown ?? []).map((r) => (
         <Unknown key={r.by} of={r} />
       ))}
-      <Figures now={whole} backlog={backlog} waiting={waiting.data?.tiers} />
+      {all.data && all.data.waiting > 0 && <Waiting of={all.data} />}
+      <Figures now={whole} underWay={under} all={can("operate") ? all : undefined} waiting={waiting.data?.tiers} />
       <div class="panels even uneven">
         <Panel title="Messages a minute" wide>
           <MinuteChart now={minutes} before={yesterday.data} />
@@ -74,6 +77,33 @@ export default function Home(_: ViewProps) {
     </Page>
   );
 }
+
+/** Waiting says how many messages wait where, since when, and whether anything moves. */
+function Waiting({ of: b }: { of: Backlog }) {
+  const w = worst(b);
+  if (!w || (b.waiting <= few && b.stalled.length === 0)) return null;
+  return (
+    <div class={b.stalled.length > 0 ? "notice bad" : "notice"} role="status">
+      <div>
+        <p class="notice-title">
+          {many(b)} messages wait{b.stalled.length > 0 && `; no calls are made to ${b.stalled.join(", ")}`}
+        </p>
+        <p>
+          Most of them, {many(w)}, in {place(w)}
+          {w.oldest_at && (
+            <>
+              ; the oldest came <Ago at={w.oldest_at} />
+            </>
+          )}
+          {moves(w) && `; ${moves(w)}`}. <a href={link("queues")}>Queues</a>
+        </p>
+      </div>
+    </div>
+  );
+}
+
+/** few messages are under way at any time. */
+const few = 100;
 
 /** Stuck names the stages of a process that have work and commit nothing. */
 function Stuck({ of: r }: { of: Report }) {

@@ -6,10 +6,11 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ViewProps } from "../app.tsx";
 import { get } from "../api/client.ts";
-import { errors, health, hour, since, stats } from "../api/operate.ts";
-import type { Errors, ProviderHealth, Stats } from "../api/operate.ts";
+import { backlog, errors, health, hour, since, stats } from "../api/operate.ts";
+import type { Backlog, Errors, ProviderHealth, Stats } from "../api/operate.ts";
 import { type QueryState, useQuery } from "../api/query.ts";
 import { type Hour, sumUp } from "../overview.ts";
+import { many, waits } from "../backlog.ts";
 import { callsWords, paceWords, parts, standing } from "../providers.ts";
 import { useWho } from "../session.tsx";
 import { matchWords } from "../say/limit.ts";
@@ -27,8 +28,9 @@ export default function Providers(_: ViewProps) {
   const routes = useQuery((signal) => get("/v1/routes", { signal }), [], { every: 15_000, skip: !can("policy") });
   const counts = useQuery((signal) => stats(signal, { by: "provider", tenant: "*" }), [], { every: 10_000 });
   const codes = useQuery((signal) => errors(signal, { from: since(hour), tenant: "*" }), [], { every: 15_000 });
+  const waiting = useQuery((signal) => backlog(signal), [], { every: 5000 });
   const [change, setChange] = useState<{ kind: "provider" | "route"; name: string }>();
-  const failed = [counts, codes].filter((q) => q.error !== undefined);
+  const failed = [counts, codes, waiting].filter((q) => q.error !== undefined);
   const again = () => {
     all.reload();
     routes.reload();
@@ -46,7 +48,7 @@ export default function Providers(_: ViewProps) {
               {failed[0] && <Failed title="What they answered could not be loaded, and may be old" error={failed[0].error} busy={failed.some((q) => q.loading)} retry={() => failed.forEach((q) => q.reload())} />}
               <div class="panels even">
                 {providers.map((p) => (
-                  <Provider key={p.name} of={p} counts={counts} codes={codes} onChange={() => setChange({ kind: "provider", name: p.name })} />
+                  <Provider key={p.name} of={p} waiting={waiting} counts={counts} codes={codes} onChange={() => setChange({ kind: "provider", name: p.name })} />
                 ))}
               </div>
               {can("policy") && (
@@ -64,9 +66,10 @@ export default function Providers(_: ViewProps) {
   );
 }
 
-function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; counts: QueryState<Stats>; codes: QueryState<Errors>; onChange: () => void }) {
+function Provider({ of: p, waiting, counts, codes, onChange }: { of: ProviderHealth; waiting: QueryState<Backlog>; counts: QueryState<Stats>; codes: QueryState<Errors>; onChange: () => void }) {
   const now = useNow(1000);
-  const s = standing(p, now);
+  const s = standing(p, now, waiting.data?.stalled.includes(p.name) ?? false);
+  const w = waiting.data && waits(waiting.data, p.name);
   const { can } = useWho();
   const h = (show: (h: Hour) => ComponentChildren) => (counts.data ? show(sumUp(counts.data.counts.filter((c) => c.provider === p.name))) : known(counts, () => ""));
   const said = codes.data?.errors.filter((e) => e.provider === p.name).slice(0, 4);
@@ -79,6 +82,7 @@ function Provider({ of: p, counts, codes, onChange }: { of: ProviderHealth; coun
           ["Kind", `${p.type} · ${p.channels.join(", ")}`],
           ["Pace", p.pace.length > 0 ? p.pace.map(paceWords).join(", ") + (p.smooth ? ", evenly spaced" : "") : "as fast as it goes"],
           ["At once", `${number(p.concurrency)} calls at most`],
+          w !== undefined && p.type !== "none" && p.type !== "external" && ["Waiting", w.waiting > 0 && w.oldest !== undefined ? <>{many(w)}, the oldest since <Ago at={w.oldest} /></> : "nothing"],
           p.lanes.length > 0 && ["Last minute of calls", <span title={`${p.lanes.length} lanes`}>{callsWords(s)}, <Ago at={newest} /></span>],
         ]}
       />

@@ -1,10 +1,11 @@
-// What waits and what was given up on: delays by tier, messages that wait for
+// What waits and what was given up on: the backlog, delays by tier, messages that wait for
 // their time or a place, and the dead letter queue with its redrive.
 
 import "./desk.css";
 import type { ViewProps } from "../app.tsx";
-import { delays } from "../api/operate.ts";
+import { backlog, delays } from "../api/operate.ts";
 import { useQuery } from "../api/query.ts";
+import { many, moves } from "../backlog.ts";
 import { useWho } from "../session.tsx";
 import { duration, number, plural } from "../ui/format.ts";
 import { Page, Panel } from "../ui/page.tsx";
@@ -19,11 +20,37 @@ export default function View({ query }: ViewProps) {
   return (
     <Page title="Queues" lead="What waits for its time, and what Weir gave up on.">
       <div class="stack">
+        {can("operate") && <Backlog />}
         {can("operate") && <Delays />}
         <Waiting />
         <DeadLetters query={query} />
       </div>
     </Page>
+  );
+}
+
+function Backlog() {
+  const asked = useQuery(backlog, [], { every: 5000 });
+  return (
+    <Panel title="Backlog" note="of all tenants: messages that wait for a decision or a call" wide flush>
+      <Answer of={asked} lines={5}>
+        {({ queues, stalled }) => (
+          <Table
+            caption="Messages that wait, by queue"
+            rows={queues.filter((q) => q.waiting > 0)}
+            rowKey={(q) => `${q.stage} ${q.provider ?? ""} ${q.queue}`}
+            empty={<Empty title="Nothing waits for a decision or a call" />}
+            columns={[
+              { key: "stage", title: "For", cell: (q) => q.provider ?? (q.stage === "lanes" ? "a provider" : q.stage) },
+              { key: "queue", title: "Queue", cell: (q) => (q.queue === "again" ? <span title="Retries and what was decided again, of all priorities">again</span> : q.queue) },
+              { key: "n", title: "Messages", cell: (q) => many(q), end: true, width: "8rem" },
+              { key: "old", title: "Oldest came", cell: (q) => (q.oldest_at ? <Ago at={q.oldest_at} /> : "–"), width: "9rem" },
+              { key: "moves", title: "", cell: (q) => (q.provider && stalled.includes(q.provider) ? <b class="bad-text">stalled: no calls are made</b> : moves(q)) },
+            ]}
+          />
+        )}
+      </Answer>
+    </Panel>
   );
 }
 

@@ -5,9 +5,11 @@ import "./desk.css";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { get } from "../api/client.ts";
 import { useLive } from "../api/live.ts";
+import { backlog } from "../api/operate.ts";
 import { useAgain, useQuery } from "../api/query.ts";
 import { useSoon } from "../api/soon.ts";
 import type { ViewProps } from "../app.tsx";
+import { delays } from "../backlog.ts";
 import { find, go, link } from "../router.ts";
 import { type LimitState, type Message, type Suppression, again, channels, countdown, covers, leftWords, next, suppressionWords, why } from "../say/why.ts";
 import { windowWords } from "../say/window.ts";
@@ -117,6 +119,8 @@ function Left({ to, rows, changed }: { to: string; rows: readonly Message[]; cha
   const cls = picked ?? last?.class ?? "default";
   const via = channel ?? last?.channel ?? "";
   const quota = useQuery((signal) => get("/v1/quota", { query: { to, class: cls, ...(via ? { channel: via as "sms" } : {}) }, signal }), [to, cls, via], { every: 15_000 });
+  const waiting = useQuery((signal) => backlog(signal), [], { every: 15_000, skip: !can("operate") });
+  const delay = waiting.data && delays(waiting.data);
   useEffect(() => {
     if (changed > 0) quota.reload();
   }, [changed]);
@@ -142,6 +146,7 @@ function Left({ to, rows, changed }: { to: string; rows: readonly Message[]; cha
         {(q) => (
           <>
             <Verdict limits={q.limits} cls={q.class} now={now} out={q.suppressed.find((s) => covers(s, q.channel, q.class))} />
+            {delay && <p class="muted">Sending takes longer now: {delay}</p>}
             {q.suppressed.length > 0 && <p class="muted">The recipient {q.suppressed.map((s) => suppressionWords(s, now)).join("; ")}.</p>}
             {q.limits.length > 0 && (
               <ul class="windows" aria-label="What is left in each window">
