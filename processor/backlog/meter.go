@@ -1,6 +1,8 @@
 package backlog
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir/processor/route"
@@ -31,29 +33,36 @@ type Meter struct {
 }
 
 type look struct {
-	at   schemas.Millis
-	done map[string]int64 // by topic
+	at      schemas.Millis
+	done    map[string]int64 // by topic
+	waiting map[string]int64
 }
 
 // Add takes in a look at a time, and returns the rates as of it.
 func (m *Meter) Add(at schemas.Millis, all []Waiting) []Rate {
-	now := look{at: at, done: make(map[string]int64, len(all))}
+	now := look{at: at, done: make(map[string]int64, len(all)), waiting: make(map[string]int64, len(all))}
 	out := make([]Rate, len(all))
 	for i, w := range all {
-		now.done[w.Topic] = w.Done
+		now.done[w.Topic], now.waiting[w.Topic] = w.Done, w.Records
 		out[i] = Rate{Waiting: w}
-		for _, was := range m.looks { // the oldest first
+		// Back to the first look within rateOver since which something has always waited:
+		// idle time is not counted.
+		for _, was := range slices.Backward(m.looks) {
 			before, ok := was.done[w.Topic]
 			span := at.Sub(was.at)
-			if !ok || span > rateOver || span < rateFrom {
+			if !ok || span > rateOver || w.Records > 0 && was.waiting[w.Topic] == 0 {
+				break
+			}
+			if span < rateFrom {
 				continue
 			}
 			out[i].Known = true
-			out[i].PerMinute = float64(max(w.Done-before, 0)) / span.Minutes()
+			out[i].PerMinute = math.Round(10*float64(max(w.Done-before, 0))/span.Minutes()) / 10
 			if w.Records > 0 && out[i].PerMinute > 0 {
-				out[i].Drain = time.Duration(float64(w.Records) / out[i].PerMinute * float64(time.Minute))
+				out[i].Drain = time.Duration(float64(w.Records) / out[i].PerMinute * float64(time.Minute)).Round(time.Millisecond)
+			} else {
+				out[i].Drain = 0
 			}
-			break
 		}
 	}
 	m.move(now, all)

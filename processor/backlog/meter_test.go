@@ -29,9 +29,10 @@ func TestRates(t *testing.T) {
 	step(500*time.Millisecond, 1000, 60, "false 0/min 0s") // too short to say
 	step(9500*time.Millisecond, 900, 150, "true 600/min 1m30s")
 	step(20*time.Second, 900, 150, "true 200/min 4m30s")
-	step(30*time.Second, 0, 1050, "true 1000/min 0s") // since the first look, a minute ago
-	step(10*time.Second, 100, 1050, "true 900/min 6.666666666s")
-	step(10*time.Minute, 100, 1050, "false 0/min 0s") // what was seen before is no rate of now
+	step(30*time.Second, 0, 1050, "true 1000/min 0s")  // since the first look, a minute ago
+	step(10*time.Second, 100, 1050, "false 0/min 0s")  // it was empty: the time without messages is no time
+	step(10*time.Second, 50, 1100, "true 300/min 10s") // which it was not since
+	step(10*time.Minute, 100, 1050, "false 0/min 0s")  // what was seen before is no rate of now
 	step(30*time.Second, 100, 1050, "true 0/min 0s")
 	step(5*time.Second, 100, 50, "true 0/min 0s") // its topic was made again
 }
