@@ -86,7 +86,7 @@ function Waiting({ of: b }: { of: Backlog }) {
     <div class={b.stalled.length > 0 ? "notice bad" : "notice"} role="status">
       <div>
         <p class="notice-title">
-          {many(b)} messages wait{b.stalled.length > 0 && `; no calls are made to ${b.stalled.join(", ")}`}
+          Backlog: {many(b)} messages{b.stalled.length > 0 && `. No calls are made to ${b.stalled.join(", ")}`}
         </p>
         <p>
           Most of them, {many(w)}, in {place(w)}

@@ -18,7 +18,7 @@ import { columns, useMessages } from "./messages.tsx";
 export default function View({ query }: ViewProps) {
   const { can } = useWho();
   return (
-    <Page title="Queues" lead="What waits for its time, and what Weir gave up on.">
+    <Page title="Queues" lead="What waits for a decision, a call or its time, and what Weir gave up on.">
       <div class="stack">
         {can("operate") && <Backlog />}
         {can("operate") && <Delays />}
