@@ -20,6 +20,7 @@ import (
 type pacer struct {
 	limits  *throttle.Limiter
 	policy  *policy.Watcher
+	shared  func() int // how many processes share the rates
 	trusted []netip.Prefix
 	began   time.Time
 	stop    chan struct{} // closed when the server drains: nobody waits any longer
@@ -31,10 +32,11 @@ type pacer struct {
 // busiestKeys is how many keys weir_http_busiest_keys shows.
 const busiestKeys = 10
 
-func newPacer(policy *policy.Watcher, trusted []netip.Prefix) *pacer {
+func newPacer(policy *policy.Watcher, shared func() int, trusted []netip.Prefix) *pacer {
 	p := &pacer{
 		limits:  throttle.New(throttle.Config{}),
 		policy:  policy,
+		shared:  shared,
 		trusted: trusted,
 		began:   time.Now(),
 		stop:    make(chan struct{}),
@@ -72,7 +74,7 @@ func (p *pacer) register(to *prometheus.Registry) error {
 func (p *pacer) now() time.Duration { return time.Since(p.began) }
 
 // follow has the limits be those of the policy in force.
-func (p *pacer) follow() { p.limits.SetPolicy(&p.policy.Latest().Policy) }
+func (p *pacer) follow() { p.limits.SetPolicy(&p.policy.Latest().Policy, p.shared()) }
 
 // pass returns nil when the call may go on, which for a smooth rate is after it
 // has waited its turn.
@@ -146,7 +148,11 @@ func (p *pacer) tell(w http.ResponseWriter, v throttle.Verdict) {
 // and takes nothing from who repeats it.
 func tooFast(v throttle.Verdict) *client.Problem {
 	kind := string(v.Rate.Kind())
-	p := after(clientRate.problem("Calls of kind "+kind+" come faster than they may; RateLimit-Policy says how many there may be. Nothing was done."), v.Reset)
+	whose := ""
+	if v.Together {
+		whose = ", of all keys of the tenant together,"
+	}
+	p := after(clientRate.problem("Calls of kind "+kind+whose+" come faster than they may; RateLimit-Policy says how many there may be. Nothing was done."), v.Reset)
 	p.ViolatedPolicies = []string{kind}
 	p.RetryAt = schemas.MillisOf(time.Now().Add(v.Reset + time.Millisecond - 1))
 	p.RetryAfterSeconds = seconds(v.Reset)

@@ -322,7 +322,7 @@ func TestWait(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPacer(nil, nil)
+				p := newPacer(nil, func() int { return 1 }, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				r := httptest.NewRequestWithContext(ctx, "POST", "/", io.NopCloser(strings.NewReader("")))
@@ -335,4 +335,27 @@ func TestWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestProcessesAreCounted: a second process that serves HTTP halves the rates, and its end
+// gives them back.
+func TestProcessesAreCounted(t *testing.T) {
+	w := newWorld(t, settings{})
+	second, err := New(t.Context(), Config{Brokers: w.broker.ListenAddrs(), Names: w.names, Partitions: partitions, Replies: 8, Slot: 1, Policy: w.pol, Keyless: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- second.Serve(ctx, ln) }()
+	w.until("two are counted", func() bool { return w.srv.instances.count() == 2 && second.instances.count() == 2 })
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	w.until("one is counted", func() bool { return w.srv.instances.count() == 1 })
 }

@@ -141,6 +141,7 @@ type Server struct {
 	keys       keyring
 	rules      compiled
 	pace       *pacer
+	instances  instances
 	conns      *conns
 	sessions   *sessions
 	keyless    bool // who sends no key is served too
@@ -192,7 +193,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		registry:   cfg.Registry,
 		stuck:      cfg.Stuck,
 		logger:     cfg.Logger,
-		pace:       newPacer(cfg.Policy, cfg.TrustedProxies),
+		instances:  instances{names: cfg.Names, opts: clientOptions(cfg), logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))},
 		keyless:    cfg.Keyless || cfg.Insecure,
 		providers:  cfg.Providers,
 		localOnly:  cfg.Keyless && !cfg.Insecure,
@@ -205,6 +206,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		feed:       newFeed(cfg.Partitions, feedEvents, feedBytes),
 		streams:    streams{beat: streamBeat, within: streamWrite, byKey: make(map[string]int)},
 	}
+	s.pace = newPacer(cfg.Policy, s.instances.count, cfg.TrustedProxies)
 	if s.registry == nil {
 		s.registry = prometheus.NewRegistry()
 	}
@@ -324,6 +326,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	wg.Go(func() { s.tail.run(tailCtx) })
 	wg.Go(func() { s.replies.Run(tailCtx) })
 	wg.Go(func() { s.waits.run(tailCtx) })
+	wg.Go(func() { s.instances.run(tailCtx) })
 	defer wg.Wait()
 	defer stopTail()
 

@@ -256,6 +256,8 @@ type Tenant struct {
 	// How often its keys may call, each for itself: see Key.
 	Rates  map[string]Window `json:"rates,omitempty"`
 	Smooth bool              `json:"smooth,omitempty"`
+	// TotalRates is how often all its keys may call together.
+	TotalRates map[string]Window `json:"total_rates,omitempty"`
 }
 
 // Callback is where a tenant's status changes go. Without URL only those of

@@ -355,7 +355,8 @@ func (c *checker) tenant(v *Tenant, path string) {
 	if v.DefaultRegion != "" {
 		c.country(path+".default_region", v.DefaultRegion)
 	}
-	c.rates(path, v.Rates)
+	c.rates(path+".rates", v.Rates)
+	c.rates(path+".total_rates", v.TotalRates)
 	cb := v.Callback
 	if cb == nil {
 		return
@@ -418,13 +419,13 @@ func (c *checker) key(v *Key, path string, secrets map[string]string) {
 	if v.Prefer != "" && !preferForm.MatchString(v.Prefer) {
 		c.failf(path+".prefer", "%s is no preference: write wait=N with N from 1 to 60 seconds, or respond-async, such as wait=1", quote(v.Prefer))
 	}
-	c.rates(path, v.Rates)
+	c.rates(path+".rates", v.Rates)
 }
 
-// rates checks how often a key, or each of a tenant's keys, may call.
+// rates checks how often a key, each of a tenant's keys, or all of them together may call.
 func (c *checker) rates(path string, rates map[string]Window) {
 	for _, k := range slices.Sorted(maps.Keys(rates)) {
-		at := childPath(path+".rates", k)
+		at := childPath(path, k)
 		if !slices.Contains(KeyRates, k) {
 			c.failf(at, "%s is no kind of call: write %s, such as write: bucket 30 refill 5/s", quote(k), orList(KeyRates))
 		}

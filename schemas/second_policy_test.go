@@ -23,7 +23,7 @@ import (
 // the policy is refused, and every field. Half of the policies have a mistake or two. A
 // policy that is accepted must also be the same when it comes back from weir.config.
 //
-// Left out: keys, alerts, callbacks, rates, settings and templates' providers, which no
+// Left out: keys, alerts, callbacks, rates of keys and tenants, settings and templates' providers, which no
 // audit reads.
 func TestSecondPolicy(t *testing.T) {
 	policies := 3_000

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/processor/health"
 	"github.com/weirhq/weir/processor/policy"
@@ -127,7 +128,11 @@ func (k *cluster) status(ctx context.Context, s *Settings) (*pipelineStatus, err
 		return nil, fmt.Errorf("read lags: %w", err)
 	}
 	for _, l := range lags.Sorted() {
-		st.Groups = append(st.Groups, groupStatus{Name: l.Group, State: l.State, Members: len(l.Members), Behind: l.Lag.Total()})
+		g := groupStatus{Name: l.Group, State: l.State, Members: len(l.Members), Behind: l.Lag.Total()}
+		if g.Name == ingest.Group(names) { // it reads nothing
+			g.Behind = 0
+		}
+		st.Groups = append(st.Groups, g)
 	}
 	slices.SortFunc(st.Groups, func(a, b groupStatus) int { return strings.Compare(a.Name, b.Name) })
 	return st, nil

@@ -19,13 +19,15 @@ type Limiter struct {
 	mu    sync.Mutex // of SetPolicy
 	rules atomic.Pointer[rules]
 	table *table
-	login *Rate
+	login schemas.Window
 }
 
 // rules are the callers and rates of one policy.
 type rules struct {
 	of        *schemas.Policy
+	instances int64
 	keys      map[string]*key
+	totals    map[string]*key // by tenant; a lane is nil where all its keys together have no rate
 	addresses [kinds]*Rate
 	declared  [kinds]bool // the policy says it of tenant default, which callers without a key are
 }
@@ -34,12 +36,15 @@ type rules struct {
 type key struct {
 	name  string
 	lanes [kinds]*lane
+	total *key // of its tenant
 }
 
-// lane is one key's calls of one kind.
+// lane is one key's calls of one kind, or those of all keys of a tenant. Where both are
+// locked, the tenant's is locked first.
 type lane struct {
-	rate *Rate
-	mu   sync.Mutex
+	whole Rate  // over all processes
+	rate  *Rate // what this one lets through
+	mu    sync.Mutex
 	state
 	// Calls decided, refused ones too, of the minute and the one before it. What
 	// the policy bounds needs no sketch: each key counts its own.
@@ -66,51 +71,62 @@ func New(cfg Config) *Limiter {
 	if login.Kind == "" {
 		login = Defaults[Login]
 	}
-	l := &Limiter{table: newTable(cmp.Or(cfg.Addresses, DefaultAddresses)), login: NewRate(Login, login, false)}
-	l.SetPolicy(&schemas.Policy{})
+	l := &Limiter{table: newTable(cmp.Or(cfg.Addresses, DefaultAddresses)), login: login}
+	l.SetPolicy(&schemas.Policy{}, 1)
 	return l
 }
 
 // SetPolicy takes over the keys and rates of a policy, which must not change
-// afterwards. Who keeps his rate keeps his state; one whose rate changed begins
-// with a full one. To set the same pointer again costs next to nothing.
-func (l *Limiter) SetPolicy(p *schemas.Policy) {
-	if before := l.rules.Load(); before != nil && before.of == p {
+// afterwards, and the number of processes that share them. A caller whose rate stays keeps
+// its state, scaled where the number has changed; one whose rate changed begins
+// with a full one. To set the same again costs next to nothing.
+func (l *Limiter) SetPolicy(p *schemas.Policy, processes int) {
+	instances := max(int64(processes), 1)
+	same := func(r *rules) bool { return r != nil && r.of == p && r.instances == instances }
+	if same(l.rules.Load()) {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.rules.Load()
 	switch {
+	case same(before):
+		return
 	case before == nil:
 		before = &rules{}
-	case before.of == p:
-		return
 	}
 	tenants := make(map[string]*schemas.Tenant, len(p.Tenants))
 	for i := range p.Tenants {
 		tenants[p.Tenants[i].Name] = &p.Tenants[i]
 	}
-	now := &rules{of: p, keys: make(map[string]*key, len(p.Keys))}
+	now := &rules{of: p, instances: instances, keys: make(map[string]*key, len(p.Keys)), totals: make(map[string]*key)}
+	for name, t := range tenants {
+		if len(t.TotalRates) == 0 {
+			continue
+		}
+		all := &key{name: name}
+		for j, kind := range Kinds {
+			if w, ok := t.TotalRates[string(kind)]; ok {
+				all.lanes[j] = before.totals[name].lane(j).goOn(kind, w, false, instances)
+			}
+		}
+		now.totals[name] = all
+	}
 	for i := range p.Keys {
 		spec := &p.Keys[i]
-		k := &key{name: spec.Name}
-		old := before.keys[spec.Name]
+		k := &key{name: spec.Name, total: now.totals[spec.Tenant]}
 		for j, kind := range Kinds {
-			r, _ := rateOf(kind, spec, tenants[spec.Tenant])
-			if old != nil && *old.lanes[j].rate == *r {
-				k.lanes[j] = old.lanes[j]
-				continue
-			}
-			k.lanes[j] = &lane{rate: r}
+			w, smooth, _ := rateOf(kind, spec, tenants[spec.Tenant])
+			k.lanes[j] = before.keys[spec.Name].lane(j).goOn(kind, w, smooth, instances)
 		}
 		now.keys[spec.Name] = k
 	}
 	for j, kind := range Kinds {
-		r, declared := rateOf(kind, &schemas.Key{}, tenants[schemas.DefaultTenant])
+		w, smooth, declared := rateOf(kind, &schemas.Key{}, tenants[schemas.DefaultTenant])
 		if kind == Login { // before it is known whose
-			r, declared = l.login, true
+			w, smooth, declared = l.login, false, true
 		}
+		r := NewRate(kind, share(w, instances), smooth)
 		if old := before.addresses[j]; old != nil && *old == *r {
 			r = old
 		}
@@ -121,33 +137,77 @@ func (l *Limiter) SetPolicy(p *schemas.Policy) {
 
 // rateOf is the rate of a key's calls: its own, else its tenant's, else the
 // default, which is not declared.
-func rateOf(kind Kind, k *schemas.Key, t *schemas.Tenant) (rate *Rate, declared bool) {
+func rateOf(kind Kind, k *schemas.Key, t *schemas.Tenant) (w schemas.Window, smooth, declared bool) {
 	if t == nil {
 		t = &schemas.Tenant{}
 	}
-	w, declared := k.Rates[string(kind)]
+	w, declared = k.Rates[string(kind)]
 	if !declared {
 		w, declared = t.Rates[string(kind)]
 	}
 	if !declared {
 		w = Defaults[kind]
 	}
-	return NewRate(kind, w, k.Smooth || t.Smooth), declared
+	return w, k.Smooth || t.Smooth, declared
 }
 
-// Key decides a call under an API key. ok is false for a key that the policy
+// lane returns a key's lane; nil for a key or a lane that there was not.
+func (k *key) lane(i int) *lane {
+	if k == nil {
+		return nil
+	}
+	return k.lanes[i]
+}
+
+// goOn is the lane that follows l, which may be nil, under a rate that processes share.
+func (l *lane) goOn(kind Kind, w schemas.Window, smooth bool, instances int64) *lane {
+	next := &lane{whole: *NewRate(kind, w, smooth), rate: NewRate(kind, share(w, instances), smooth)}
+	if l == nil || l.whole != next.whole {
+		return next
+	}
+	if *l.rate == *next.rate {
+		return l
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next.state = l.rescale(l.rate, next.rate)
+	next.minute, next.now, next.last = l.minute, l.now, l.last
+	return next
+}
+
+// Key decides a call under an API key: by its own rate, and by what all keys of its tenant
+// may do together. ok is false for a key that the policy
 // does not have.
 func (l *Limiter) Key(name string, kind Kind, now time.Duration) (v Verdict, ok bool) {
 	k, ok := l.rules.Load().keys[name]
 	if !ok {
 		return Verdict{}, false
 	}
-	lane, t := k.lanes[kind.index()], now.Microseconds()
-	lane.mu.Lock()
-	defer lane.mu.Unlock()
-	lane.turn(t)
-	lane.now++
-	return lane.take(lane.rate, t), true
+	own, all, t := k.lanes[kind.index()], k.total.lane(kind.index()), now.Microseconds()
+	if all != nil {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.turn(t)
+	own.now++
+	before := own.state
+	v = own.take(own.rate, t)
+	if all == nil || !v.Allowed {
+		return v, true
+	}
+	together := all.take(all.rate, t)
+	together.Together = true
+	switch {
+	case !together.Allowed:
+		own.state = before // the call is refused, and costs neither
+		return together, true
+	case together.Remaining < v.Remaining: // the header says what bounds the next call
+		together.Wait = v.Wait
+		return together, true
+	}
+	return v, true
 }
 
 // Address decides a call from an address without a key: by the rates of tenant

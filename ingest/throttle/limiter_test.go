@@ -43,7 +43,7 @@ keys:
 
 func TestWhoseRate(t *testing.T) {
 	l := New(Config{Addresses: 64})
-	l.SetPolicy(parsed(t, tiers))
+	l.SetPolicy(parsed(t, tiers), 1)
 	for _, tt := range []struct {
 		key    string
 		kind   Kind
@@ -91,7 +91,7 @@ func TestAddressesAreTenantDefaults(t *testing.T) {
 		{"another tenant's", "tenants: [{name: acme, rates: {write: 7/1s}}]", there, Write, `"write";q=30;w=6`},
 		{"no address", "", netip.Addr{}, Write, `"write";q=30;w=6`},
 	} {
-		l.SetPolicy(parsed(t, tt.policy))
+		l.SetPolicy(parsed(t, tt.policy), 1)
 		v, ok := l.Address(tt.addr, tt.kind, 0)
 		if ok != (tt.want != "") || ok && v.Rate.Policy() != tt.want {
 			t.Errorf("%s: %v %+v, want %q", tt.name, ok, v, tt.want)
@@ -128,14 +128,14 @@ func TestPolicyChanges(t *testing.T) {
 	const two = `keys: [{name: a, tenant: default, scopes: [read], rates: {write: 3/1m}, ` + hash + `}, {name: b, tenant: default, scopes: [send], rates: {write: 4/60s}, ` + hash + `}]
 tenants: [{name: default, rates: {query: 3/60s}}]`
 	l := New(Config{Addresses: 64})
-	l.SetPolicy(parsed(t, one))
+	l.SetPolicy(parsed(t, one), 1)
 	there := netip.MustParseAddr("192.0.2.1")
 	for _, key := range []string{"a", "b"} {
 		l.Key(key, Write, 0)
 	}
 	l.Address(there, Write, 0)
 	l.Address(there, Query, 0)
-	l.SetPolicy(parsed(t, two))
+	l.SetPolicy(parsed(t, two), 1)
 	for _, tt := range []struct {
 		who       string
 		remaining int64
@@ -170,7 +170,7 @@ func TestAMillionAddresses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := New(Config{})
-			l.SetPolicy(parsed(t, tt.policy+"\nkeys: [{name: plain, tenant: default, scopes: [send], rates: {write: bucket 30 refill 5/s}, "+hash+"}]"))
+			l.SetPolicy(parsed(t, tt.policy+"\nkeys: [{name: plain, tenant: default, scopes: [send], rates: {write: bucket 30 refill 5/s}, "+hash+"}]"), 1)
 			base := heap()
 			l.Key("plain", Write, 0)
 			now := time.Duration(0)
@@ -204,7 +204,7 @@ func TestAMillionAddresses(t *testing.T) {
 func TestTimesKeptAreBounded(t *testing.T) {
 	for _, n := range []int{200, 10_000} {
 		l := New(Config{Addresses: 1})
-		l.SetPolicy(parsed(t, fmt.Sprintf("tenants: [{name: default, rates: {write: %d/1h}}]", n)))
+		l.SetPolicy(parsed(t, fmt.Sprintf("tenants: [{name: default, rates: {write: %d/1h}}]", n)), 1)
 		for who := range uint32(3 * ways) {
 			for i := range n + 1 {
 				if v, _ := l.Address(ipv4(1<<24+who), Write, 0); v.Allowed != (i < n) {
@@ -233,7 +233,7 @@ func heap() uint64 {
 // Who is as if he had never called makes room first; then whose call is longest ago.
 func TestWhoIsForgotten(t *testing.T) {
 	l := New(Config{Addresses: 1}) // one set
-	l.SetPolicy(parsed(t, "tenants: [{name: default, rates: {write: 1/10s, query: 1/100s}}]"))
+	l.SetPolicy(parsed(t, "tenants: [{name: default, rates: {write: 1/10s, query: 1/100s}}]"), 1)
 	at := func(n uint32, kind Kind, s int) Verdict {
 		v, _ := l.Address(ipv4(1<<24+n), kind, time.Duration(s)*time.Second)
 		return v
@@ -268,7 +268,7 @@ func TestWhoIsForgotten(t *testing.T) {
 func TestConcurrentCallsAreCounted(t *testing.T) {
 	l := New(Config{})
 	policy := parsed(t, `keys: [{name: a, tenant: default, scopes: [send], rates: {write: bucket 1000 refill 100/d, query: 1000/1d}, `+hash+`}]`)
-	l.SetPolicy(policy)
+	l.SetPolicy(policy, 1)
 	there := netip.MustParseAddr("192.0.2.1")
 	var byBucket, byWindow, byAddress, busy atomic.Int64
 	var wg sync.WaitGroup
@@ -290,7 +290,7 @@ func TestConcurrentCallsAreCounted(t *testing.T) {
 				l.Address(ipv4(1<<24+uint32(i)), Login, 0)
 				if i%100 == 0 {
 					busy.Store(int64(len(l.Busiest(10, 0))))
-					l.SetPolicy(&schemas.Policy{Keys: policy.Keys})
+					l.SetPolicy(&schemas.Policy{Keys: policy.Keys}, 1)
 				}
 			}
 		})
@@ -310,7 +310,7 @@ func TestBusiest(t *testing.T) {
 		text += fmt.Sprintf("  - {name: k%02d, tenant: default, scopes: [send], %s}\n", i, hash)
 	}
 	l := New(Config{Addresses: 64})
-	l.SetPolicy(parsed(t, "keys:\n"+text))
+	l.SetPolicy(parsed(t, "keys:\n"+text), 1)
 	call := func(key string, n int, at time.Duration) {
 		for range n {
 			l.Key(key, Query, at)
@@ -339,7 +339,7 @@ func TestBusiest(t *testing.T) {
 
 func TestDecisionsAllocateNothing(t *testing.T) {
 	l := New(Config{})
-	l.SetPolicy(parsed(t, tiers))
+	l.SetPolicy(parsed(t, tiers), 1)
 	now := time.Duration(0)
 	for name, f := range map[string]func(){
 		"key":     func() { l.Key("gold", Write, now) },
@@ -378,7 +378,7 @@ func BenchmarkLimiter(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			l := New(Config{})
-			l.SetPolicy(policy)
+			l.SetPolicy(policy, 1)
 			var from atomic.Int64
 			for i := range 200_000 { // what is remembered is there
 				bb.f(l, i, time.Since(began))
@@ -393,5 +393,105 @@ func BenchmarkLimiter(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// TestProcessesShare: however many processes there are, and whichever a caller asks, they
+// let through together what the rate says, and less than one call more for each.
+func TestProcessesShare(t *testing.T) {
+	pol := parsed(t, "tenants: [{name: acme}]\nkeys: [{name: k, tenant: acme, scopes: [send], rates: {write: bucket 30 refill 5/s, query: 100/10s}, "+hash+"}]")
+	for _, processes := range []int{1, 2, 3, 7} {
+		all := make([]*Limiter, processes)
+		for i := range all {
+			all[i] = New(Config{})
+			all[i].SetPolicy(pol, processes)
+		}
+		passed := func(kind Kind, at time.Duration) (n int) {
+			for i := range 1000 {
+				if v, _ := all[i%processes].Key("k", kind, at); v.Allowed {
+					n++
+				}
+			}
+			return n
+		}
+		for _, c := range []struct {
+			kind Kind
+			at   time.Duration
+			want int
+		}{{Write, 0, 30}, {Write, 2 * time.Second, 10}, {Query, 0, 100}, {Query, 9 * time.Second, 0}, {Query, 10 * time.Second, 100}} {
+			if got := passed(c.kind, c.at); got < c.want-processes || got > c.want+processes-1 || processes == 1 && got != c.want {
+				t.Errorf("%d processes: %d calls of kind %s passed at %v, want %d", processes, got, c.kind, c.at, c.want)
+			}
+		}
+	}
+}
+
+// TestProcessComesAndGoes: what a caller has used stays used.
+func TestProcessComesAndGoes(t *testing.T) {
+	pol := parsed(t, "tenants: [{name: acme}]\nkeys: [{name: k, tenant: acme, scopes: [send], rates: {write: bucket 30 refill 5/s, query: 100/10s}, "+hash+"}]")
+	l := New(Config{})
+	l.SetPolicy(pol, 1)
+	ask := func(kind Kind, n int) (passed int) {
+		for range n {
+			if v, _ := l.Key("k", kind, 0); v.Allowed {
+				passed++
+			}
+		}
+		return passed
+	}
+	if got := ask(Write, 20) + ask(Query, 90); got != 110 {
+		t.Fatal(got)
+	}
+	l.SetPolicy(pol, 2) // a third of 15 is left of the bucket, and none of 50 of the window
+	if w, q := ask(Write, 100), ask(Query, 100); w != 5 || q != 0 {
+		t.Errorf("%d and %d", w, q)
+	}
+	l.SetPolicy(pol, 1)
+	if w, q := ask(Write, 100), ask(Query, 100); w != 0 || q != 50 {
+		t.Errorf("%d and %d", w, q)
+	}
+}
+
+// TestKeysOfATenantTogether: a call has to pass its key's rate and its tenant's total, and
+// costs neither where one of them refuses it.
+func TestKeysOfATenantTogether(t *testing.T) {
+	key := func(name, rates string) string {
+		return "  - {name: " + name + ", tenant: acme, scopes: [send], rates: " + rates + ", " + hash + "}\n"
+	}
+	text := "tenants: [{name: acme, total_rates: {write: %s}}, {name: other}]\nkeys:\n" + key("a", "{write: 8/10s}") + key("b", "{write: 8/10s}") + strings.Replace(key("c", "{write: 8/10s}"), "acme", "other", 1)
+	for _, total := range []string{"10/10s", "bucket 10 refill 1/h"} {
+		l := New(Config{})
+		l.SetPolicy(parsed(t, fmt.Sprintf(text, total)), 1)
+		for i, c := range []struct {
+			key       string
+			allowed   bool
+			remaining int64
+			together  bool
+		}{
+			{"a", true, 7, false}, {"a", true, 6, false}, {"a", true, 5, false}, {"a", true, 4, false}, {"a", true, 3, false},
+			{"b", true, 4, true}, {"b", true, 3, true}, {"b", true, 2, true}, {"b", true, 1, true}, {"b", true, 0, true},
+			{"b", false, 0, true}, {"a", false, 0, true}, {"c", true, 7, false},
+		} {
+			v, _ := l.Key(c.key, Write, 0)
+			if v.Allowed != c.allowed || v.Remaining != c.remaining || v.Together != c.together {
+				t.Errorf("%s: call %d of %s: %+v", total, i, c.key, v)
+			}
+		}
+		if v, _ := l.Key("a", Query, 0); !v.Allowed || v.Together { // it has no total
+			t.Errorf("%+v", v)
+		}
+	}
+	// What the total refused, the key has not used up.
+	l := New(Config{})
+	l.SetPolicy(parsed(t, fmt.Sprintf(text, "10/10s")), 1)
+	for range 8 {
+		l.Key("c", Write, 0)
+		l.Key("b", Write, 0)
+		l.Key("a", Write, 0)
+	}
+	for i := range 5 {
+		if v, _ := l.Key("a", Write, 10*time.Second); !v.Allowed {
+			t.Errorf("call %d: %+v", i, v)
+		}
 	}
 }

@@ -6,6 +6,8 @@ import "time"
 type Verdict struct {
 	Rate    *Rate
 	Allowed bool
+	// Together is whether the rate is that of all keys of a tenant.
+	Together bool
 	// Wait is how long an allowed call of a smooth rate waits for its turn.
 	Wait time.Duration
 	// Remaining is how many more would be allowed now, and Reset the time until

@@ -3447,6 +3447,8 @@ export interface components {
             };
             /** @description How often each of the tenant's keys may call, by kind of call (write, query, batch, import), where the key does not say. Those of tenant default are also for callers without a key. */
             rates?: components["schemas"]["rates"];
+            /** @description How often all of the tenant's keys may call together, by kind of call; without it each key counts for itself alone. A call that passes its key's rate and not this one is refused, and costs neither. */
+            total_rates?: components["schemas"]["rates"];
             /**
              * @description Over Kafka, a request with a field that Weir does not know ends rejected, unknown_field, rather than without that field. HTTP is always so. A suppress is never rejected for it.
              * @default false
