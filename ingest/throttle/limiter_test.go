@@ -483,14 +483,13 @@ func TestKeysOfATenantTogether(t *testing.T) {
 	}
 	// What the total refused, the key has not used up.
 	l := New(Config{})
-	l.SetPolicy(parsed(t, fmt.Sprintf(text, "10/10s")), 1)
+	l.SetPolicy(parsed(t, fmt.Sprintf(text, "bucket 10 refill 1/s")), 1)
 	for range 8 {
-		l.Key("c", Write, 0)
 		l.Key("b", Write, 0)
 		l.Key("a", Write, 0)
 	}
-	for i := range 5 {
-		if v, _ := l.Key("a", Write, 10*time.Second); !v.Allowed {
+	for i := range 3 {
+		if v, _ := l.Key("a", Write, 3*time.Second); !v.Allowed {
 			t.Errorf("call %d: %+v", i, v)
 		}
 	}
