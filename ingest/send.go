@@ -80,6 +80,9 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if q.Class == "" {
+		q.Class = rules.ClassOf(q.Template, c.key)
+	}
 	if why := rules.RejectsClass(q.Class); why != "" {
 		return nil, messageRejected.problem("errors has the reason.", client.FieldError{Pointer: "/class", Code: schemas.ReasonUnknownClass, Detail: why})
 	}

@@ -2512,6 +2512,8 @@ export interface components {
             } | null;
             /** @description 5 is normal, above it urgent, below it bulk; the class's when absent. */
             priority?: number | null;
+            /** @description A class of the policy, or default. The template's when absent, else the API key's. The old system had none. */
+            class?: string | null;
         };
         /** @description Messages to send. */
         LegacyBatch: {
@@ -3277,6 +3279,11 @@ export interface components {
              * @enum {unknown}
              */
             channel: "sms" | "voice" | "email" | "push" | "webhook";
+            /**
+             * @description The class of a message over HTTP that names none: a declared class, or default. It comes before the key's. A request over Kafka names its own.
+             * @example verify
+             */
+            class?: string;
             /** @description Subject. Variables are written {{name}}; a request that lacks one is rejected. */
             subject?: string;
             /**
@@ -3421,6 +3428,11 @@ export interface components {
              * @example wait=1
              */
             prefer?: string;
+            /**
+             * @description The class of the key's messages that name none and whose template names none: a declared class, or default.
+             * @example verify
+             */
+            class?: string;
             /** @description How often the key may call, by kind of call (write, query, batch, import); its tenant's when absent, and else write 30 at once and 5/s, query 100 and 10/s, batch and import 10 and 1/m. */
             rates?: components["schemas"]["rates"];
             /**
