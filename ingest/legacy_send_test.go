@@ -87,6 +87,32 @@ func TestLegacySendRefused(t *testing.T) {
 	w.legacySend(legacySMS, "Idempotency-Key: a", "Idempotency-Key: b").envelope(400, "Idempotency-Key 无效")
 }
 
+// Who does not wait is answered without a decision, by a header or by its key's
+// preference: here no one decides, and a second is not over.
+func TestLegacyRespondAsync(t *testing.T) {
+	const hasty = "weir_live_hasty"
+	w := newWorld(t, settings{policy: legacyPolicy + `  - {name: hasty, tenant: acme, scopes: [send, read], prefer: respond-async, hash: "` + hashOf(hasty) + `"}
+`, keys: true, server: func(s *Server) { s.legacyWait = time.Hour }})
+	batch := `{"messages": [` + legacySMS + "," + legacyEmail + `]}`
+	for _, tt := range []struct{ name, key, prefer, applied string }{
+		{"header", acmeKey, "Prefer: respond-async", "respond-async"},
+		{"key", hasty, "X-Nothing: 1", ""},
+		{"a wait in place of the key's", hasty, "Prefer: wait=1", "wait=1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			one := w.do("POST", "/api/messages/send", legacySMS, "X-API-Key: "+tt.key, tt.prefer)
+			one.t = t
+			one.submitted()
+			many := w.do("POST", "/api/messages/batch", batch, "X-API-Key: "+tt.key, tt.prefer)
+			many.t = t
+			many.envelope(200, "批量消息已提交")
+			if one.header.Get("Preference-Applied") != tt.applied || many.header.Get("Preference-Applied") != tt.applied {
+				t.Errorf("%v %v", one.header, many.header)
+			}
+		})
+	}
+}
+
 // The body's class wins over the template's, and that over the key's, in both APIs.
 func TestClassOfTemplateAndKey(t *testing.T) {
 	const plain, classy = "weir_live_plain", "weir_live_classy"

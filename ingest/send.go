@@ -44,7 +44,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request, c *caller) 
 		refuse(w, r, p)
 		return
 	}
-	prefer := preferOf(r.Header, c.prefer())
+	prefer := preferOf(r.Header, c.prefer(), 0)
 	sent, p := s.take(w, r, m, prefer)
 	if p != nil {
 		refuse(w, r, p)

@@ -50,7 +50,8 @@ export interface paths {
          * Send many messages
          * @description Up to 10,000 messages or 16 MiB, each with a result of its own, in their order; one that is refused does not hold up the others. As
          *     NDJSON they are taken in as they come, and what comes beyond the bounds, or cannot be read, is the last line's error; as one
-         *     JSON object the batch is read whole first, and one with a mistake in its form sends nothing.
+         *     JSON object the batch is read whole first, and one with a mistake in its form sends nothing. It is answered when the brokers hold its
+         *     messages; `Prefer: wait` has no effect.
          */
         post: operations["sendBatch"];
         delete?: never;
@@ -548,7 +549,8 @@ export interface paths {
         put?: never;
         /**
          * Send a message
-         * @description Answers when the message has been decided, and after a second at the latest. Names of fields are read in any case, and unknown ones ignored.
+         * @description Answers when the message has been decided, and after a second at the latest, unless the call or its API key prefers otherwise: with
+         *     `respond-async` it answers when the brokers hold the message. Names of fields are read in any case, and unknown ones ignored.
          */
         post: operations["legacySend"];
         delete?: never;
@@ -3969,7 +3971,8 @@ export interface components {
         /** @description The limit's id. */
         LegacyID: number;
         /**
-         * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+         * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+         *     would. It comes before the key's own `prefer`.
          * @example wait=2
          */
         Prefer: string;
@@ -4061,7 +4064,8 @@ export interface operations {
                  */
                 "Idempotency-Key"?: string;
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4121,6 +4125,12 @@ export interface operations {
                  * @example import-17
                  */
                 "Idempotency-Key"?: string;
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
                 /** @description W3C Trace Context, passed on with the message. One that is invalid is dropped. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
@@ -4150,6 +4160,7 @@ export interface operations {
             /** @description The brokers hold what has an id. */
             202: {
                 headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4214,7 +4225,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4325,7 +4337,8 @@ export interface operations {
                  */
                 "Idempotency-Key"?: string;
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4396,7 +4409,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4519,7 +4533,8 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4581,7 +4596,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -5237,6 +5253,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
                 /** @description Makes it safe to repeat the call for 24 h; a batch's messages get it with their number behind it. */
                 "Idempotency-Key"?: components["parameters"]["LegacyIdempotencyKey"];
             };
@@ -5263,6 +5285,7 @@ export interface operations {
             /** @description The brokers hold it, and no limit has refused it yet. */
             200: {
                 headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5286,6 +5309,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
                 /** @description Makes it safe to repeat the call for 24 h; a batch's messages get it with their number behind it. */
                 "Idempotency-Key"?: components["parameters"]["LegacyIdempotencyKey"];
             };
@@ -5316,6 +5345,7 @@ export interface operations {
             /** @description What became of each, in their order. */
             200: {
                 headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
