@@ -184,6 +184,8 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, m *message, prefer
 	sent, p := s.takeOne(w, r, m, prefer)
 	if p != nil {
 		limitHeaders(w.Header(), p.Limits, time.Now())
+	} else {
+		roomHeaders(w.Header(), sent.Limits, time.Now())
 	}
 	return sent, p
 }

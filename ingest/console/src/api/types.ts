@@ -4003,6 +4003,13 @@ export interface components {
     headers: {
         /** @description What of the preferences was followed. */
         PreferenceApplied: string;
+        /**
+         * @description Your own rate, where the call is counted, and behind it each window of the message's limits, where the answer has its decision:
+         *     `"write";q=30;w=6, "verify 1/60s";q=1;w=60` (draft-ietf-httpapi-ratelimit-headers-11).
+         */
+        RateLimitPolicy: string;
+        /** @description What they leave: `"write";r=29;t=1, "verify 1/60s";r=0;t=60`. X-RateLimit-Limit, -Remaining and -Reset are about your own rate, or else about the tightest window. */
+        RateLimit: string;
     };
     pathItems: never;
 }
@@ -4096,6 +4103,8 @@ export interface operations {
                     /** @description Where its status is. */
                     Location: string;
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4368,6 +4377,8 @@ export interface operations {
                     /** @description Where its status is. */
                     Location: string;
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4380,6 +4391,8 @@ export interface operations {
                     /** @description Where its status is. */
                     Location: string;
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5286,6 +5299,8 @@ export interface operations {
             200: {
                 headers: {
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
