@@ -24,8 +24,8 @@ const (
 )
 
 // postLegacyMessage takes one message in and answers after its decision; if
-// none comes in time, or the caller does not wait, as if it were admitted: its status
-// tells. The answer is 200 even then, since that API's clients know no 202.
+// none comes in time, or the caller does not wait, as if it were admitted: its task
+// has the rest. The answer is 200 even then, since that API's clients know no 202.
 func (s *Server) postLegacyMessage(w http.ResponseWriter, r *http.Request, c *caller) {
 	body, p := readBody(w, r)
 	if p != nil {

@@ -50,7 +50,7 @@ func limitHeaders(h http.Header, limits []schemas.LimitState, now time.Time) {
 	}
 }
 
-// roomHeaders tells the same of a message that was let through. The caller's own pace,
+// roomHeaders is limitHeaders for a message that was let through. The caller's own pace,
 // where the call was counted, comes first, and keeps the older fields: a client that
 // paces itself by those must not take a recipient's window for its own.
 func roomHeaders(h http.Header, limits []schemas.LimitState, now time.Time) {

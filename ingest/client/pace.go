@@ -56,7 +56,7 @@ func (p *Problem) concerns(k kind) (kind, bool) {
 	switch p.Code {
 	case CodeClientRate, "overloaded", "too_many_streams":
 		return k, true
-	case "kafka_unavailable", "not_ready", "": // without a code it is of what stands before the server
+	case "kafka_unavailable", "not_ready", "": // without a code it is a proxy's
 		return anyKind, true
 	}
 	return k, false

@@ -88,7 +88,7 @@ func TestRetryWait(t *testing.T) {
 	}
 }
 
-// The formula stands once in the docs, with this client's figures; the programs of
+// The docs have the formula once, with this client's figures; the programs of
 // docs/clients.md have the same.
 func TestFormulaOfTheDocs(t *testing.T) {
 	d := Retry{}.withDefaults()

@@ -96,7 +96,7 @@ func TestMessageRecords(t *testing.T) {
 		"('SMS','verify-code','+8613900000000','aliyun','acme','verify')"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// The manual's query, as it stands there.
+	// The manual's query, with a smaller count.
 	if got := tellOne(t, conn, "SELECT TaskId FROM (SELECT * FROM MessageRecords\nWHERE RetryCount >= 2\nORDER BY CreatedAt DESC\nLIMIT 10)"); got != "('waits for a retry')" {
 		t.Errorf("retried twice: %s", got)
 	}
