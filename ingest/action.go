@@ -36,11 +36,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, c *caller, a schema
 	to := recipient.Recipient{Key: is.To}
 	m := &message{req: q, to: to, value: schemas.RequestJSON(q)}
 	out := &client.Done{ID: is.ID, Status: schemas.StatusAccepted}
-	prefer := preferOf(r.Header, "")
-	if prefer.applied == "" {
-		prefer.wait = actWithin
-	}
-	reply, p := s.ask(w, r, m, prefer)
+	reply, p := s.ask(w, r, m, preferOf(r.Header, "", actWithin))
 	if p != nil {
 		refuse(w, r, p)
 		return

@@ -93,6 +93,10 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, c *caller) {
 	}
 	defer leave()
 	connOf(r).working() // there are few, and they are long
+	// A batch never waits for decisions.
+	if preferOf(r.Header, "", 0).applied == respondAsync {
+		w.Header().Set("Preference-Applied", respondAsync)
+	}
 	b := &batch{server: s, caller: c, header: r.Header, keys: keys, path: r.URL.EscapedPath(), done: leave, room: make(chan struct{}, batchRecords)}
 	b.free.L = &b.mu
 	if slices.Contains(linesTypes, mediaTypeOf(r.Header)) {

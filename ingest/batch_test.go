@@ -139,6 +139,11 @@ func TestBatchKey(t *testing.T) {
 	if first[0].ID == first[2].ID {
 		t.Error("two messages of one batch are one")
 	}
+	for prefer, applied := range map[string]string{"respond-async": "respond-async", "wait=2": ""} {
+		if r := w.do("POST", "/v1/messages/batch", body, ndjson, "Idempotency-Key: import-17", "Prefer: "+prefer); r.code != 202 || r.header.Get("Preference-Applied") != applied {
+			t.Errorf("%s: %d %v", prefer, r.code, r.header)
+		}
+	}
 	other := lines(w.do("POST", "/v1/messages/batch", body, ndjson, "Idempotency-Key: import-18"))
 	if other[0].ID == first[0].ID || other[1].ID != first[1].ID {
 		t.Errorf("another key: %+v", other)

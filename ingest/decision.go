@@ -35,11 +35,7 @@ func (s *Server) postDecision(w http.ResponseWriter, r *http.Request, c *caller)
 		refuse(w, r, p)
 		return
 	}
-	prefer := preferOf(r.Header, c.prefer())
-	if prefer.applied == "" && prefer.wait == 0 {
-		prefer.wait = decideWithin
-	}
-	sent, p := s.take(w, r, m, prefer)
+	sent, p := s.take(w, r, m, preferOf(r.Header, c.prefer(), decideWithin))
 	if p != nil {
 		refuse(w, r, p)
 		return

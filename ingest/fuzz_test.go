@@ -145,7 +145,7 @@ func FuzzPrefer(f *testing.F) {
 		if again, _ := readPrefer([]string{p.applied}); said && again != p {
 			t.Fatalf("%+v and then %+v", p, again)
 		}
-		own := preferOf(http.Header{"Prefer": {a}}, b)
+		own := preferOf(http.Header{"Prefer": {a}}, b, 0)
 		if own.wait < 0 || own.wait > longestWait {
 			t.Fatalf("%+v", own)
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// waitLegacy is how long a message of that API waits for its decision: its
-	// clients learn of a refusal by the answer.
+	// waitLegacy is how long a message of that API waits for its decision, unless the
+	// caller or its key prefers otherwise: its clients learn of a refusal by the answer.
 	waitLegacy = time.Second
 	// maxLegacyBatchBytes is of a whole batch of legacy.MaxBatch messages.
 	maxLegacyBatchBytes = 4 << 20
@@ -24,7 +24,8 @@ const (
 )
 
 // postLegacyMessage takes one message in and answers after its decision; if
-// none comes within waitLegacy, as if it were admitted: its status tells.
+// none comes in time, or the caller does not wait, as if it were admitted: its task
+// has the rest. The answer is 200 even then, since that API's clients know no 202.
 func (s *Server) postLegacyMessage(w http.ResponseWriter, r *http.Request, c *caller) {
 	body, p := readBody(w, r)
 	if p != nil {
@@ -36,7 +37,7 @@ func (s *Server) postLegacyMessage(w http.ResponseWriter, r *http.Request, c *ca
 		refuseLegacy(w, r, err)
 		return
 	}
-	sent, p := s.take(w, r, m, preference{wait: s.legacyWait})
+	sent, p := s.take(w, r, m, preferOf(r.Header, c.prefer(), s.legacyWait))
 	if p != nil {
 		refuse(w, r, p)
 		return
@@ -114,6 +115,11 @@ func (s *Server) postLegacyBatch(w http.ResponseWriter, r *http.Request, c *call
 		refuse(w, r, p)
 		return
 	}
+	prefer := preferOf(r.Header, c.prefer(), s.legacyWait)
+	if prefer.applied != "" {
+		w.Header().Set("Preference-Applied", prefer.applied)
+		prefer.applied = "" // once for all of them
+	}
 	results := make([]legacy.BatchResult, len(bodies))
 	problems := make([]*client.Problem, len(bodies))
 	var wg sync.WaitGroup
@@ -131,7 +137,7 @@ func (s *Server) postLegacyBatch(w http.ResponseWriter, r *http.Request, c *call
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			sent, p := s.takeOne(w, r, m, preference{wait: s.legacyWait})
+			sent, p := s.takeOne(w, r, m, prefer)
 			problems[i] = p
 			if p != nil {
 				results[i] = legacy.BatchResult{Index: i, Envelope: legacyProblem(p), RetryAfterSeconds: seconds(p.RetryAfter)}

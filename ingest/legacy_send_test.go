@@ -87,6 +87,75 @@ func TestLegacySendRefused(t *testing.T) {
 	w.legacySend(legacySMS, "Idempotency-Key: a", "Idempotency-Key: b").envelope(400, "Idempotency-Key 无效")
 }
 
+// Who does not wait is answered without a decision, by a header or by its key's
+// preference: here no one decides, and a second is not over.
+func TestLegacyRespondAsync(t *testing.T) {
+	const hasty = "weir_live_hasty"
+	w := newWorld(t, settings{policy: legacyPolicy + `  - {name: hasty, tenant: acme, scopes: [send, read], prefer: respond-async, hash: "` + hashOf(hasty) + `"}
+`, keys: true, server: func(s *Server) { s.legacyWait = time.Hour }})
+	batch := `{"messages": [` + legacySMS + "," + legacyEmail + `]}`
+	for _, tt := range []struct{ name, key, prefer, applied string }{
+		{"header", acmeKey, "Prefer: respond-async", "respond-async"},
+		{"key", hasty, "X-Nothing: 1", ""},
+		{"a wait in place of the key's", hasty, "Prefer: wait=1", "wait=1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			one := w.do("POST", "/api/messages/send", legacySMS, "X-API-Key: "+tt.key, tt.prefer)
+			one.t = t
+			one.submitted()
+			many := w.do("POST", "/api/messages/batch", batch, "X-API-Key: "+tt.key, tt.prefer)
+			many.t = t
+			many.envelope(200, "批量消息已提交")
+			if one.header.Get("Preference-Applied") != tt.applied || many.header.Get("Preference-Applied") != tt.applied {
+				t.Errorf("%v %v", one.header, many.header)
+			}
+		})
+	}
+}
+
+// The body's class wins over the template's, and that over the key's, in both APIs.
+func TestClassOfTemplateAndKey(t *testing.T) {
+	const plain, classy = "weir_live_plain", "weir_live_classy"
+	w := newWorld(t, settings{policy: `
+providers:
+  - {name: sim, type: simulated, channels: [sms]}
+classes:
+  - {name: default, unknown: reject}
+  - {name: verify}
+  - {name: notice}
+  - {name: bulk}
+templates:
+  - {name: code, channel: sms, class: verify, body: b}
+  - {name: note, channel: sms, body: b}
+keys:
+  - {name: plain, tenant: default, scopes: [send], hash: "` + hashOf(plain) + `"}
+  - {name: classy, tenant: default, scopes: [send], class: notice, hash: "` + hashOf(classy) + `"}
+`, keys: true, server: func(s *Server) { s.legacyWait = time.Millisecond }})
+	for _, tt := range []struct{ key, template, body, want string }{
+		{plain, "note", "", ""},
+		{plain, "code", "", "verify"},
+		{classy, "note", "", "notice"},
+		{classy, "code", "", "verify"},
+		{classy, "code", "bulk", "bulk"},
+		{classy, "note", "default", "default"},
+	} {
+		for _, c := range []struct{ path, body string }{
+			{"/api/messages/send", fmt.Sprintf(`{"messageType": "SMS", "templateCode": %q, "recipient": "+8613900000000", "class": %q}`, tt.template, tt.body)},
+			{"/v1/messages", fmt.Sprintf(`{"channel": "sms", "template": %q, "to": "+8613900000000"%s}`, tt.template, map[bool]string{true: `, "class": "` + tt.body + `"`}[tt.body != ""])},
+		} {
+			if r := w.do("POST", c.path, c.body, "X-API-Key: "+tt.key); r.code/100 != 2 {
+				t.Fatalf("%s", r.body)
+			}
+			var q schemas.Request
+			if err := json.Unmarshal(w.requests(1)[0].Value, &q); err != nil || q.Class != tt.want {
+				t.Errorf("%s, key %s, template %s, body %q: class %q, want %q (%v)", c.path, tt.key, tt.template, tt.body, q.Class, tt.want, err)
+			}
+		}
+	}
+	w.do("POST", "/api/messages/send", `{"messageType": "SMS", "templateCode": "note", "recipient": "+8613900000000", "class": "verfy"}`, "X-API-Key: "+plain).
+		envelope(400, "class 分类不存在")
+}
+
 // TestLegacyLimits: limits that are made and changed over HTTP refuse with the
 // window that was full, the global one and the manufacturer's, and are switched
 // off and on while messages are decided.

@@ -16,16 +16,22 @@ type preference struct {
 	applied string        // for Preference-Applied; "" where the caller said nothing
 }
 
+// respondAsync is the preference not to wait for the decision.
+const respondAsync = "respond-async"
+
 // preferOf reads the Prefer headers: wait=N waits for the decision for N
 // seconds, respond-async alone does not. What is not understood is ignored, as
 // the RFC has it. own is what the caller's key prefers where the headers say
-// nothing of it.
-func preferOf(h http.Header, own string) preference {
+// nothing of it, and otherwise is how long such a call waits where neither does.
+func preferOf(h http.Header, own string, otherwise time.Duration) preference {
 	p, said := readPrefer(h["Prefer"])
-	if !said && own != "" {
-		p, _ = readPrefer([]string{own})
-		p.applied = "" // nobody asked for it in this request
+	if said {
+		return p
 	}
+	if p, said = readPrefer([]string{own}); !said {
+		p.wait = otherwise
+	}
+	p.applied = "" // this request did not ask for it
 	return p
 }
 
@@ -44,14 +50,14 @@ func readPrefer(headers []string) (p preference, said bool) {
 				}
 				p.wait = min(time.Duration(n)*time.Second, longestWait)
 				p.applied, said = "wait="+strconv.Itoa(int(p.wait/time.Second)), true
-			case "respond-async":
+			case respondAsync:
 				async = true
 			}
 		}
 	}
 	// With both, respond-async says what to do after the wait: what is done anyway.
 	if async && !said {
-		return preference{applied: "respond-async"}, true
+		return preference{applied: respondAsync}, true
 	}
 	return p, said
 }

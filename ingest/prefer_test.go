@@ -31,15 +31,37 @@ func TestPrefer(t *testing.T) {
 		{"the key's, undone", []string{"respond-async"}, "wait=1", 0, "respond-async"},
 		{"the key's, other", []string{"wait=5"}, "wait=1", 5 * time.Second, "wait=5"},
 		{"the key's, nonsense", []string{"wait=x"}, "wait=1", time.Second, ""},
+		{"the key does not wait", nil, "respond-async", 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := http.Header{}
 			for _, v := range tt.headers {
 				h.Add("Prefer", v)
 			}
-			if p := preferOf(h, tt.key); p.wait != tt.wait || p.applied != tt.applied {
+			if p := preferOf(h, tt.key, 0); p.wait != tt.wait || p.applied != tt.applied {
 				t.Errorf("%+v", p)
 			}
 		})
+	}
+}
+
+// What a kind of call does by itself holds only where neither the request nor the
+// key says anything.
+func TestPreferOtherwise(t *testing.T) {
+	for _, tt := range []struct {
+		header, key string
+		wait        time.Duration
+	}{
+		{"", "", time.Second},
+		{"nonsense", "", time.Second},
+		{"", "wait=3", 3 * time.Second},
+		{"", "respond-async", 0},
+		{"respond-async", "", 0},
+		{"wait=0", "wait=3", 0},
+		{"wait=2", "respond-async", 2 * time.Second},
+	} {
+		if p := preferOf(http.Header{"Prefer": {tt.header}}, tt.key, time.Second); p.wait != tt.wait {
+			t.Errorf("header %q, key %q: %+v", tt.header, tt.key, p)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,6 +47,23 @@ func limitHeaders(h http.Header, limits []schemas.LimitState, now time.Time) {
 		h.Set("X-RateLimit-Reset", strconv.FormatInt(seconds(time.Duration(tightest.Reset)*time.Millisecond), 10))
 	} else {
 		h.Del("X-RateLimit-Reset")
+	}
+}
+
+// roomHeaders is limitHeaders for a message that was let through. The caller's own pace,
+// where the call was counted, comes first, and keeps the older fields: a client that
+// paces itself by those must not take a recipient's window for its own.
+func roomHeaders(h http.Header, limits []schemas.LimitState, now time.Time) {
+	room := http.Header{}
+	limitHeaders(room, limits, now)
+	if h.Get("RateLimit") == "" {
+		maps.Copy(h, room)
+		return
+	}
+	for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
+		if v := room.Get(name); v != "" {
+			h.Set(name, h.Get(name)+", "+v)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request, c *caller) 
 		refuse(w, r, p)
 		return
 	}
-	prefer := preferOf(r.Header, c.prefer())
+	prefer := preferOf(r.Header, c.prefer(), 0)
 	sent, p := s.take(w, r, m, prefer)
 	if p != nil {
 		refuse(w, r, p)
@@ -79,6 +79,9 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 	to, err := recipient.Canonical(q.Channel, q.To, own.DefaultRegion)
 	if err != nil {
 		return nil, invalid(err)
+	}
+	if q.Class == "" {
+		q.Class = rules.ClassOf(q.Template, c.key)
 	}
 	if why := rules.RejectsClass(q.Class); why != "" {
 		return nil, messageRejected.problem("errors has the reason.", client.FieldError{Pointer: "/class", Code: schemas.ReasonUnknownClass, Detail: why})
@@ -181,6 +184,8 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, m *message, prefer
 	sent, p := s.takeOne(w, r, m, prefer)
 	if p != nil {
 		limitHeaders(w.Header(), p.Limits, time.Now())
+	} else {
+		roomHeaders(w.Header(), sent.Limits, time.Now())
 	}
 	return sent, p
 }

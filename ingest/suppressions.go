@@ -237,11 +237,7 @@ func (s *Server) deleteSuppression(w http.ResponseWriter, r *http.Request, c *ca
 
 // change writes a suppress or unsuppress request and tells what was decided.
 func (s *Server) change(w http.ResponseWriter, r *http.Request, m *message) {
-	prefer := preferOf(r.Header, "")
-	if prefer.applied == "" {
-		prefer.wait = actWithin
-	}
-	reply, p := s.ask(w, r, m, prefer)
+	reply, p := s.ask(w, r, m, preferOf(r.Header, "", actWithin))
 	out := &client.SuppressionDone{To: m.to.Key, Channel: string(m.req.Channel), Class: m.req.Class, Status: schemas.StatusAccepted}
 	if m.req.Action == schemas.ActionSuppress {
 		out.ExpiresAt, out.Reason = m.req.ExpiresAt, m.req.Metadata[schemas.MetaReason]

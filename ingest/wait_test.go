@@ -77,6 +77,11 @@ func TestPreferWait(t *testing.T) {
 		if want := []string{"verify 1/60s 0 of 1 false", "verify 5/1h 4 of 5 false", "everybody 1000/1h 999 of 1000 false"}; !slices.Equal(got, want) {
 			t.Errorf("%q", got)
 		}
+		// The headers tell the same, behind the key's own pace.
+		if h := r.header; h.Get("RateLimit-Policy") != `"write";q=30;w=6, "verify 1/60s";q=1;w=60, "verify 5/1h";q=5;w=3600, "everybody 1000/1h";q=1000;w=3600` ||
+			!strings.Contains(h.Get("RateLimit"), `, "verify 1/60s";r=0;t=`) || !strings.HasPrefix(h.Get("RateLimit"), `"write";r=`) || h.Get("X-RateLimit-Limit") != "30" {
+			t.Errorf("%v", h)
+		}
 	})
 	t.Run("limited", func(t *testing.T) {
 		r := w.post(verify("001", ""), auth, "Prefer: wait=30")

@@ -239,6 +239,7 @@ type Target struct {
 type Template struct {
 	Name      string                    `json:"name"`
 	Channel   Channel                   `json:"channel"`
+	Class     string                    `json:"class,omitempty"` // of a message over HTTP that names none
 	Subject   string                    `json:"subject,omitempty"`
 	Body      string                    `json:"body,omitempty"`
 	HTML      string                    `json:"html,omitempty"`
@@ -281,6 +282,7 @@ type Key struct {
 	Test      bool              `json:"test,omitempty"`     // its secrets begin with TestPrefix
 	ExpiresAt Millis            `json:"expires_at,omitzero"`
 	Prefer    string            `json:"prefer,omitempty"`
+	Class     string            `json:"class,omitempty"` // of a message that names none, and whose template names none
 	Rates     map[string]Window `json:"rates,omitempty"`
 	Smooth    bool              `json:"smooth,omitempty"` // calls over the pace wait their turn; so too if the tenant's is
 }

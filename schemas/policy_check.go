@@ -80,7 +80,7 @@ type checker struct {
 	given  map[string]bool // scalars that the file has; nil when there is no file
 	report func(path, message string)
 
-	providers, templates, tenants map[string]int // index by name
+	classes, providers, templates, tenants map[string]int // index by name
 }
 
 func (c *checker) failf(path, format string, args ...any) {
@@ -90,7 +90,7 @@ func (c *checker) failf(path, format string, args ...any) {
 func (c *checker) check() {
 	p := c.policy
 	c.names("limits", len(p.Limits), func(i int) string { return p.Limits[i].Name })
-	c.names("classes", len(p.Classes), func(i int) string { return p.Classes[i].Name })
+	c.classes = c.names("classes", len(p.Classes), func(i int) string { return p.Classes[i].Name })
 	c.providers = c.names("providers", len(p.Providers), func(i int) string { return p.Providers[i].Name })
 	c.names("routes", len(p.Routes), func(i int) string { return p.Routes[i].Name })
 	c.templates = c.names("templates", len(p.Templates), func(i int) string { return p.Templates[i].Name })
@@ -269,6 +269,15 @@ func (c *checker) tenantName(path, v string) {
 	}
 }
 
+// className checks the class that a template or a key names.
+func (c *checker) className(path, v string) {
+	if _, ok := c.classes[v]; ok || v == "" || v == DefaultClass {
+		return
+	}
+	c.failf(path, "there is no class %s%s Declare it under classes, such as classes: [{name: %s}]",
+		quote(v), DidYouMean(v, slices.Sorted(maps.Keys(c.classes))), exampleName(v))
+}
+
 // each calls f on every value of a match's list, which may not be empty.
 func (c *checker) each(path string, list []string, f func(path, v string)) {
 	if list != nil && len(list) == 0 {
@@ -419,6 +428,7 @@ func (c *checker) key(v *Key, path string, secrets map[string]string) {
 	if v.Prefer != "" && !preferForm.MatchString(v.Prefer) {
 		c.failf(path+".prefer", "%s is no preference: write wait=N with N from 1 to 60 seconds, or respond-async, such as wait=1", quote(v.Prefer))
 	}
+	c.className(path+".class", v.Class)
 	c.rates(path+".rates", v.Rates)
 }
 

@@ -186,6 +186,7 @@ func (c *checker) template(v *Template, path string) {
 		c.failf(path+".channel", "is missing: write %s", orList(Channels))
 	}
 	oneOf(c, path+".channel", v.Channel, Channels)
+	c.className(path+".class", v.Class)
 	fields, known := templateFields[v.Channel]
 	empty := len(v.Providers) == 0
 	for _, f := range []struct{ name, text string }{{"subject", v.Subject}, {"body", v.Body}, {"html", v.HTML}, {"title", v.Title}} {

@@ -43,10 +43,28 @@ func (p *Policy) RejectsClass(name string) string {
 	if fallback, _ := p.class(DefaultClass); fallback.Unknown != UnknownReject || name == "" || name == DefaultClass {
 		return ""
 	}
-	if _, known := p.class(name); known {
+	if p.HasClass(name) {
 		return ""
 	}
 	return "the policy declares no class " + quote(name) + p.nearestClass(name)
+}
+
+// HasClass reports whether the policy declares a class. It always has "default".
+func (p *Policy) HasClass(name string) bool {
+	_, declared := p.class(name)
+	return declared || name == DefaultClass
+}
+
+// ClassOf is the class of a message over HTTP that names none: its template's, or else
+// its key's; "" where neither has one. key is nil without a key.
+func (p *Policy) ClassOf(template string, key *Key) string {
+	if t, _ := p.Template(template); t.Class != "" {
+		return t.Class
+	}
+	if key != nil {
+		return key.Class
+	}
+	return ""
 }
 
 // nearestClass asks for the declared class that name may be a misspelling of; ""

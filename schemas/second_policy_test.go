@@ -226,6 +226,9 @@ func (g *policyDraw) policy() any {
 			return g.of("Hi", "{{code}}", "a {{ b.c-d }} e {{_}}", "{", "}", "{ }", "\u4e2d\u6587 {{code}}\n", " x", "y: z", "- a", "# no", "'")
 		}
 		m := tree{"channel": g.of("sms", "voice", "email", "push", "webhook"), "body": text()}
+		if g.IntN(8) == 0 {
+			m["class"] = g.of("default", "verify", "nobody")
+		}
 		switch m["channel"] {
 		case "email", "webhook":
 			g.set(m, "subject", text())
@@ -878,6 +881,7 @@ func (s *second) template(v any, names map[string]bool) (t Template) {
 	s.fields(v, map[string]func(any){
 		"name":    func(x any) { t.Name = s.name(x, names) },
 		"channel": func(x any) { t.Channel = Channel(s.word(x, "sms", "voice", "email", "push", "webhook")) },
+		"class":   func(x any) { t.Class = s.text(x) },
 		"subject": text(&t.Subject, ChannelEmail, ChannelWebhook),
 		"html":    text(&t.HTML, ChannelEmail, ChannelWebhook),
 		"title":   text(&t.Title, ChannelPush, ChannelWebhook),
@@ -979,6 +983,9 @@ func secondPolicy(v any) (*Policy, bool) {
 	}
 	for _, f := range s.deferred {
 		f()
+	}
+	for _, t := range p.Templates {
+		s.must(t.Class == "" || t.Class == "default" || classes[t.Class])
 	}
 	return p, !s.bad
 }

@@ -23,6 +23,7 @@ const (
 )
 
 const (
+	batchPath      = "/v1/messages/batch"
 	maxResultBytes = 1 << 20  // of one line of an answer
 	askFirst       = 64 << 10 // bytes of a body that is sent only when the server wants it
 )
@@ -150,12 +151,12 @@ func (b *batch) body(of []int) []byte {
 
 // sendBatch returns an error where a message is left without a result.
 func (c *Client) sendBatch(ctx context.Context, b *batch) error {
-	err := c.repeat(ctx, &call{}, func(ctx context.Context) error {
+	err := c.repeat(ctx, &call{method: http.MethodPost, path: batchPath}, func(ctx context.Context) error {
 		open := b.open()
 		if len(open) == 0 {
 			return nil
 		}
-		q := &call{method: http.MethodPost, path: "/v1/messages/batch", body: b.body(open), header: http.Header{
+		q := &call{method: http.MethodPost, path: batchPath, body: b.body(open), header: http.Header{
 			"Content-Type": {"application/x-ndjson"}, "Accept": {"application/x-ndjson, application/problem+json"},
 		}}
 		if len(q.body) > askFirst {

@@ -35,6 +35,7 @@ type Client struct {
 	breaker Breaker
 	agent   string
 	plain   bool
+	pace    *pace
 	err     error // why every call fails
 }
 
@@ -42,7 +43,7 @@ type Client struct {
 // https://weir.example or http://127.0.0.1:8080, with an API key; on weir dev the
 // key is empty. What is wrong with either shows as ErrConfig of every call.
 func New(baseURL, key string, options ...Option) *Client {
-	c := &Client{http: ownHTTP(), timeout: DefaultTimeout, retry: Retry{}.withDefaults(), agent: "weir-go"}
+	c := &Client{http: ownHTTP(), timeout: DefaultTimeout, retry: Retry{}.withDefaults(), pace: &pace{}, agent: "weir-go"}
 	for _, o := range options {
 		o(c)
 	}
@@ -97,7 +98,8 @@ func (c *Client) do(ctx context.Context, q *call, into any) (header http.Header,
 	return header, err
 }
 
-// repeat tries until it succeeds, a failure is final, or tries or time run out.
+// repeat tries until it succeeds, a failure is final, or tries or time run out. No
+// try is made while the server wants the client to wait.
 func (c *Client) repeat(ctx context.Context, q *call, try func(context.Context) error) error {
 	if c.err != nil {
 		return c.err
@@ -106,9 +108,15 @@ func (c *Client) repeat(ctx context.Context, q *call, try func(context.Context) 
 	defer cancel()
 	deadline, _ := bounded.Deadline() // the context's own where that is earlier
 	for tries := 1; ; tries++ {
+		if err := c.turn(ctx, q.kind(), deadline); err != nil {
+			return err
+		}
 		err := c.guarded(bounded, try)
 		if err == nil {
 			return nil
+		}
+		if p, ok := errors.AsType[*Problem](err); ok {
+			c.pace.refused(q.kind(), p, time.Now())
 		}
 		if ctx.Err() != nil {
 			return givenUp(ctx, err)

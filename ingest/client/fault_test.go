@@ -284,7 +284,7 @@ func TestTimes(t *testing.T) {
 	}{
 		{name: "seconds are kept", fault: problem(503, "Retry-After: 7", ""), tries: 2, succeeds: true, least: 7 * time.Second, max: 7*time.Second + 100*time.Millisecond},
 		{name: "seconds of the body too", fault: problem(429, "", `{"code":"client_rate","retryAfter":3}`), tries: 2, succeeds: true, least: 3 * time.Second, max: 3*time.Second + 100*time.Millisecond},
-		{name: "a date is kept", fault: in(9*time.Second, 429), tries: 3, succeeds: true, least: 17 * time.Second, max: 18*time.Second + 200*time.Millisecond},
+		{name: "a date is kept", fault: in(9*time.Second, 429), tries: 3, succeeds: true, least: 17 * time.Second, max: 18*time.Second + 300*time.Millisecond},
 		{name: "beyond the budget it is not waited for", fault: problem(503, "Retry-After: 31", ""), tries: 1, max: 0},
 		{name: "nor beyond the context", fault: problem(503, "Retry-After: 7", ""), ctx: 6 * time.Second, tries: 1, max: 0},
 		{name: "each try has its time", fault: hang, tries: 2, succeeds: true, least: 10 * time.Second, max: 10*time.Second + 100*time.Millisecond},

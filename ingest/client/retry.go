@@ -17,10 +17,10 @@ import (
 // those that make a key, which are repeated after refusals that looked at
 // nothing (408, 429) and where no connection came about.
 //
-// Before try n+1 a call waits a random time between 0 and the smaller of Cap
-// and Base·2ⁿ⁻¹ (full jitter); if the server says when (Retry-After), that long
-// and up to Base more. It does not wait for what lies beyond its time: it gives
-// up at once.
+// Before try n+1 a call waits as long as the server says (Retry-After, 0 where it
+// says nothing), and in addition a random time between 0 and the smaller of Cap and
+// Base·2ⁿ⁻¹ (full jitter): docs/retry-after.md. It does not wait for what lies beyond
+// its time: it gives up at once.
 type Retry struct {
 	Tries int           // at most, the first included. Default 5
 	Total time.Duration // of a call with all its tries and waits; of a batch of at most 10,000. Default 30 s. A context that ends earlier wins
@@ -45,13 +45,10 @@ func (r Retry) wait(tries int, after, left time.Duration, random float64) (time.
 		return 0, false
 	}
 	jitter := r.Base
-	if after == 0 {
-		for i := 1; i < tries && jitter < r.Cap; i++ {
-			jitter *= 2
-		}
-		jitter = min(jitter, r.Cap)
+	for i := 1; i < tries && jitter < r.Cap; i++ {
+		jitter *= 2
 	}
-	wait := after + time.Duration(random*float64(jitter))
+	wait := after + time.Duration(random*float64(min(jitter, r.Cap)))
 	return min(wait, after+(left-after)/2), true // some of the time is for the try
 }
 

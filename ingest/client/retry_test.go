@@ -1,7 +1,10 @@
 package client
 
 import (
+	"fmt"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -62,7 +65,9 @@ func TestRetryWait(t *testing.T) {
 		{name: "no time left", tries: 1, left: 0, ok: false},
 		{name: "the wait leaves time for the try", tries: 5, left: 100 * time.Millisecond, random: almost, want: 50 * time.Millisecond, ok: true},
 		{name: "as the server says", tries: 1, after: 10 * time.Second, left: time.Minute, random: 0, want: 10 * time.Second, ok: true},
-		{name: "never sooner, and up to the base later", tries: 5, after: 10 * time.Second, left: time.Minute, random: almost, want: 10*time.Second + 100*time.Millisecond, ok: true},
+		{name: "never sooner, and up to the base later", tries: 1, after: 10 * time.Second, left: time.Minute, random: almost, want: 10*time.Second + 100*time.Millisecond, ok: true},
+		{name: "and after each refusal up to twice as much later", tries: 3, after: 10 * time.Second, left: time.Minute, random: almost, want: 10*time.Second + 400*time.Millisecond, ok: true},
+		{name: "up to the cap", tries: 7, after: 10 * time.Second, left: time.Minute, random: almost, want: 11 * time.Second, ok: true},
 		{name: "beyond the cap", tries: 1, after: 20 * time.Second, left: time.Minute, random: 0, want: 20 * time.Second, ok: true},
 		{name: "later than there is time", tries: 1, after: time.Minute, left: time.Minute, ok: false},
 	}
@@ -80,6 +85,35 @@ func TestRetryWait(t *testing.T) {
 	// Tries beyond any width of a number do not overflow.
 	if got, ok := (Retry{Tries: 1 << 30, Base: time.Second, Cap: 1 << 62}).wait(1<<20, 0, 1<<62, almost); !ok || got < time.Second {
 		t.Errorf("%v %v", got, ok)
+	}
+}
+
+// The docs have the formula once, with this client's figures; the programs of
+// docs/clients.md have the same.
+func TestFormulaOfTheDocs(t *testing.T) {
+	d := Retry{}.withDefaults()
+	for name, texts := range map[string][]string{
+		"retry-after.md": {
+			fmt.Sprintf("Retry-After + random(0, min(CAP, BASE · 2ⁿ⁻¹))        BASE = %v s, CAP = %v s", d.Base.Seconds(), d.Cap.Seconds()),
+		},
+		"clients.md": {
+			fmt.Sprintf("TRIES, TOTAL, BASE, CAP = %d, %.1f, %.1f, %.1f  # seconds", d.Tries, d.Total.Seconds(), d.Base.Seconds(), d.Cap.Seconds()),
+			"wait += random.uniform(0, min(CAP, BASE * 2 ** (attempt - 1)))",
+			fmt.Sprintf("TOTAL = Duration.ofSeconds(%v), BASE = Duration.ofMillis(%d), CAP = Duration.ofSeconds(%v);", d.Total.Seconds(), d.Base.Milliseconds(), d.Cap.Seconds()),
+			"long bound = Math.min(CAP.toMillis(), BASE.toMillis() << (attempt - 1));",
+			fmt.Sprintf("TRIES = %d, TOTAL = %d_000, BASE = %d, CAP = %d_000; // ms", d.Tries, int(d.Total.Seconds()), d.Base.Milliseconds(), int(d.Cap.Seconds())),
+			"wait += Math.random() * Math.min(CAP, BASE * 2 ** (attempt - 1));",
+		},
+	} {
+		page, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			if !strings.Contains(string(page), text) {
+				t.Errorf("%s has not %q", name, text)
+			}
+		}
 	}
 }
 

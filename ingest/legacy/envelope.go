@@ -173,6 +173,7 @@ var reasons = map[string]string{
 	"bad_recipient_email":    "不是有效的邮箱地址",
 	"bad_recipient_push":     "不是有效的推送令牌",
 	"unknown_template":       "模板不存在",
+	"unknown_class":          "分类不存在",
 	"template_wrong_channel": "模板不适用于该消息类型",
 	"missing_variable":       "缺少模板变量",
 	"malformed_template":     "模板格式错误",

@@ -78,6 +78,14 @@ func Message(p *schemas.Policy, body []byte) (*schemas.Request, error) {
 		}
 	}
 	q.To = text("recipient")
+	switch class, ok := f.text("class"); { // which the old system did not have
+	case !ok:
+		fault("class 必须为字符串")
+	case class != "" && !p.HasClass(class):
+		fault("class 分类不存在")
+	default:
+		q.Class = class
+	}
 	if v, ok := f.get("variables"); ok && string(v) != "null" {
 		if q.Vars, ok = variables(v); !ok {
 			fault("variables 必须为对象，其值为字符串、数字、布尔值或 null")

@@ -14,6 +14,8 @@ import (
 )
 
 const templates = `
+classes:
+  - {name: verify}
 templates:
   - {name: verify-code, channel: sms, body: "Your code is {{code}}"}
   - {name: welcome, channel: email, subject: Hello, body: "{{name}}"}
@@ -41,6 +43,18 @@ func TestMessage(t *testing.T) {
 		},
 		{
 			"of two spellings the one in lower case", `{"messagetype": "SMS", "messageType": "Email", "templateCode": "verify_code", "recipient": "1"}`,
+			schemas.Request{Channel: "sms", Template: "verify-code", To: "1"},
+		},
+		{
+			"a class", `{"messageType": "SMS", "templateCode": "verify_code", "recipient": "1", "Class": "verify"}`,
+			schemas.Request{Channel: "sms", Template: "verify-code", To: "1", Class: "verify"},
+		},
+		{
+			"the class that is always there", `{"messageType": "SMS", "templateCode": "verify_code", "recipient": "1", "class": "default"}`,
+			schemas.Request{Channel: "sms", Template: "verify-code", To: "1", Class: "default"},
+		},
+		{
+			"no class", `{"messageType": "SMS", "templateCode": "verify_code", "recipient": "1", "class": null}`,
 			schemas.Request{Channel: "sms", Template: "verify-code", To: "1"},
 		},
 	} {
@@ -75,6 +89,8 @@ func TestRefusesMessages(t *testing.T) {
 		{`{"messageType": "SMS", "templateCode": "welcome", "recipient": "1"}`, "templateCode 模板不适用于该消息类型"},
 		{`{` + good + `, "variables": {"code": {"a": 1}}}`, "variables 必须为对象，其值为字符串、数字、布尔值或 null"},
 		{`{` + good + `, "variables": [1]}`, "variables 必须为对象"},
+		{`{` + good + `, "class": "verfy"}`, "class 分类不存在"},
+		{`{` + good + `, "class": ["verify"]}`, "class 必须为字符串"},
 		{`{` + good + `, "priority": "high"}`, "priority 必须为整数，5 为普通"},
 		{`{` + good + `, "priority": 5.5}`, "priority 必须为整数"},
 	} {

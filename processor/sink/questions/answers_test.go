@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir/ingest/legacy"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -113,6 +114,54 @@ var answers = map[string]func(w *world) []string{
 			out = append(out, l.row)
 		}
 		return out[:min(100, len(out))]
+	},
+	"What the legacy system had in MessageRecords": func(w *world) []string {
+		type record struct {
+			created schemas.Millis
+			id, row string
+		}
+		var all []record
+		for _, id := range w.ids {
+			var created, sent, ended schemas.Millis
+			attempt, to, why, status := 0, "", "\\N", schemas.StatusAccepted
+			for _, e := range w.lives[id] {
+				attempt, to, created = max(attempt, e.Attempt), cmp.Or(to, e.To), cmp.Or(created, e.AcceptedAt)
+				if e.Status.Rank() >= status.Rank() {
+					status = e.Status
+				}
+				if e.Status == schemas.StatusSending {
+					sent = e.At
+				}
+				if e.Status.End() {
+					ended = cmp.Or(ended, e.At)
+				}
+				if is := legacy.StatusOf(e.Status); is == legacy.TaskRetrying || is == legacy.TaskFailed {
+					why = cmp.Or(e.Error, e.Reason, string(e.Status))
+				}
+			}
+			retried, is := attempt-1, legacy.StatusOf(status)
+			if is == legacy.TaskQueued || is == legacy.TaskRetrying {
+				retried = attempt
+			}
+			if is == legacy.TaskDone {
+				why = "\\N"
+			}
+			when := func(m schemas.Millis) string {
+				if m == 0 {
+					return "\\N"
+				}
+				return at(m)
+			}
+			if retried >= 3 {
+				all = append(all, record{created, id, cells(id, to, string(is), retried, why, at(created), when(sent), when(ended))})
+			}
+		}
+		slices.SortFunc(all, func(a, b record) int { return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(a.id, b.id)) })
+		var out []string
+		for _, r := range all[:min(10, len(all))] {
+			out = append(out, r.row)
+		}
+		return out
 	},
 	"Messages that have not ended": func(w *world) []string {
 		var all []*schemas.Event

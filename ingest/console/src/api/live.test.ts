@@ -151,8 +151,10 @@ test("what is stopped hands nothing over and asks no more", async () => {
 });
 
 test("waits grow to 15 s, with chance in them, and never below what a server asks", () => {
-  expect(wait(1, undefined, 0)).toBe(500);
-  expect(wait(1, undefined, 1)).toBe(1000);
+  expect(wait(1, undefined, 0)).toBe(0);
+  expect(wait(1, undefined, 1)).toBe(500);
+  expect(wait(2, undefined, 1)).toBe(1000);
   expect(wait(50, undefined, 1)).toBe(15_000);
   expect(wait(1, 7, 0)).toBe(7000);
+  expect(wait(2, 7, 1)).toBe(8000);
 });

@@ -27,10 +27,9 @@ export interface Subscription {
   onGap?: () => void;
 }
 
-/** wait is how long to leave a server alone after n failures in a row, in ms. */
+/** wait is how long to leave a server alone after n failures in a row, in ms: the formula of docs/retry-after.md. */
 export function wait(failures: number, retryAfter: number | undefined, random: number): number {
-  if (retryAfter) return retryAfter * 1000 + random * 500;
-  return Math.min(15_000, 500 * 2 ** Math.min(failures, 6)) * (0.5 + random / 2);
+  return (retryAfter ?? 0) * 1000 + random * Math.min(15_000, 500 * 2 ** Math.min(failures - 1, 5));
 }
 
 /** silence is how long a stream may say nothing until it is given up: a server says every 15 s that it is there. In ms. */

@@ -50,7 +50,8 @@ export interface paths {
          * Send many messages
          * @description Up to 10,000 messages or 16 MiB, each with a result of its own, in their order; one that is refused does not hold up the others. As
          *     NDJSON they are taken in as they come, and what comes beyond the bounds, or cannot be read, is the last line's error; as one
-         *     JSON object the batch is read whole first, and one with a mistake in its form sends nothing.
+         *     JSON object the batch is read whole first, and one with a mistake in its form sends nothing. It is answered when the brokers hold its
+         *     messages; `Prefer: wait` has no effect.
          */
         post: operations["sendBatch"];
         delete?: never;
@@ -572,7 +573,8 @@ export interface paths {
         put?: never;
         /**
          * Send a message
-         * @description Answers when the message has been decided, and after a second at the latest. Names of fields are read in any case, and unknown ones ignored.
+         * @description Answers when the message has been decided, and after a second at the latest, unless the call or its API key prefers otherwise: with
+         *     `respond-async` it answers when the brokers hold the message. Names of fields are read in any case, and unknown ones ignored.
          */
         post: operations["legacySend"];
         delete?: never;
@@ -2597,6 +2599,8 @@ export interface components {
             } | null;
             /** @description 5 is normal, above it urgent, below it bulk; the class's when absent. */
             priority?: number | null;
+            /** @description A class of the policy, or default. The template's when absent, else the API key's. The old system had none. */
+            class?: string | null;
         };
         /** @description Messages to send. */
         LegacyBatch: {
@@ -3372,6 +3376,11 @@ export interface components {
              * @enum {unknown}
              */
             channel: "sms" | "voice" | "email" | "push" | "webhook";
+            /**
+             * @description The class of a message over HTTP that names none: a declared class, or default. It comes before the key's. A request over Kafka names its own.
+             * @example verify
+             */
+            class?: string;
             /** @description Subject. Variables are written {{name}}; a request that lacks one is rejected. */
             subject?: string;
             /**
@@ -3518,6 +3527,11 @@ export interface components {
              * @example wait=1
              */
             prefer?: string;
+            /**
+             * @description The class of the key's messages that name none and whose template names none: a declared class, or default.
+             * @example verify
+             */
+            class?: string;
             /** @description How often the key may call, by kind of call (write, query, batch, import); its tenant's when absent, and else write 30 at once and 5/s, query 100 and 10/s, batch and import 10 and 1/m. */
             rates?: components["schemas"]["rates"];
             /**
@@ -4054,7 +4068,8 @@ export interface components {
         /** @description The limit's id. */
         LegacyID: number;
         /**
-         * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+         * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+         *     would. It comes before the key's own `prefer`.
          * @example wait=2
          */
         Prefer: string;
@@ -4085,6 +4100,13 @@ export interface components {
     headers: {
         /** @description What of the preferences was followed. */
         PreferenceApplied: string;
+        /**
+         * @description Your own rate, where the call is counted, and behind it each window of the message's limits, where the answer has its decision:
+         *     `"write";q=30;w=6, "verify 1/60s";q=1;w=60` (draft-ietf-httpapi-ratelimit-headers-11).
+         */
+        RateLimitPolicy: string;
+        /** @description What they leave: `"write";r=29;t=1, "verify 1/60s";r=0;t=60`. X-RateLimit-Limit, -Remaining and -Reset are about your own rate, or else about the tightest window. */
+        RateLimit: string;
     };
     pathItems: never;
 }
@@ -4146,7 +4168,8 @@ export interface operations {
                  */
                 "Idempotency-Key"?: string;
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4177,6 +4200,8 @@ export interface operations {
                     /** @description Where its status is. */
                     Location: string;
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4206,6 +4231,12 @@ export interface operations {
                  * @example import-17
                  */
                 "Idempotency-Key"?: string;
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
                 /** @description W3C Trace Context, passed on with the message. One that is invalid is dropped. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
@@ -4235,6 +4266,7 @@ export interface operations {
             /** @description The brokers hold what has an id. */
             202: {
                 headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4299,7 +4331,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4410,7 +4443,8 @@ export interface operations {
                  */
                 "Idempotency-Key"?: string;
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4440,6 +4474,8 @@ export interface operations {
                     /** @description Where its status is. */
                     Location: string;
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4452,6 +4488,8 @@ export interface operations {
                     /** @description Where its status is. */
                     Location: string;
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4481,7 +4519,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4604,7 +4643,8 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -4666,7 +4706,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key would.
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
                  * @example wait=2
                  */
                 Prefer?: components["parameters"]["Prefer"];
@@ -5348,6 +5389,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
                 /** @description Makes it safe to repeat the call for 24 h; a batch's messages get it with their number behind it. */
                 "Idempotency-Key"?: components["parameters"]["LegacyIdempotencyKey"];
             };
@@ -5374,6 +5421,9 @@ export interface operations {
             /** @description The brokers hold it, and no limit has refused it yet. */
             200: {
                 headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    RateLimit: components["headers"]["RateLimit"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5397,6 +5447,12 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /**
+                 * @description `wait=N` waits up to N seconds, at most 60, for the decision (RFC 7240); `respond-async` does not wait where the API key or the operation
+                 *     would. It comes before the key's own `prefer`.
+                 * @example wait=2
+                 */
+                Prefer?: components["parameters"]["Prefer"];
                 /** @description Makes it safe to repeat the call for 24 h; a batch's messages get it with their number behind it. */
                 "Idempotency-Key"?: components["parameters"]["LegacyIdempotencyKey"];
             };
@@ -5427,6 +5483,7 @@ export interface operations {
             /** @description What became of each, in their order. */
             200: {
                 headers: {
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
