@@ -42,7 +42,19 @@ const (
 	// exitUntold is the answer of a command that looks for damage and could not tell: what it had to read
 	// does not show enough, or cannot be read. Of such a command exitError means that there is damage.
 	exitUntold = 3
+	// What became of a message: of weir send alone.
+	exitLimited = 3
+	exitUnsent  = 4
+	exitUnknown = 5
 )
+
+// exitCodes is what exit codes mean where a command does not say otherwise.
+var exitCodes = []string{
+	"0 done, also after a signal that ended weir run, weir dev or weir tail in order",
+	"1 not done: the error says why",
+	"2 wrong usage: nothing was done",
+	"130, 143 ended at once by a second Ctrl-C or SIGTERM",
+}
 
 // untold gives exitUntold to an error that ended such a command before it had an answer.
 func untold(err error) error {
@@ -61,7 +73,8 @@ type command struct {
 	summary string
 	details string // in the command's own help
 	example string
-	process bool // settings configure it, and its help lists them all
+	exits   []string // what its exit codes mean, where exitCodes does not say it
+	process bool     // settings configure it, and its help lists them all
 	run     func(ctx context.Context, c *call) error
 }
 
@@ -152,7 +165,21 @@ func help(w io.Writer) {
 	for _, cmd := range commands() {
 		fmt.Fprintf(w, "  %-13s %s\n", cmd.name, cmd.summary)
 	}
-	fmt.Fprint(w, "\nweir COMMAND --help tells more. Begin with: weir dev\n")
+	fmt.Fprint(w, "\nExit codes:\n")
+	printExits(w, "  ", exitCodes)
+	for _, cmd := range commands() {
+		if len(cmd.exits) > 0 {
+			fmt.Fprintf(w, "\n  weir %s:\n", cmd.name)
+			printExits(w, "    ", cmd.exits)
+		}
+	}
+	fmt.Fprint(w, "\nweir COMMAND --help has more of each. Begin with: weir dev\n")
+}
+
+func printExits(w io.Writer, indent string, exits []string) {
+	for _, e := range exits {
+		fmt.Fprintf(w, "%s%s\n", indent, e)
+	}
 }
 
 // parse reads a command's flags; what is left are its arguments.
@@ -186,6 +213,11 @@ func (c *call) help(fs *flag.FlagSet) {
 	fmt.Fprintf(c.stdout, "%s\n\nUsage: weir %s %s\n\n", c.summary, c.name, c.command.args)
 	if c.details != "" {
 		fmt.Fprintf(c.stdout, "%s\n\n", c.details)
+	}
+	if len(c.exits) > 0 {
+		fmt.Fprintln(c.stdout, "Exit codes:")
+		printExits(c.stdout, "  ", c.exits)
+		fmt.Fprintln(c.stdout)
 	}
 	left := 0
 	fs.VisitAll(func(f *flag.Flag) {

@@ -29,10 +29,14 @@ var suppressionsCommand = command{
 add      suppresses a recipient: on --channel and of --class, or on any and of any; said again it changes until when and why
 remove   lifts the suppression of exactly that recipient, channel and class
 import   takes in a table whose first row names its columns: to, and any of channel, class, expires_at and reason. FILE
-         may be - for standard input. Rows that are wrong are named by their lines and hold up none of the others; the exit
-         code is 1 then. To import the same again changes nothing. Progress is on stderr
+         may be - for standard input. Rows that are wrong are named by their lines and hold up none of the others. To import the same again changes nothing. Progress is on stderr
 
 It speaks HTTP: an API key stands in ` + apiKeyEnv + `; weir dev needs none. The tenant is the key's; --tenant only makes sure of it.`,
+	exits: []string{
+		"0 done",
+		"1 not done: the error says why; import also: a row was refused, and the others were accepted",
+		"2 wrong usage",
+	},
 	example: `weir suppressions list --reason hard_bounce
   weir suppressions add --to +8613800000000 --channel sms --expires 2027-01-01T00:00:00Z --reason "asked by phone"
   weir suppressions remove --to +8613800000000 --channel sms

@@ -123,6 +123,31 @@ func TestHelpHasTheCommandsOwnFlags(t *testing.T) {
 	}
 }
 
+// TestExitCodesAreListed: weir help and docs/exit-codes.md list the exit codes of all commands, and
+// --help those of its own.
+func TestExitCodesAreListed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/exit-codes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all, _ := weir(t, "help")
+	_, list, _ := strings.Cut(all, "\nExit codes:\n")
+	list, _, _ = strings.Cut(list, "\n\nweir COMMAND")
+	for line := range strings.Lines(list) {
+		if line = strings.TrimSpace(line); !strings.Contains(string(page), line) {
+			t.Errorf("docs/exit-codes.md has no line %q", line)
+		}
+	}
+	for _, command := range []string{"send", "audit", "ledger", "sink", "erase", "skip", "suppressions"} {
+		_, help, _ := weir(t, command, "--help")
+		_, own, _ := strings.Cut(help, "\nExit codes:\n")
+		own, _, _ = strings.Cut(own, "\n\n")
+		if own == "" || !strings.Contains(list, "  weir "+command+":\n    "+strings.TrimSpace(strings.ReplaceAll(own, "\n", "\n  "))) {
+			t.Errorf("weir %s --help: %q; weir help:\n%s", command, own, list)
+		}
+	}
+}
+
 // TestCompletion has a shell complete: commands, the words of one, and flags.
 func TestCompletion(t *testing.T) {
 	_, script, _ := weir(t, "completion", "bash")
