@@ -43,7 +43,7 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"send"}, "--to is missing"},
 		{[]string{"apply"}, "-f"},
 		{[]string{"apply", "-f", "a.yaml", "b.yaml"}, "no argument"},
-		{[]string{"get"}, "say a kind"},
+		{[]string{"get", "limit", "a", "b"}, "takes a kind"},
 		{[]string{"get", "things"}, `no kind "things"`},
 		{[]string{"get", "revision", "last"}, "no number"},
 		{[]string{"delete", "limit"}, "a kind and a name"},
