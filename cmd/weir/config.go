@@ -27,6 +27,7 @@ var configCommand = command{
 		if err != nil {
 			return err
 		}
+		l.warnOdd(c.stderr)
 		if verb == "check" {
 			fmt.Fprintln(c.stdout, "The settings are valid.")
 			return nil

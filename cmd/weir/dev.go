@@ -67,6 +67,9 @@ var devCommand = command{
 		if d.grace < time.Second || d.grace > 10*time.Minute {
 			return usagef("--shutdown-grace %v: 1s to 10m", d.grace)
 		}
+		if misspelt, _ := unknownVariables(os.Environ(), c.getenv("WEIR_SECRETS_ENV_PREFIX")); len(misspelt) > 0 {
+			return &usageError{errors.Join(misspelt...).Error()}
+		}
 		return d.run(ctx)
 	},
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -164,6 +165,14 @@ func show(src any) string {
 type loaded struct {
 	Settings
 	from map[string]string // key → "default", a file's line, an environment variable, a flag
+	odd  []string          // variables of the environment that begin with WEIR_ and may be anything
+}
+
+// warnOdd names the variables that are no settings.
+func (l *loaded) warnOdd(w io.Writer) {
+	for _, name := range l.odd {
+		fmt.Fprintf(w, "Warning: %s is no setting, and is used only where the policy refers to it as ${%s}\n", name, name)
+	}
 }
 
 // settingsFlags adds a flag for each setting and returns what loads them after
@@ -206,7 +215,9 @@ func settingsFlags(fs *flag.FlagSet, base Settings, getenv func(string) string) 
 				set(s, v, "--"+s.flag())
 			}
 		}
-		errs = append(errs, l.validate())
+		misspelt, odd := unknownVariables(os.Environ(), l.Secrets.EnvPrefix)
+		l.odd = odd
+		errs = append(append(errs, misspelt...), l.validate())
 		if err := errors.Join(errs...); err != nil {
 			return nil, err
 		}
