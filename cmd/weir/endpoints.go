@@ -35,9 +35,9 @@ func (e *endpoints) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("encode endpoints: %w", err)
 	}
-	// By rename: another command never reads half of it.
+	// For this user alone: the URL of a ClickHouse may have its password. By rename: another command never reads half of it.
 	tmp := filepath.Join(dir, endpointsFile+".new")
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write endpoints: %w", err)
 	}
 	if err := os.Rename(tmp, filepath.Join(dir, endpointsFile)); err != nil {

@@ -161,6 +161,17 @@ func show(src any) string {
 	return ""
 }
 
+var (
+	urlPassword = regexp.MustCompile(`(://[^:@/?#]*):.*@`)
+	urlSecret   = regexp.MustCompile(`(?i)([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*`)
+)
+
+// masked hides what is secret in a URL: its password, and parameters that are called so. Other text
+// stays as it is: settings name the files of secrets, and hold none.
+func masked(text string) string {
+	return urlSecret.ReplaceAllString(urlPassword.ReplaceAllString(text, "$1:***@"), "$1***")
+}
+
 // loaded is settings with where each came from.
 type loaded struct {
 	Settings
@@ -320,7 +331,7 @@ func (l *loaded) validate() error {
 	if l.PublicURL != "" {
 		u, err := url.Parse(l.PublicURL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			errs = append(errs, fmt.Errorf("http.public_url %q: http or https, a host and perhaps a path, such as https://weir.example.com", l.PublicURL))
+			errs = append(errs, fmt.Errorf("http.public_url %q: http or https, a host and perhaps a path, such as https://weir.example.com", masked(l.PublicURL)))
 		}
 		l.PublicURL = strings.TrimRight(l.PublicURL, "/")
 	}

@@ -190,6 +190,30 @@ func TestFlagsBeatEnvironmentBeatsFile(t *testing.T) {
 	}
 }
 
+// Passwords in URLs are neither explained nor part of an error; files of secrets are named.
+func TestSecretsAreMasked(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"http://weir:hunter2@a:8123/weir", "http://weir:***@a:8123/weir"},
+		{"http://weir:hunt/er@2@a:8123/weir?x=1", "http://weir:***@a:8123/weir?x=1"},
+		{"http://:hunter2@a", "http://:***@a"},
+		{"https://a/?password=hunter2&x=1", "https://a/?password=***&x=1"},
+		{"https://weir@a:8443", "https://weir@a:8443"},
+		{"10.0.0.5:9092,10.0.0.6:9092", "10.0.0.5:9092,10.0.0.6:9092"},
+		{"/run/secrets/key", "/run/secrets/key"},
+	} {
+		if got := masked(tt.text); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
+		}
+	}
+	code, out, stderr := weir(t, "config", "explain", "--clickhouse-url", "http://weir:hunter2@a:8123", "--clickhouse-hash-key-file", "/run/hash")
+	if code != exitOK || strings.Contains(out, "hunter2") || !strings.Contains(out, "http://weir:***@a:8123") || !strings.Contains(out, "/run/hash") || !strings.Contains(out, "--clickhouse-url") {
+		t.Errorf("exit %d: %s%s", code, out, stderr)
+	}
+	if _, _, stderr := weir(t, "run", "--http-public-url", "http://weir:hunter2@a"); strings.Contains(stderr, "hunter2") || !strings.Contains(stderr, "http.public_url") {
+		t.Error(stderr)
+	}
+}
+
 func TestSettingsFileSaysWhereItIsWrong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(file, []byte("kafka:\n  brokers: a:1\n  broker: b:1\n"), 0o600); err != nil {
