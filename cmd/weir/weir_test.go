@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,6 +145,27 @@ func TestExitCodesAreListed(t *testing.T) {
 		own, _, _ = strings.Cut(own, "\n\n")
 		if own == "" || !strings.Contains(list, "  weir "+command+":\n    "+strings.TrimSpace(strings.ReplaceAll(own, "\n", "\n  "))) {
 			t.Errorf("weir %s --help: %q; weir help:\n%s", command, own, list)
+		}
+	}
+}
+
+// Every command that reads a cluster or speaks HTTP finds a weir dev by its directory, and says so
+// where none has run, however the directory was named.
+func TestEveryCommandTakesTheDirectory(t *testing.T) {
+	for _, one := range known(t.Context(), &call{all: commands(), getenv: func(string) string { return "" }}) {
+		has := func(name string) bool {
+			return slices.ContainsFunc(one.flags, func(f *flag.Flag) bool { return f.Name == name })
+		}
+		if has("kafka-brokers") && !one.process && !has("dir") {
+			t.Errorf("weir %s has no --dir", one.name)
+		}
+	}
+	dir := t.TempDir()
+	for want, args := range map[string][]string{"--dir " + dir: {"status", "--dir", dir}, "WEIR_DIR " + dir: {"status"}} {
+		var errs bytes.Buffer
+		code := run(t.Context(), args, func(name string) string { return map[string]string{"WEIR_DIR": dir}[name] }, io.Discard, &errs)
+		if code != exitUsage || !strings.Contains(errs.String(), want+": no weir dev has run there") {
+			t.Errorf("%v: exit %d, %s", args, code, &errs)
 		}
 	}
 }
