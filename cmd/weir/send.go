@@ -25,7 +25,7 @@ var sendCommand = command{
 	details: "The API key is read from " + apiKeyEnv + "; weir dev needs none.",
 	exits: []string{
 		"0 accepted; with --wait: sent or delivered",
-		"1 the API refused the request",
+		"1 the API refused the request, or the weir dev of this directory does not run",
 		"2 wrong usage",
 		"3 with --wait: limited; try again at the time that it prints",
 		"4 with --wait: not sent for another reason: failed, undelivered, expired, rejected, suppressed, cancelled or duplicate",

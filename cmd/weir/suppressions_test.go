@@ -196,7 +196,7 @@ func TestDevStopped(t *testing.T) {
 				{[]string{"suppressions", "list"}, exitError},
 				{[]string{"status"}, exitError},
 				{[]string{"get", "limits"}, exitError},
-				{[]string{"send", "--to", "+8613800138000"}, exitUntold},
+				{[]string{"send", "--to", "+8613800138000"}, exitError},
 				{[]string{"audit"}, exitUntold},
 				{[]string{"ledger", "check"}, exitUntold},
 			} {
