@@ -43,6 +43,7 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 		"2 wrong usage",
 		"3 could not tell: something needed is beyond retention, before --since or beyond --memory, or Kafka did not answer",
 	},
+	resume:  "Nothing was changed. Run it again; --since judges less.",
 	example: "weir audit --since 24h --json\n  weir audit --follow",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("audit", flag.ContinueOnError)
@@ -88,7 +89,7 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory - 48<<20))
 		cfg := audit.Config{
 			Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}, Since: since, Slack: *slack, Memory: memory,
-			Progress: func(line string) { fmt.Fprintln(c.stderr, line) },
+			Progress: func(done, total int64) { c.progress.at(done, total, "records", "") },
 		}
 		if *follow {
 			return followAudit(ctx, c, s, cfg, *every, *asJSON, *silent)

@@ -44,6 +44,7 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 		"2 wrong usage, or neither --yes nor --dry-run was given: nothing was erased",
 		"3 could not tell: Kafka or ClickHouse did not answer to the end",
 	},
+	resume: "What was erased stays erased. Run it again: it goes on with the rest.",
 	example: `weir erase --to "+86 138 0013 8000" --dry-run
   weir erase --to ann@example.com --channel email --tenant acme --yes`,
 	run: func(ctx context.Context, c *call) error {

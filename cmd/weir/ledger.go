@@ -27,6 +27,7 @@ With weir dev, which is one process, neither works: weir audit compares the stat
 		"2 wrong usage",
 		"3 could not tell: Kafka did not answer, topics are missing, or admission runs",
 	},
+	resume:  "Run it again: what was repaired stays so, and repair goes on with the rest.",
 	example: "weir ledger check",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("check", "repair")

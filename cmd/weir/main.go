@@ -15,6 +15,7 @@ import (
 	"log"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/collector"
 	"github.com/weirhq/weir/deploy/embedded/broker"
@@ -74,6 +75,7 @@ type command struct {
 	details string // in the command's own help
 	example string
 	exits   []string // what its exit codes mean, where exitCodes does not say it
+	resume  string   // how to go on after a signal ended it, in a sentence
 	process bool     // settings configure it, and its help lists them all
 	run     func(ctx context.Context, c *call) error
 }
@@ -88,11 +90,12 @@ func commands() []command {
 // call is one run of a command: its arguments and its surroundings.
 type call struct {
 	command
-	args   []string
-	getenv func(string) string
-	stdout io.Writer
-	stderr io.Writer
-	all    []command // of the program
+	args     []string
+	getenv   func(string) string
+	stdout   io.Writer
+	stderr   io.Writer
+	all      []command // of the program
+	progress *progress
 	// seen, if not nil, is called with the words and flags that the command knows; the command then ends.
 	seen func(words []string, fs *flag.FlagSet)
 }
@@ -119,6 +122,10 @@ func (e *usageError) Error() string { return e.text }
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	return runCommands(ctx, commands(), args, getenv, stdout, stderr)
+}
+
+func runCommands(ctx context.Context, all []command, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		help(stdout)
 		if len(args) == 0 {
@@ -130,12 +137,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		args = []string{versionCommand.name}
 	}
 	var names []string
-	for _, cmd := range commands() {
+	for _, cmd := range all {
 		names = append(names, cmd.name)
 		if cmd.name != args[0] {
 			continue
 		}
-		err := cmd.run(ctx, &call{command: cmd, args: args[1:], getenv: getenv, stdout: stdout, stderr: stderr, all: commands()})
+		c := &call{command: cmd, args: args[1:], getenv: getenv, stdout: stdout, stderr: stderr, all: all, progress: newProgress(stderr, time.Now)}
+		err := cmd.run(ctx, c)
 		switch {
 		case err == nil:
 			return exitOK
@@ -154,6 +162,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			code = e.code
 		}
 		fmt.Fprintf(stderr, "weir %s: %v\n", cmd.name, err)
+		if ctx.Err() != nil && cmd.resume != "" {
+			fmt.Fprintln(stderr, c.progress.interrupted(cmd.resume))
+		}
 		return code
 	}
 	fmt.Fprintf(stderr, "weir: there is no command %q%s See: weir help\n", args[0], schemas.DidYouMean(args[0], names))

@@ -25,6 +25,7 @@ metadata says what was confirmed, as far as weir.status still has them.`,
 		"2 wrong usage",
 		"3 could not tell: Kafka or ClickHouse did not answer, sinks run (repair), or no sink has kept an account yet",
 	},
+	resume:  "Run it again: what was loaded stays so, and repair goes on with the rest.",
 	example: "weir sink check",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("check", "repair")
