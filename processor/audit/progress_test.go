@@ -28,7 +28,9 @@ func TestProgressWaitsASecond(t *testing.T) {
 
 // What is left to read is up to the ends that were taken, without what an earlier cut read.
 func TestLeft(t *testing.T) {
-	of := func(a, b int64) map[string]map[int32]int64 { return map[string]map[int32]int64{"a": {0: a}, "b": {0: b}} }
+	of := func(a, b int64) map[string]map[int32]int64 {
+		return map[string]map[int32]int64{"a": {0: a}, "b": {0: b}}
+	}
 	r := &reader{start: of(10, 0), until: of(30, 5), done: of(25, 0)}
 	if got := r.left(); got != 10 {
 		t.Errorf("%d, want 10", got)

@@ -214,6 +214,7 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 	}
 	into.take(b.found)
 	r := into.finish()
+	r.unenforced(b.config)
 	r.Took = time.Since(c.began)
 	return r, err
 }
