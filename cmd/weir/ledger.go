@@ -96,7 +96,8 @@ func (c *call) ledger(ctx context.Context, k *cluster, s *Settings, repair bool,
 	if err != nil {
 		return 0, err
 	}
-	problems, err := admission.Inspect(ctx, stream.ReadConfig{Brokers: s.Brokers, ClientID: "weir-ledger"}, names, cfg.Partitions, at, cuts)
+	read := stream.ReadConfig{Brokers: s.Brokers, ClientID: "weir-ledger", Progress: func(done, total int64) { c.progress.at(done, total, "records of the state", "") }}
+	problems, err := admission.Inspect(ctx, read, names, cfg.Partitions, at, cuts)
 	if err != nil {
 		return 0, err
 	}
