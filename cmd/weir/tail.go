@@ -55,6 +55,9 @@ A recipient may be spelled as in a request: a number without + is read in the te
 				if keys, err = spellings(*to, regions(pol, "", "")); err != nil {
 					return err
 				}
+				if keys[0] != *to {
+					fmt.Fprintf(c.stderr, "--to %q is read as %s\n", *to, keys[0])
+				}
 			}
 			wants := func(e *schemas.Event) bool {
 				return (e.Kind == schemas.KindStatus || *decisions) && (len(statuses) == 0 || slices.Contains(statuses, e.Status)) &&

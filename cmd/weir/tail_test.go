@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -123,8 +122,9 @@ func TestTailOrder(t *testing.T) {
 	out := &lines{got: make(chan string, 100)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int)
+	var errs strings.Builder
 	go func() {
-		ended <- run(ctx, []string{"tail", "--since", "1h", "--to", "+86 138-0000 0000", "--status", "failed, sent", "--dir", t.TempDir(), "--kafka-brokers", c.ListenAddrs()[0]}, func(string) string { return "" }, out, io.Discard)
+		ended <- run(ctx, []string{"tail", "--since", "1h", "--to", "+86 138-0000 0000", "--status", "failed, sent", "--dir", t.TempDir(), "--kafka-brokers", c.ListenAddrs()[0]}, func(string) string { return "" }, out, &errs)
 	}()
 	for i := range 8 {
 		if line := <-out.got; !strings.Contains(line, fmt.Sprintf(" h%d", i)) {
@@ -137,8 +137,8 @@ func TestTailOrder(t *testing.T) {
 		t.Errorf("the second came first: %s", line)
 	}
 	cancel()
-	if code := <-ended; code != exitOK {
-		t.Errorf("exit %d", code)
+	if code := <-ended; code != exitOK || errs.String() != "--to \"+86 138-0000 0000\" is read as +8613800000000\n" {
+		t.Errorf("exit %d: %s", code, &errs)
 	}
 }
 
