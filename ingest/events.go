@@ -48,7 +48,7 @@ func (s *streams) enter(who string) *client.Problem {
 	defer s.mu.Unlock()
 	switch {
 	case s.byKey[who] >= streamsOfKey:
-		return after(tooManyStreams.problem("A key has at most 16 streams of events at once."), 5*time.Second)
+		return after(tooManyStreams.problem("This key has 16 streams of events open, and a key may have no more. Close one, such as a page of the console in another tab."), 5*time.Second)
 	case s.all >= streamsOfAll:
 		return after(overloaded.problem("This server has as many streams of events as it may."), 5*time.Second)
 	}

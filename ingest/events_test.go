@@ -236,7 +236,9 @@ func TestEventsAreBounded(t *testing.T) {
 	for range streamsOfKey {
 		w.stream("/v1/events", "Authorization: Bearer "+acmeKey)
 	}
-	w.do("GET", "/v1/events", "", "Authorization: Bearer "+acmeKey).problem(http.StatusTooManyRequests, "too_many_streams")
+	if p := w.do("GET", "/v1/events", "", "Authorization: Bearer "+acmeKey).problem(http.StatusTooManyRequests, "too_many_streams"); !strings.Contains(p.Detail, "16 streams") || !strings.Contains(p.Detail, "Close one") {
+		t.Error(p.Detail)
+	}
 	last := w.stream("/v1/events", "Authorization: Bearer "+otherKey)
 	w.srv.streams.mu.Lock()
 	w.srv.streams.all += streamsOfAll

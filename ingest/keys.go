@@ -76,7 +76,7 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request, c *caller) {
 		if !there || c.share(&have.Policy, schemas.ResourceKey, name) == hidden {
 			return nil, noResource(schemas.ResourceKey)
 		}
-		if p := o.holds(have.Revision, was, true); p != nil {
+		if p := s.since(o.holds(have.Revision, was, true), &o, have, name); p != nil {
 			return nil, p
 		}
 		next, secret, err = revise.RotateKey(&have.Policy, name, overlap, schemas.MillisOf(time.Now()))

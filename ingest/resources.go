@@ -1,8 +1,10 @@
 package ingest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -117,7 +119,7 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 			if there && c.share(&have.Policy, k, name) == hidden {
 				return nil, forbiddenTenant.problem("The name is in use, and the entry is not of the key's tenant. Nothing was changed.")
 			}
-			if p := o.holds(have.Revision, was, there); p != nil {
+			if p := s.since(o.holds(have.Revision, was, there), &o, have, name); p != nil {
 				return nil, p
 			}
 			put, err := have.Policy.WithResource(k, name, body, o.before)
@@ -171,7 +173,7 @@ func (s *Server) deleteResource(k schemas.ResourceKind) handler {
 			if !there || c.share(&have.Policy, k, name) == hidden {
 				return nil, noResource(k)
 			}
-			if p := o.holds(have.Revision, was, true); p != nil {
+			if p := s.since(o.holds(have.Revision, was, true), &o, have, name); p != nil {
 				return nil, p
 			}
 			next, _ := have.Policy.Without(k, name)
@@ -311,6 +313,34 @@ func (o *options) holds(revision int64, was schemas.Resource, there bool) *clien
 	}
 	p := preconditionFailed.problem("It was changed meanwhile, to what current shows. Make the change to that, and send its ETag.")
 	p.Current = &current
+	return p
+}
+
+// edited bounds how many revisions back the version that a caller edited is looked for.
+const edited = 1000
+
+// since adds to a failed If-Match what was changed of the entry since the version that the caller edited.
+func (s *Server) since(p *client.Problem, o *options, have *schemas.Revision, name string) *client.Problem {
+	if p == nil || p.Current == nil || o.fresh {
+		return p
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel() // a revision that was skipped is not waited for
+	for n := have.Revision - 1; n > max(0, have.Revision-edited); n-- {
+		old, err := s.editor.Policy.Get(now, n)
+		if err != nil {
+			continue
+		}
+		was, there := old.Policy.Resource(o.kind, name)
+		if !there || !slices.Contains(o.match, shown(n, was).ETag) {
+			continue
+		}
+		p.Detail = fmt.Sprintf("You edited revision %d, and revision %d is in force: errors lists what was changed of it. Make the change to what current shows, and send its ETag.", n, have.Revision)
+		for _, c := range schemas.DiffPolicy(old.Policy.Only(o.kind, name), have.Policy.Only(o.kind, name)) {
+			p.Errors = append(p.Errors, client.FieldError{Code: "changed", Detail: c.String()})
+		}
+		return p
+	}
 	return p
 }
 

@@ -299,6 +299,13 @@ func TestResourceConditions(t *testing.T) {
 	if p := r.problem(412, "precondition_failed"); p.Current == nil || p.Current.ETag != second.ETag || !strings.Contains(string(p.Current.Value), "bulk") {
 		t.Errorf("%s", r.body)
 	}
+	p := r.problem(412, "precondition_failed")
+	if want := "~ class c  priority: unset → bulk"; len(p.Errors) != 1 || p.Errors[0].Code != "changed" || p.Errors[0].Detail != want {
+		t.Errorf("errors %+v, want %s", p.Errors, want)
+	}
+	if want := fmt.Sprintf("You edited revision %d, and revision %d is in force", first.Revision, second.Revision); !strings.Contains(p.Detail, want) {
+		t.Errorf("%q, want %q", p.Detail, want)
+	}
 	w.do("DELETE", one, "", `If-Match: `+first.ETag).problem(412, "precondition_failed")
 	w.do("PUT", one+"?dry_run=true", `{}`, `If-Match: `+first.ETag).problem(412, "precondition_failed")
 	if r := w.do("DELETE", one, "", `If-Match: `+second.ETag); r.code != 204 {

@@ -74,6 +74,10 @@ func (c *checker) provider(v *Provider, path string) {
 		at := path + ".settings.url"
 		switch u, ok := v.Settings["url"].(string); {
 		case v.Settings["url"] == nil:
+			if like := nearest("url", slices.Sorted(maps.Keys(v.Settings))); like != "" {
+				c.failf(childPath(path+".settings", like), "is not a setting of type http; did you mean url?")
+				break
+			}
 			c.failf(at, "is missing: say where type http is to POST, such as settings: {url: \"https://sms.example.com/send\"}")
 		case !ok:
 			c.failf(at, "is not text: write an address, such as \"https://sms.example.com/send\"")

@@ -82,6 +82,24 @@ var CalendarUnits = []string{"minute", "hour", "day", "month"}
 
 const windowExamples = "5/60s, 10/calendar-day or bucket 10 refill 0.5/s"
 
+// barePeriods are periods that people write without a number, and what a window has for them.
+var barePeriods = func() map[string][]string {
+	m := map[string][]string{}
+	for words, lengths := range map[string][]string{
+		"s sec secs second seconds": {"1s"},
+		"m min mins minute minutes": {"1m", "calendar-minute"},
+		"h hr hrs hour hours":       {"1h", "calendar-hour"},
+		"d day days":                {"1d", "calendar-day"},
+		"w wk week weeks":           {"7d"},
+		"mo month months":           {"31d", "calendar-month"},
+	} {
+		for word := range strings.FieldsSeq(words) {
+			m[word] = lengths
+		}
+	}
+	return m
+}()
+
 var (
 	countForm  = regexp.MustCompile(`^[0-9]{1,18}$`)
 	bucketForm = regexp.MustCompile(`^bucket +(\S+) +refill +(\S+)/(\S+)$`)
@@ -114,7 +132,11 @@ func ParseWindow(s string) (Window, error) {
 	}
 	d, err := ParseDuration(length)
 	if err != nil {
-		return Window{}, fmt.Errorf("%s is not a window: write %s", quote(s), windowExamples)
+		examples := windowExamples
+		if lengths := barePeriods[strings.ToLower(strings.TrimSpace(length))]; lengths != nil {
+			examples = fmt.Sprintf("%d/%s", n, strings.Join(lengths, fmt.Sprintf(" or %d/", n)))
+		}
+		return Window{}, fmt.Errorf("%s is not a window: write %s", quote(s), examples)
 	}
 	if d <= 0 || time.Duration(d) > MaxWindow {
 		return Window{}, fmt.Errorf("%s is a window of %s: a window lasts from 1ms to 31d, such as 5/60s", quote(s), d)

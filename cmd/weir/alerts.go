@@ -25,7 +25,12 @@ var alertsCommand = command{
 	args:    "test NAME [--json] [flags]",
 	summary: "Send a test notice by one of the policy's alerts, and show what came back.",
 	details: `The notice goes from this machine and with this environment: ${NAME} of an alert's address is a variable here, and
-file:PATH a file here. It counts in no at_most. An e-mail goes by the alert's provider, from here too. Exit 1: the receiver did not take it.`,
+file:PATH a file here. It counts in no at_most. An e-mail goes by the alert's provider, from here too.`,
+	exits: []string{
+		"0 the receiver took it",
+		"1 it did not, or the policy has no such alert",
+		"2 wrong usage",
+	},
 	example: "weir alerts test oncall",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("test")

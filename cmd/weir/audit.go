@@ -28,9 +28,8 @@ its own: that every record of requests was decided once, every verdict in both d
 moved and given back, every dispatch, permit and end. It changes nothing of that and may run beside a working Weir. At its end it writes
 what it came to, in a few figures, to weir.reports; where it cannot, it warns and the exit code is the same.
 
-Exit codes: 0 proven; 1 violated, and each violation says where it stands, with its times; 3 could not tell: what
-lies beyond retention, before --since or beyond --memory is named and counted, never guessed. 2 is wrong usage.
-Progress is on stderr, the report on stdout.
+Each violation says where it is, with its times. What lies beyond retention, before --since or beyond --memory is named
+and counted, never guessed. Progress is on stderr, the report on stdout.
 
 With --follow it goes on: it judges what was decided since, every ten seconds, and prints a line when its answer changes
 and once a minute, each new violation, and with --json a report each time. The console, the alert "audit" and the metrics
@@ -38,6 +37,13 @@ weir_audit_... show how far it is. It ends with a signal, and the exit code of i
 
 Memory grows with what the longest window of the limits still sees and with the messages of the last 25 hours, by
 partition, with --follow of all partitions at once; --memory bounds it (at least 512MiB), and what does not fit is exit 3.`,
+	exits: []string{
+		"0 proven",
+		"1 violated",
+		"2 wrong usage",
+		"3 could not tell: something needed is beyond retention, before --since or beyond --memory, or Kafka did not answer",
+	},
+	resume:  "Nothing was changed. Run it again; --since judges less.",
 	example: "weir audit --since 24h --json\n  weir audit --follow",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("audit", flag.ContinueOnError)
@@ -83,7 +89,7 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(memory - 48<<20))
 		cfg := audit.Config{
 			Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}, Since: since, Slack: *slack, Memory: memory,
-			Progress: func(line string) { fmt.Fprintln(c.stderr, line) },
+			Progress: func(done, total int64) { c.progress.at(done, total, "records", "") },
 		}
 		if *follow {
 			return followAudit(ctx, c, s, cfg, *every, *asJSON, *silent)

@@ -45,9 +45,9 @@ func followAudit(ctx context.Context, c *call, s *Settings, cfg audit.Config, ev
 	}
 	now := func() string { return time.Now().UTC().Format(time.RFC3339) }
 	progress := cfg.Progress
-	cfg.Progress = func(line string) { // of the first cut: later ones are short
+	cfg.Progress = func(done, total int64) { // of the first cut: later ones are short
 		if last == nil {
-			progress(line)
+			progress(done, total)
 		}
 	}
 	if !silent {

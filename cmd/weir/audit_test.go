@@ -244,7 +244,7 @@ func TestAuditHelp(t *testing.T) {
 	if got := run(t.Context(), []string{"audit", "--help"}, func(string) string { return "" }, &out, &errs); got != exitOK {
 		t.Fatalf("exit %d: %s", got, errs.String())
 	}
-	for _, s := range []string{"Exit codes: 0 proven; 1 violated", "3 could not tell", "--memory", "-since", "-json", "Example:\n  weir audit --since 24h --json"} {
+	for _, s := range []string{"Exit codes:\n  0 proven\n  1 violated", "3 could not tell", "--memory", "-since", "-json", "Example:\n  weir audit --since 24h --json"} {
 		if !strings.Contains(out.String(), s) {
 			t.Errorf("help does not say %q:\n%s", s, out.String())
 		}

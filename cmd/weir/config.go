@@ -11,6 +11,7 @@ var configCommand = command{
 	name:    "config",
 	args:    "check|explain [--config FILE] [flags]",
 	summary: "Check a settings file, or show every setting with where its value comes from.",
+	details: "What is secret in a URL is shown as ***.",
 	example: "weir config check --config weir.yaml",
 	process: true,
 	run: func(_ context.Context, c *call) error {
@@ -27,6 +28,7 @@ var configCommand = command{
 		if err != nil {
 			return err
 		}
+		l.warnOdd(c.stderr)
 		if verb == "check" {
 			fmt.Fprintln(c.stdout, "The settings are valid.")
 			return nil
@@ -34,7 +36,7 @@ var configCommand = command{
 		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "SETTING\tVALUE\tFROM\tMEANING")
 		for _, s := range settings {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.key, show(s.value(&l.Settings)), l.from[s.key], s.usage)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.key, masked(show(s.value(&l.Settings))), l.from[s.key], s.usage)
 		}
 		return w.Flush()
 	},

@@ -67,6 +67,9 @@ var devCommand = command{
 		if d.grace < time.Second || d.grace > 10*time.Minute {
 			return usagef("--shutdown-grace %v: 1s to 10m", d.grace)
 		}
+		if misspelt, _ := unknownVariables(os.Environ(), c.getenv("WEIR_SECRETS_ENV_PREFIX")); len(misspelt) > 0 {
+			return &usageError{errors.Join(misspelt...).Error()}
+		}
 		return d.run(ctx)
 	},
 }
@@ -304,7 +307,7 @@ func (d *dev) makeTables(ctx context.Context, logger *slog.Logger, url string) e
 	case err == nil:
 		return nil
 	case d.clickhouseURL == "" || errors.Is(err, context.Canceled):
-		return fmt.Errorf("make the tables in ClickHouse at %s: %w", url, err)
+		return fmt.Errorf("make the tables in ClickHouse at %s: %w", masked(url), err)
 	}
 	logger.Warn("ClickHouse is not ready; Weir starts without it, and nothing is lost: status stays in Kafka until ClickHouse answers. Until then there is no SQL", "error", err)
 	return nil
@@ -355,7 +358,7 @@ func (d *dev) bringIntoForce(ctx context.Context, s *Settings, p *schemas.Policy
 }
 
 func (d *dev) welcome(e *endpoints, started time.Time) {
-	click := e.ClickHouse
+	click := masked(e.ClickHouse)
 	if click == "" {
 		click = "none"
 	}

@@ -291,13 +291,9 @@ func (c *call) showDead(ctx context.Context, box *dlq.Box, what string, body, as
 }
 
 func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.RedriveOptions, resume, asJSON bool) (matched int64, err error) {
-	began := time.Now()
-	told := began
+	began, total := time.Now(), int64(0)
 	o.Progress = func(s dlq.Summary) {
-		if now := time.Now(); now.Sub(told) >= time.Second {
-			told = now
-			fmt.Fprintf(c.stderr, "%d redriven, %d skipped\n", s.Redriven, s.Matched-s.Redriven)
-		}
+		c.progress.at(s.Matched, total, "matching records", fmt.Sprintf(": %d redriven, %d skipped", s.Redriven, s.Matched-s.Redriven))
 	}
 	drive := func() (dlq.Summary, error) {
 		if resume {
@@ -311,7 +307,8 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 			fmt.Fprintf(c.stderr, "%d of %d will be sent again:\n", dry.Redriven, dry.Matched)
 			printReasons(c.stderr, "send", dry)
 			warnReceived(c.stderr, dry)
-			o.Cursor = dry.Start
+			o.Cursor, total = dry.Start, dry.Matched
+			c.progress = newProgress(c.stderr, time.Now) // the rest is at --rate
 		}
 		return box.Redrive(ctx, f, o)
 	}

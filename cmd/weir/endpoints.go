@@ -35,9 +35,9 @@ func (e *endpoints) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("encode endpoints: %w", err)
 	}
-	// By rename: another command never reads half of it.
+	// For this user alone: the URL of a ClickHouse may have its password. By rename: another command never reads half of it.
 	tmp := filepath.Join(dir, endpointsFile+".new")
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write endpoints: %w", err)
 	}
 	if err := os.Rename(tmp, filepath.Join(dir, endpointsFile)); err != nil {
@@ -97,14 +97,21 @@ func clientFlags(fset *flag.FlagSet, getenv func(string) string) func() (*Settin
 			return nil, err
 		}
 		if e == nil || !e.answers() {
-			named := false
-			fset.Visit(func(f *flag.Flag) { named = named || f.Name == "dir" })
+			named := ""
+			if getenv("WEIR_DIR") != "" {
+				named = "WEIR_DIR"
+			}
+			fset.Visit(func(f *flag.Flag) {
+				if f.Name == "dir" {
+					named = "--dir"
+				}
+			})
 			switch ran := e != nil || hasRun(*dir); {
 			case l.from["kafka.brokers"] != "default" || l.from["http.listen"] != "default":
 			case ran:
 				return nil, fmt.Errorf("%w: directory %s; start it, or name a cluster with --kafka-brokers (kafka.brokers), for a command that speaks HTTP with --http-listen (http.listen)", errDevStopped, *dir)
-			case named:
-				return nil, &usageError{fmt.Sprintf("--dir %s: no weir dev has run there", *dir)}
+			case named != "":
+				return nil, &usageError{fmt.Sprintf("%s %s: no weir dev has run there", named, *dir)}
 			}
 			return &l.Settings, nil
 		}

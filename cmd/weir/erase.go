@@ -33,12 +33,18 @@ var eraseCommand = command{
 default regions, and --region), an address in any case of its domain; on every channel unless --channel says one.
 Deletes their rows of status_events, messages and the tables of lists, and takes message, recipient and scopes out of
 their decisions, which stay in the log. Waits until ClickHouse has rewritten its parts, then searches every column of
-every table for their name. Exit 0: nothing is left; 1: something is, and the text says what; 3: could not tell, since Kafka or
-ClickHouse did not answer to the end.
+every table for their name.
 
-It cannot be undone: without --yes it only says what there is, as --dry-run does, and exits with 2.
+It cannot be undone: without --yes it only says what there is, as --dry-run does.
 Kafka cannot forget one record: what it holds ends by its retention, and the list says when. Nobody is kept from
 sending to them again, and their opt-out stays (docs/erase.md).`,
+	exits: []string{
+		"0 nothing is left, or --dry-run was given",
+		"1 something is left, and the text says what",
+		"2 wrong usage, or neither --yes nor --dry-run was given: nothing was erased",
+		"3 could not tell: Kafka or ClickHouse did not answer to the end",
+	},
+	resume: "What was erased stays erased. Run it again: it goes on with the rest.",
 	example: `weir erase --to "+86 138 0013 8000" --dry-run
   weir erase --to ann@example.com --channel email --tenant acme --yes`,
 	run: func(ctx context.Context, c *call) error {

@@ -17,10 +17,15 @@ var explainCommand = command{
 	args:    "FIELD | retry-after VALUE | provider [TYPE]",
 	summary: "Explain a field of the policy: its meaning, values and default; what a Retry-After header asks for; or what a provider's codes mean.",
 	details: `retry-after VALUE reads the value of that header, seconds or a date, and prints when it is over, here and in UTC, how
-long that is, and a sentence for the comment of a client's code. A value that is none is exit 2.
+long that is, and a sentence for the comment of a client's code.
 
 provider TYPE prints a type's settings, what each of its codes and receipts means to Weir, and where that was read; without
 TYPE it lists the types.`,
+	exits: []string{
+		"0 explained",
+		"1 the policy has no such field",
+		"2 wrong usage, no such type, or the value of Retry-After is none",
+	},
 	example: "weir explain limits.allow\n  weir explain retry-after 120\n  weir explain provider twilio",
 	run: func(_ context.Context, c *call) error {
 		fs := flag.NewFlagSet("explain", flag.ContinueOnError)

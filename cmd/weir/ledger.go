@@ -20,9 +20,14 @@ var ledgerCommand = command{
 	summary: "Look whether admission's state is whole, and repair what can be. Stop admission first.",
 	details: `check changes nothing and says what repair would do.
 repair does what gives nothing up; the two flags agree to what does.
-With weir dev, which is one process, neither works: weir audit compares the state while it runs.
-Exit codes: 0 all is whole; 1 it is not; 2 wrong usage; 3 could not tell: Kafka did not answer, topics are missing, or
-admission runs.`,
+With weir dev, which is one process, neither works: weir audit compares the state while it runs.`,
+	exits: []string{
+		"0 all is whole, or was repaired",
+		"1 something is damaged, or left after the repair",
+		"2 wrong usage",
+		"3 could not tell: Kafka did not answer, topics are missing, or admission runs",
+	},
+	resume:  "Run it again: what was repaired stays so, and repair goes on with the rest.",
 	example: "weir ledger check",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("check", "repair")
@@ -91,7 +96,8 @@ func (c *call) ledger(ctx context.Context, k *cluster, s *Settings, repair bool,
 	if err != nil {
 		return 0, err
 	}
-	problems, err := admission.Inspect(ctx, stream.ReadConfig{Brokers: s.Brokers, ClientID: "weir-ledger"}, names, cfg.Partitions, at, cuts)
+	read := stream.ReadConfig{Brokers: s.Brokers, ClientID: "weir-ledger", Progress: func(done, total int64) { c.progress.at(done, total, "records of the state", "") }}
+	problems, err := admission.Inspect(ctx, read, names, cfg.Partitions, at, cuts)
 	if err != nil {
 		return 0, err
 	}

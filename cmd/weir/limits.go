@@ -27,6 +27,7 @@ policy. With --limit only that limit of the file is tried.
 The policy is taken to come into force at --since; what happened before fills its windows. Kafka is read, and where
 it no longer goes back so far ClickHouse, if the settings name one. On the policy in force it comes to the decisions
 that were taken. docs/backtest.md says what it cannot tell.`,
+	resume:  "Nothing was changed. Run it again.",
 	example: "weir limits try -f policy.yaml --since 14d",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("try")
@@ -91,7 +92,7 @@ that were taken. docs/backtest.md says what it cannot tell.`,
 			}
 			cfg := backtest.Config{
 				Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}, Tried: tried, InForce: have, Most: *most,
-				Progress: func(line string) { fmt.Fprintln(c.stderr, line) },
+				Progress: func(done, total int64) { c.progress.at(done, total, "records", "") },
 			}
 			if !since.IsZero() {
 				cfg.From = schemas.MillisOf(since)

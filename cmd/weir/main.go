@@ -15,6 +15,7 @@ import (
 	"log"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/collector"
 	"github.com/weirhq/weir/deploy/embedded/broker"
@@ -42,7 +43,19 @@ const (
 	// exitUntold is the answer of a command that looks for damage and could not tell: what it had to read
 	// does not show enough, or cannot be read. Of such a command exitError means that there is damage.
 	exitUntold = 3
+	// What became of a message: of weir send alone.
+	exitLimited = 3
+	exitUnsent  = 4
+	exitUnknown = 5
 )
+
+// exitCodes is what exit codes mean where a command does not say otherwise.
+var exitCodes = []string{
+	"0 done, also after a signal that ended weir run, weir dev or weir tail in order",
+	"1 not done: the error says why",
+	"2 wrong usage: nothing was done",
+	"130, 143 ended at once by a second Ctrl-C or SIGTERM",
+}
 
 // untold gives exitUntold to an error that ended such a command before it had an answer.
 func untold(err error) error {
@@ -61,7 +74,9 @@ type command struct {
 	summary string
 	details string // in the command's own help
 	example string
-	process bool // settings configure it, and its help lists them all
+	exits   []string // what its exit codes mean, where exitCodes does not say it
+	resume  string   // how to go on after a signal ended it, in a sentence
+	process bool     // settings configure it, and its help lists them all
 	run     func(ctx context.Context, c *call) error
 }
 
@@ -75,11 +90,12 @@ func commands() []command {
 // call is one run of a command: its arguments and its surroundings.
 type call struct {
 	command
-	args   []string
-	getenv func(string) string
-	stdout io.Writer
-	stderr io.Writer
-	all    []command // of the program
+	args     []string
+	getenv   func(string) string
+	stdout   io.Writer
+	stderr   io.Writer
+	all      []command // of the program
+	progress *progress
 	// seen, if not nil, is called with the words and flags that the command knows; the command then ends.
 	seen func(words []string, fs *flag.FlagSet)
 }
@@ -106,6 +122,10 @@ func (e *usageError) Error() string { return e.text }
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	return runCommands(ctx, commands(), args, getenv, stdout, stderr)
+}
+
+func runCommands(ctx context.Context, all []command, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		help(stdout)
 		if len(args) == 0 {
@@ -117,12 +137,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		args = []string{versionCommand.name}
 	}
 	var names []string
-	for _, cmd := range commands() {
+	for _, cmd := range all {
 		names = append(names, cmd.name)
 		if cmd.name != args[0] {
 			continue
 		}
-		err := cmd.run(ctx, &call{command: cmd, args: args[1:], getenv: getenv, stdout: stdout, stderr: stderr, all: commands()})
+		c := &call{command: cmd, args: args[1:], getenv: getenv, stdout: stdout, stderr: stderr, all: all, progress: newProgress(stderr, time.Now)}
+		err := cmd.run(ctx, c)
 		switch {
 		case err == nil:
 			return exitOK
@@ -141,6 +162,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			code = e.code
 		}
 		fmt.Fprintf(stderr, "weir %s: %v\n", cmd.name, err)
+		if ctx.Err() != nil && cmd.resume != "" {
+			fmt.Fprintln(stderr, c.progress.interrupted(cmd.resume))
+		}
 		return code
 	}
 	fmt.Fprintf(stderr, "weir: there is no command %q%s See: weir help\n", args[0], schemas.DidYouMean(args[0], names))
@@ -152,7 +176,21 @@ func help(w io.Writer) {
 	for _, cmd := range commands() {
 		fmt.Fprintf(w, "  %-13s %s\n", cmd.name, cmd.summary)
 	}
-	fmt.Fprint(w, "\nweir COMMAND --help tells more. Begin with: weir dev\n")
+	fmt.Fprint(w, "\nExit codes:\n")
+	printExits(w, "  ", exitCodes)
+	for _, cmd := range commands() {
+		if len(cmd.exits) > 0 {
+			fmt.Fprintf(w, "\n  weir %s:\n", cmd.name)
+			printExits(w, "    ", cmd.exits)
+		}
+	}
+	fmt.Fprint(w, "\nweir COMMAND --help has more of each. Begin with: weir dev\n")
+}
+
+func printExits(w io.Writer, indent string, exits []string) {
+	for _, e := range exits {
+		fmt.Fprintf(w, "%s%s\n", indent, e)
+	}
 }
 
 // parse reads a command's flags; what is left are its arguments.
@@ -186,6 +224,11 @@ func (c *call) help(fs *flag.FlagSet) {
 	fmt.Fprintf(c.stdout, "%s\n\nUsage: weir %s %s\n\n", c.summary, c.name, c.command.args)
 	if c.details != "" {
 		fmt.Fprintf(c.stdout, "%s\n\n", c.details)
+	}
+	if len(c.exits) > 0 {
+		fmt.Fprintln(c.stdout, "Exit codes:")
+		printExits(c.stdout, "  ", c.exits)
+		fmt.Fprintln(c.stdout)
 	}
 	left := 0
 	fs.VisitAll(func(f *flag.Flag) {

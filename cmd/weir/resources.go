@@ -31,14 +31,14 @@ func kindsText() string {
 
 var getCommand = command{
 	name:    "get",
-	args:    "KIND [NAME] [--json] [flags]",
-	summary: "Print what the policy in force has, or its revisions.",
+	args:    "[KIND [NAME]] [--json] [flags]",
+	summary: "Print the policy in force, all of it or of one kind, or its revisions.",
 	details: "KIND is " + kindsText() + `,
-singular or plural, or revisions. What is printed is a file for weir apply -f,
+singular or plural, or revisions; without KIND the whole policy is printed. What is printed is a file for weir apply -f,
 as YAML or with --json as JSON; secrets are references, as they were given.
 Revisions are listed with when and by whom; one by its number is the whole
 policy as it was, and weir rollback brings it back.`,
-	example: "weir get limits\n  weir get route china --json\n  weir get revision 3 > before.yaml",
+	example: "weir get > policy.yaml\n  weir get limits\n  weir get route china --json\n  weir get revision 3 > before.yaml",
 	run: func(ctx context.Context, c *call) error {
 		words := c.leading(2)
 		fs := flag.NewFlagSet("get", flag.ContinueOnError)
@@ -48,8 +48,20 @@ policy as it was, and weir rollback brings it back.`,
 			return err
 		}
 		words = append(words, fs.Args()...)
-		if len(words) == 0 || len(words) > 2 {
-			return usagef("say a kind, and a name if it is about one: %s or %s", kindsText(), kindRevisions)
+		switch {
+		case len(words) > 2:
+			return usagef("takes a kind, and a name if it is about one: %s or %s", kindsText(), kindRevisions)
+		case len(words) == 0:
+			return onCluster(ctx, load, func(k *cluster, s *Settings) error {
+				have, err := k.policy(ctx, s)
+				switch {
+				case err != nil:
+					return err
+				case *asJSON:
+					return c.printJSON(have)
+				}
+				return c.printPolicy(have)
+			})
 		}
 		var name string
 		if len(words) == 2 {
@@ -103,6 +115,9 @@ func (c *call) printPolicy(p *schemas.Policy) error {
 	text, err := schemas.PolicyYAML(p)
 	if err != nil {
 		return err
+	}
+	if len(text) == 0 {
+		fmt.Fprintln(c.stderr, "The policy is empty.")
 	}
 	_, err = c.stdout.Write(text)
 	return err

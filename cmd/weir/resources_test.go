@@ -184,6 +184,27 @@ func TestGetAndDelete(t *testing.T) {
 	}
 }
 
+// What weir get prints is the whole policy: weir apply --prune=keys of it changes nothing.
+func TestGetWithoutAKind(t *testing.T) {
+	b := newBench(t)
+	if code, stdout, stderr := weir(t, append([]string{"get"}, b.flags...)...); code != exitOK || stdout != "" || stderr != "The policy is empty.\n" {
+		t.Errorf("before anything: code %d, %q %q", code, stdout, stderr)
+	}
+	b.does([]string{"apply", "-f", b.file(`routes_only: true
+classes:
+  - {name: verify, priority: urgent}
+tenants:
+  - {name: acme, callback: {url: "https://acme.example/hook", secret: "${SECRET}"}}
+templates:
+  - {name: code, channel: sms, body: "Your code is {{code}}"}
+` + twoProviders)}, "Revision 1")
+	b.does([]string{"keys", "create", "shop", "--tenant", "acme"})
+	for _, args := range [][]string{{"get"}, {"get", "--json"}} {
+		again := b.file(b.does(args, "verify", "${TOKEN}", "routes_only", "shop"))
+		b.does([]string{"apply", "-f", again, "--prune=keys"}, "Nothing to change. Revision 2")
+	}
+}
+
 // Lanes only grow: apply makes the topics' partitions before the revision, and
 // refuses fewer.
 func TestLanesGrow(t *testing.T) {

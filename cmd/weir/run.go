@@ -27,6 +27,7 @@ var runCommand = command{
 		if err != nil {
 			return &usageError{err.Error()}
 		}
+		l.warnOdd(c.stderr)
 		sys := &system{settings: &l.Settings, logger: newLogger(c.stderr, l.LogLevel)}
 		if slices.Contains(l.Roles, "ingest") {
 			if sys.listener, err = net.Listen("tcp", l.HTTP); err != nil {

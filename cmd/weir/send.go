@@ -21,12 +21,16 @@ const apiKeyEnv = "WEIR_API_KEY"
 var sendCommand = command{
 	name:    "send",
 	args:    "--to RECIPIENT [--channel sms] [--class CLASS] [--body TEXT | --template NAME --var k=v] [--wait]",
-	summary: "Send one message over HTTP; with --wait, tell what became of it.",
-	details: "The API key is read from " + apiKeyEnv + `; weir dev needs none.
-
-Exit codes: 0 sent or delivered, and without --wait: accepted; 1 not sent: the API refused the request, or with --wait the
-message was rejected, limited, suppressed, cancelled, a duplicate, expired, failed or undelivered; 2 wrong usage; 3 could
-not tell: the API did not answer, or with --wait the message has not ended within --timeout, or is unknown.`,
+	summary: "Send one message over HTTP; with --wait, print what became of it.",
+	details: "The API key is read from " + apiKeyEnv + "; weir dev needs none.",
+	exits: []string{
+		"0 accepted; with --wait: sent or delivered",
+		"1 the API refused the request, or the weir dev of this directory does not run",
+		"2 wrong usage",
+		"3 with --wait: limited; try again at the time that it prints",
+		"4 with --wait: not sent for another reason: failed, undelivered, expired, rejected, suppressed, cancelled or duplicate",
+		"5 not known: the API did not answer; with --wait also: not ended within --timeout, or unknown, so that it may have been received",
+	},
 	example: `weir send --to +8613800000000 --class verify --body "code 1" --wait`,
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("send", flag.ContinueOnError)
@@ -63,7 +67,7 @@ not tell: the API did not answer, or with --wait the message has not ended withi
 		}
 		s, err := load()
 		if err != nil {
-			return untold(err)
+			return err
 		}
 		if req.SendAt, err = schemas.ParseMillis(*sendAt); err != nil {
 			return usagef("--send-at: %v", err)
@@ -83,7 +87,7 @@ func (c *call) send(ctx context.Context, cl *client.Client, req *schemas.Request
 		m, err = await(ctx, cl, m.ID, began.Add(timeout))
 	}
 	if p, ok := errors.AsType[*client.Problem](err); err != nil && (!ok || p.Status >= http.StatusInternalServerError) {
-		return untold(err) // it may have been accepted
+		return &exitStatus{exitUnknown, err} // it may have been accepted
 	}
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Status == http.StatusUnauthorized {
 		return fmt.Errorf("%s; the key is read from %s", strings.TrimSuffix(p.Error(), "."), apiKeyEnv)
@@ -107,13 +111,15 @@ func exitOfStatus(s schemas.Status) error {
 	switch s {
 	case schemas.StatusSent, schemas.StatusDelivered:
 		return nil
-	case schemas.StatusRejected, schemas.StatusLimited, schemas.StatusSuppressed, schemas.StatusCancelled, schemas.StatusDuplicate,
-		schemas.StatusExpired, schemas.StatusFailed, schemas.StatusUndelivered:
-		return &exitStatus{exitError, nil}
+	case schemas.StatusLimited:
+		return &exitStatus{exitLimited, nil}
+	case schemas.StatusRejected, schemas.StatusSuppressed, schemas.StatusCancelled, schemas.StatusDuplicate, schemas.StatusExpired,
+		schemas.StatusFailed, schemas.StatusUndelivered:
+		return &exitStatus{exitUnsent, nil}
 	case schemas.StatusAccepted, schemas.StatusScheduled, schemas.StatusDeferred, schemas.StatusQueued, schemas.StatusSending,
 		schemas.StatusRetrying, schemas.StatusUnknown:
 	}
-	return &exitStatus{exitUntold, nil}
+	return &exitStatus{exitUnknown, nil}
 }
 
 // handOver sends a message, and if it is to wait, until it is decided. What a

@@ -13,9 +13,9 @@ import (
 // What became of a message is the exit code of who waited for it.
 func TestSendExitCodes(t *testing.T) {
 	want := map[schemas.Status]int{
-		schemas.StatusSent: exitOK, schemas.StatusDelivered: exitOK,
-		schemas.StatusAccepted: exitUntold, schemas.StatusScheduled: exitUntold, schemas.StatusDeferred: exitUntold, schemas.StatusQueued: exitUntold,
-		schemas.StatusSending: exitUntold, schemas.StatusRetrying: exitUntold, schemas.StatusUnknown: exitUntold,
+		schemas.StatusSent: 0, schemas.StatusDelivered: 0, schemas.StatusLimited: 3,
+		schemas.StatusAccepted: 5, schemas.StatusScheduled: 5, schemas.StatusDeferred: 5, schemas.StatusQueued: 5,
+		schemas.StatusSending: 5, schemas.StatusRetrying: 5, schemas.StatusUnknown: 5,
 	}
 	for _, status := range schemas.Statuses {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,7 @@ func TestSendExitCodes(t *testing.T) {
 		at := []string{"send", "--to", "+8613800000000", "--body", "x", "--timeout", "20ms", "--http-listen", strings.TrimPrefix(api.URL, "http://"), "--dir", t.TempDir()}
 		code, ok := want[status]
 		if !ok {
-			code = exitError
+			code = 4
 		}
 		for args, code := range map[string]int{"--wait": code, "--wait --json": code, "--json": exitOK} {
 			if got, out, errs := weir(t, append(at, strings.Fields(args)...)...); got != code || !strings.Contains(out, string(status)) && code != exitOK || errs != "" {
@@ -39,7 +39,7 @@ func TestSendExitCodes(t *testing.T) {
 		}
 		api.Close()
 	}
-	for answer, code := range map[int]int{http.StatusBadRequest: exitError, http.StatusUnauthorized: exitError, http.StatusInternalServerError: exitUntold} {
+	for answer, code := range map[int]int{http.StatusBadRequest: exitError, http.StatusUnauthorized: exitError, http.StatusInternalServerError: 5} {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(answer)

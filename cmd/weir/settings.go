@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -160,10 +161,29 @@ func show(src any) string {
 	return ""
 }
 
+var (
+	urlPassword = regexp.MustCompile(`(://[^:@/?#]*):.*@`)
+	urlSecret   = regexp.MustCompile(`(?i)([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*`)
+)
+
+// masked hides what is secret in a URL: its password, and parameters that are called so. Other text
+// stays as it is: settings name the files of secrets, and hold none.
+func masked(text string) string {
+	return urlSecret.ReplaceAllString(urlPassword.ReplaceAllString(text, "$1:***@"), "$1***")
+}
+
 // loaded is settings with where each came from.
 type loaded struct {
 	Settings
 	from map[string]string // key → "default", a file's line, an environment variable, a flag
+	odd  []string          // variables of the environment that begin with WEIR_ and may be anything
+}
+
+// warnOdd names the variables that are no settings.
+func (l *loaded) warnOdd(w io.Writer) {
+	for _, name := range l.odd {
+		fmt.Fprintf(w, "Warning: %s is no setting, and is used only where the policy refers to it as ${%s}\n", name, name)
+	}
 }
 
 // settingsFlags adds a flag for each setting and returns what loads them after
@@ -206,7 +226,9 @@ func settingsFlags(fs *flag.FlagSet, base Settings, getenv func(string) string) 
 				set(s, v, "--"+s.flag())
 			}
 		}
-		errs = append(errs, l.validate())
+		misspelt, odd := unknownVariables(os.Environ(), l.Secrets.EnvPrefix)
+		l.odd = odd
+		errs = append(append(errs, misspelt...), l.validate())
 		if err := errors.Join(errs...); err != nil {
 			return nil, err
 		}
@@ -309,7 +331,7 @@ func (l *loaded) validate() error {
 	if l.PublicURL != "" {
 		u, err := url.Parse(l.PublicURL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			errs = append(errs, fmt.Errorf("http.public_url %q: http or https, a host and perhaps a path, such as https://weir.example.com", l.PublicURL))
+			errs = append(errs, fmt.Errorf("http.public_url %q: http or https, a host and perhaps a path, such as https://weir.example.com", masked(l.PublicURL)))
 		}
 		l.PublicURL = strings.TrimRight(l.PublicURL, "/")
 	}

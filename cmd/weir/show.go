@@ -44,7 +44,7 @@ func (d *dev) show(ctx context.Context, e *endpoints) error {
 		return nil
 	}
 	const all = "SELECT class, status, count() FROM weir.status_events GROUP BY ALL ORDER BY ALL"
-	fmt.Fprintf(d.stdout, "\n$ curl %s --data '%s'\n", e.ClickHouse, all)
+	fmt.Fprintf(d.stdout, "\n$ curl %s --data '%s'\n", masked(e.ClickHouse), all)
 	for until := time.Now().Add(showWithin); ; { // what was refused is there within a second
 		now, err := askSQL(ctx, e.ClickHouse, limited)
 		if err != nil {
@@ -79,7 +79,7 @@ func askSQL(ctx context.Context, url, query string) (string, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("ClickHouse at %s answers %s: %s", url, resp.Status, body)
+		err = fmt.Errorf("ClickHouse at %s answers %s: %s", masked(url), resp.Status, body)
 	}
 	return string(body), err
 }

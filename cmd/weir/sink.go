@@ -18,9 +18,14 @@ var sinkCommand = command{
 repair needs every sink to be stopped (so it cannot work with weir dev, which is one process). It loads from weir.status the rows that are missing, each into the table that
 lacks it, takes away those that are there twice, makes the minutes of rollups again that do not add up, and adds what lists of
 messages lack. What is interrupted is done by running it again. It covers the nine days of which the group's
-metadata says what was confirmed, as far as weir.status still has them.
-Exit codes: 0 the tables have what was confirmed; 1 they do not, and the text says what is left; 2 wrong usage; 3 could
-not tell: Kafka or ClickHouse did not answer, sinks run (repair), or no sink has kept an account yet.`,
+metadata says what was confirmed, as far as weir.status still has them.`,
+	exits: []string{
+		"0 the tables have what was confirmed",
+		"1 they do not, and the text says what is missing",
+		"2 wrong usage",
+		"3 could not tell: Kafka or ClickHouse did not answer, sinks run (repair), or no sink has kept an account yet",
+	},
+	resume:  "Run it again: what was loaded stays so, and repair goes on with the rest.",
 	example: "weir sink check",
 	run: func(ctx context.Context, c *call) error {
 		verb := c.verb("check", "repair")

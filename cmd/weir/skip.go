@@ -19,13 +19,18 @@ var skipCommand = command{
 	args:    "TOPIC/PARTITION/OFFSET --reason TEXT [--yes] | --list [--json] [flags]",
 	summary: "Let Weir go on without one record of its own state that it cannot read.",
 	details: `Where a stage stops at such a record, its error names the record and this command. Without --yes the command says
-what is lost with the record, changes nothing, and exits with 2. With --yes it writes who skipped it, when and why to
+what is lost with the record and changes nothing. With --yes it writes who skipped it, when and why to
 weir.skips, and the record's bytes to weir.dlq (reason: skipped). Start the stage again after it. A skip cannot be
 taken back. weir audit reports every skip, and does not call proven what the record would have shown.
 
 It refuses a record that is not there, and topics at which no stage stops: what Weir did not write there goes to
 weir.dlq by itself. For records of weir.ledger there is weir ledger repair. A batch beyond 16 MiB is skipped as a whole,
 by its first offset. docs/topics.md has each topic.`,
+	exits: []string{
+		"0 skipped, now or before, or listed",
+		"1 not skipped: the error says why",
+		"2 wrong usage, or --yes was not given: nothing was changed",
+	},
 	example: `weir skip weir.journal.aliyun/0/17 --reason "written by a test script, ticket 4711"
   weir skip --list`,
 	run: func(ctx context.Context, c *call) error {

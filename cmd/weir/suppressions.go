@@ -29,10 +29,15 @@ var suppressionsCommand = command{
 add      suppresses a recipient: on --channel and of --class, or on any and of any; said again it changes until when and why
 remove   lifts the suppression of exactly that recipient, channel and class
 import   takes in a table whose first row names its columns: to, and any of channel, class, expires_at and reason. FILE
-         may be - for standard input. Rows that are wrong are named by their lines and hold up none of the others; the exit
-         code is 1 then. To import the same again changes nothing. Progress is on stderr
+         may be - for standard input. Rows that are wrong are named by their lines and hold up none of the others. To import the same again changes nothing. Progress is on stderr
 
 It speaks HTTP: an API key stands in ` + apiKeyEnv + `; weir dev needs none. The tenant is the key's; --tenant only makes sure of it.`,
+	exits: []string{
+		"0 done",
+		"1 not done: the error says why; import also: a row was refused, and the others were accepted",
+		"2 wrong usage",
+	},
+	resume: "What was accepted stays so. To import the same file again is safe.",
 	example: `weir suppressions list --reason hard_bounce
   weir suppressions add --to +8613800000000 --channel sms --expires 2027-01-01T00:00:00Z --reason "asked by phone"
   weir suppressions remove --to +8613800000000 --channel sms
@@ -205,13 +210,16 @@ func (c *call) importSuppressions(ctx context.Context, cl *client.Client, path, 
 			return err
 		}
 	}
-	in := io.Reader(os.Stdin)
+	in, size := io.Reader(os.Stdin), int64(0)
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err == nil {
+			size = info.Size()
+		}
 		in = f
 	}
 	buffered := bufio.NewReaderSize(in, 64<<10)
@@ -229,7 +237,7 @@ func (c *call) importSuppressions(ctx context.Context, cl *client.Client, path, 
 	}
 	out := &imported{DryRun: dryRun, Refused: []refusedRow{}}
 	part := newImportPart(head)
-	began, told := time.Now(), time.Time{}
+	began := time.Now()
 	send := func() error {
 		if len(part.lines) == 0 {
 			return nil
@@ -248,10 +256,7 @@ func (c *call) importSuppressions(ctx context.Context, cl *client.Client, path, 
 			}
 		}
 		part = newImportPart(head)
-		if now := time.Now(); now.Sub(told) >= time.Second {
-			told = now
-			fmt.Fprintf(c.stderr, "%d rows, %d accepted, %d refused\n", out.Rows, out.Accepted, len(out.Refused))
-		}
+		c.progress.at(rows.InputOffset(), size, "bytes", fmt.Sprintf(": %d rows, %d accepted, %d refused", out.Rows, out.Accepted, len(out.Refused)))
 		return nil
 	}
 	for {

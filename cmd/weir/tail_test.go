@@ -1,12 +1,20 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 // What weir tail says of each kind of event, after the time.
@@ -75,5 +83,108 @@ func TestLocalTime(t *testing.T) {
 	m := &client.Message{ID: "m-1", Status: schemas.StatusLimited, Limit: "acme", Window: "3/24h", RetryAt: now.Add(24 * time.Hour)}
 	if got, want := outcome(m, now.Time(), 0), "limited: acme 3/24h, try again at 2026-11-22T18:15:24 (86400 s)   m-1"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Events of the partitions come in the order of their times: the history sorted, and later ones held
+// for a moment.
+func TestTailOrder(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	topic := topics.Names{}.Status()
+	if made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 2, 1, nil, topic); err != nil || made.Error() != nil {
+		t.Fatal(err, made.Error())
+	}
+	now := time.Now()
+	put := func(partition int32, id, to string, at time.Time) {
+		t.Helper()
+		e := &schemas.Event{Kind: schemas.KindStatus, MessageID: id, To: to, Status: schemas.StatusFailed, At: schemas.MillisOf(at)}
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: schemas.AppendEvent(nil, e), Timestamp: at}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const to = "+8613800000000"
+	for i := range 4 { // all of partition 0 is read before any of partition 1, or the other way round
+		put(0, fmt.Sprintf("h%d", 2*i), to, now.Add(time.Duration(2*i-60)*time.Second))
+	}
+	for i := range 4 {
+		put(1, fmt.Sprintf("h%d", 2*i+1), to, now.Add(time.Duration(2*i+1-60)*time.Second))
+	}
+	put(1, "another's", "+8613900000000", now)
+	out := &lines{got: make(chan string, 100)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan int)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"tail", "--since", "1h", "--to", "+86 138-0000 0000", "--status", "failed, sent", "--dir", t.TempDir(), "--kafka-brokers", c.ListenAddrs()[0]}, func(string) string { return "" }, out, &errs)
+	}()
+	for i := range 8 {
+		if line := <-out.got; !strings.Contains(line, fmt.Sprintf(" h%d", i)) {
+			t.Errorf("%d: %s", i, line)
+		}
+	}
+	put(0, "second", to, now.Add(2*time.Millisecond))
+	put(1, "first", to, now.Add(time.Millisecond))
+	if line := <-out.got; !strings.Contains(line, "first") {
+		t.Errorf("the second came first: %s", line)
+	}
+	cancel()
+	if code := <-ended; code != exitOK || errs.String() != "--to \"+86 138-0000 0000\" is read as +8613800000000\n" {
+		t.Errorf("exit %d: %s", code, &errs)
+	}
+}
+
+// lines hands on what is written, line by line.
+type lines struct{ got chan string }
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.got <- string(b)
+	return len(b), nil
+}
+
+// A partition whose history is not read holds back what is later than it, for a while.
+func TestTailHoldsHistory(t *testing.T) {
+	now := time.Now()
+	o := &ordered{moved: now, behind: map[int32]*partRead{0: {end: 10}, 1: {end: 10}}}
+	at := schemas.Millis(1_000_000)
+	due := func(after time.Duration) string { return strings.Join(o.due(now.Add(after), false), " ") }
+	o.held = []heldEvent{{at.Add(9 * time.Second), now, "c"}, {at, now, "a"}}
+	o.read(0, 9, at)
+	if got := due(time.Second); got != "" {
+		t.Errorf("while partition 1 is not read: %q", got)
+	}
+	o.read(1, 5, at.Add(5*time.Second))
+	o.held = append(o.held, heldEvent{at.Add(5 * time.Second), now, "b"})
+	if got := due(time.Second); got != "a" {
+		t.Errorf("with partition 1 read for 5 s: %q, want a", got)
+	}
+	if got := due(holdHistory + time.Second); got != "b c" {
+		t.Errorf("with a partition from which nothing comes: %q, want b c", got)
+	}
+}
+
+func TestTailRefusesWhatItCannotMean(t *testing.T) {
+	for status, want := range map[string]string{"limted": `no status "limted"; did you mean limited? Known: accepted, scheduled`, "sent,": `no status "". Known`} {
+		if code, _, stderr := weir(t, "tail", "--status", status); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("--status %s: exit %d, %s", status, code, stderr)
+		}
+	}
+	for _, tt := range []struct{ text, want string }{
+		{"+86 138 0000 0000", "+8613800000000"}, {"138 0000 0000", "+8613800000000"}, {"86138-0000-0000", "+8613800000000"}, {"Ann@EXAMPLE.com", "ann@example.com"},
+	} {
+		if keys, err := spellings(tt.text, []string{"CN"}); err != nil || !slices.Contains(keys, tt.want) {
+			t.Errorf("%s: %v, %v", tt.text, keys, err)
+		}
+	}
+	if _, err := spellings("12", []string{"CN"}); err == nil || !strings.Contains(err.Error(), "is no recipient") {
+		t.Errorf("12: %v", err)
 	}
 }

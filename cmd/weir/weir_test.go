@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,7 +44,7 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{[]string{"send"}, "--to is missing"},
 		{[]string{"apply"}, "-f"},
 		{[]string{"apply", "-f", "a.yaml", "b.yaml"}, "no argument"},
-		{[]string{"get"}, "say a kind"},
+		{[]string{"get", "limit", "a", "b"}, "takes a kind"},
 		{[]string{"get", "things"}, `no kind "things"`},
 		{[]string{"get", "revision", "last"}, "no number"},
 		{[]string{"delete", "limit"}, "a kind and a name"},
@@ -123,6 +124,52 @@ func TestHelpHasTheCommandsOwnFlags(t *testing.T) {
 	}
 }
 
+// TestExitCodesAreListed: weir help and docs/exit-codes.md list the exit codes of all commands, and
+// --help those of its own.
+func TestExitCodesAreListed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/exit-codes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all, _ := weir(t, "help")
+	_, list, _ := strings.Cut(all, "\nExit codes:\n")
+	list, _, _ = strings.Cut(list, "\n\nweir COMMAND")
+	for line := range strings.Lines(list) {
+		if line = strings.TrimSpace(line); !strings.Contains(string(page), line) {
+			t.Errorf("docs/exit-codes.md has no line %q", line)
+		}
+	}
+	for _, command := range []string{"send", "audit", "ledger", "sink", "erase", "skip", "suppressions"} {
+		_, help, _ := weir(t, command, "--help")
+		_, own, _ := strings.Cut(help, "\nExit codes:\n")
+		own, _, _ = strings.Cut(own, "\n\n")
+		if own == "" || !strings.Contains(list, "  weir "+command+":\n    "+strings.TrimSpace(strings.ReplaceAll(own, "\n", "\n  "))) {
+			t.Errorf("weir %s --help: %q; weir help:\n%s", command, own, list)
+		}
+	}
+}
+
+// Every command that reads a cluster or speaks HTTP finds a weir dev by its directory, and says so
+// where none has run, however the directory was named.
+func TestEveryCommandTakesTheDirectory(t *testing.T) {
+	for _, one := range known(t.Context(), &call{all: commands(), getenv: func(string) string { return "" }}) {
+		has := func(name string) bool {
+			return slices.ContainsFunc(one.flags, func(f *flag.Flag) bool { return f.Name == name })
+		}
+		if has("kafka-brokers") && !one.process && !has("dir") {
+			t.Errorf("weir %s has no --dir", one.name)
+		}
+	}
+	dir := t.TempDir()
+	for want, args := range map[string][]string{"--dir " + dir: {"status", "--dir", dir}, "WEIR_DIR " + dir: {"status"}} {
+		var errs bytes.Buffer
+		code := run(t.Context(), args, func(name string) string { return map[string]string{"WEIR_DIR": dir}[name] }, io.Discard, &errs)
+		if code != exitUsage || !strings.Contains(errs.String(), want+": no weir dev has run there") {
+			t.Errorf("%v: exit %d, %s", args, code, &errs)
+		}
+	}
+}
+
 // TestCompletion has a shell complete: commands, the words of one, and flags.
 func TestCompletion(t *testing.T) {
 	_, script, _ := weir(t, "completion", "bash")
@@ -162,6 +209,30 @@ func TestFlagsBeatEnvironmentBeatsFile(t *testing.T) {
 		if l.from[key] != want {
 			t.Errorf("%s comes from %q, want %q", key, l.from[key], want)
 		}
+	}
+}
+
+// Passwords in URLs are neither explained nor part of an error; files of secrets are named.
+func TestSecretsAreMasked(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"http://weir:hunter2@a:8123/weir", "http://weir:***@a:8123/weir"},
+		{"http://weir:hunt/er@2@a:8123/weir?x=1", "http://weir:***@a:8123/weir?x=1"},
+		{"http://:hunter2@a", "http://:***@a"},
+		{"https://a/?password=hunter2&x=1", "https://a/?password=***&x=1"},
+		{"https://weir@a:8443", "https://weir@a:8443"},
+		{"10.0.0.5:9092,10.0.0.6:9092", "10.0.0.5:9092,10.0.0.6:9092"},
+		{"/run/secrets/key", "/run/secrets/key"},
+	} {
+		if got := masked(tt.text); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
+		}
+	}
+	code, out, stderr := weir(t, "config", "explain", "--clickhouse-url", "http://weir:hunter2@a:8123", "--clickhouse-hash-key-file", "/run/hash")
+	if code != exitOK || strings.Contains(out, "hunter2") || !strings.Contains(out, "http://weir:***@a:8123") || !strings.Contains(out, "/run/hash") || !strings.Contains(out, "--clickhouse-url") {
+		t.Errorf("exit %d: %s%s", code, out, stderr)
+	}
+	if _, _, stderr := weir(t, "run", "--http-public-url", "http://weir:hunter2@a"); strings.Contains(stderr, "hunter2") || !strings.Contains(stderr, "http.public_url") {
+		t.Error(stderr)
 	}
 }
 

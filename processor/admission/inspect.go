@@ -49,6 +49,8 @@ func (p *Problem) Repairable() bool { return len(p.Write) > 0 || len(p.Stand) > 
 // lost the rest of a partition before they went on with other records.
 func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, partitions int32, group, cuts map[stream.Partition]int64) ([]Problem, error) {
 	read = skip.Batches(ctx, read, names, slog.New(slog.DiscardHandler))
+	whole := read // what is read beside is little
+	read.Progress = nil
 	in := &inspection{
 		stage: &stage{cfg: Config{Read: read, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, env: environment{names: names, partitions: partitions}, cuts: cuts},
 		parts: make(map[int32]*partition), damaged: make(damages), good: make(map[damageKey][]byte), group: group,
@@ -69,7 +71,7 @@ func Inspect(ctx context.Context, read stream.ReadConfig, names topics.Names, pa
 		in.parts[n] = p
 		ranges = append(ranges, p.ranges()...)
 	}
-	if err := stream.Read(ctx, read, ranges, func(r *kgo.Record) error {
+	if err := stream.Read(ctx, whole, ranges, func(r *kgo.Record) error {
 		in.parts[r.Partition].take(r, r.Topic == ledger)
 		return nil
 	}); err != nil {

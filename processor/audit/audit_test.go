@@ -475,3 +475,36 @@ func TestCalendar(t *testing.T) {
 		})
 	}
 }
+
+// The table says that it counts calls, and when a limit refused nothing.
+func TestLimitsThatRefusedNothing(t *testing.T) {
+	h := newHistory()
+	mode := func(m schemas.Mode) []schemas.Limit { return []schemas.Limit{{Name: "a", Mode: m}} }
+	for i, limits := range [][]schemas.Limit{nil, mode(""), mode(schemas.ModeObserve), mode(schemas.ModeObserve), mode(schemas.ModeEnforce), mode(schemas.ModeOff), nil, mode("")} {
+		h.policies, h.at = append(h.policies, &schemas.Policy{Limits: limits}), append(h.at, schemas.Millis(10*(i+1)))
+	}
+	for _, tt := range []struct {
+		from, until schemas.Millis
+		want        string
+	}{
+		{1, 1000, "observe in revisions 3 to 4, off in revision 6, removed in revision 7"},
+		{45, 55, "observe in revision 4"},
+		{80, 1000, ""},
+		{1, 29, ""},
+	} {
+		if got := h.unenforced("a", tt.from, tt.until); got != tt.want {
+			t.Errorf("%d to %d: %q, want %q", tt.from, tt.until, got, tt.want)
+		}
+	}
+	r := &Report{From: 45, Until: 55, Densest: []Density{{Limit: "a", Window: "1/60s", N: 1, Most: 3}, {Provider: "p", Window: "3/1s", N: 3, Most: 2}}}
+	r.unenforced(h)
+	text := show(r)
+	for _, want := range []string{
+		"calls, retries included     limit a: at most 3 in a window of 1/60s; it refused nothing for a time: observe in revision 4\n",
+		"calls, retries included     provider p: at most 2 in a window of 3/1s\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

@@ -118,3 +118,12 @@ next:
 		r.Densest = append(r.Densest, *d)
 	}
 }
+
+// unenforced marks the limits that refused nothing for a part of the judged time.
+func (r *Report) unenforced(h *history) {
+	for i := range r.Densest {
+		if d := &r.Densest[i]; d.Limit != "" {
+			d.Unenforced = h.unenforced(d.Limit, r.From, r.Until)
+		}
+	}
+}

@@ -3,6 +3,8 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/weirhq/weir/schemas"
 )
@@ -10,11 +12,12 @@ import (
 // history is weir.config: every revision that came into force.
 type history struct {
 	policies []*schemas.Policy // by revision; 0 is the empty one
+	at       []schemas.Millis  // when each came into force, by its author's clock
 	skipped  int64             // records of a newer format that an operator skipped
 	void     int               // revisions whose parent was not in force
 }
 
-func newHistory() *history { return &history{policies: []*schemas.Policy{{}}} }
+func newHistory() *history { return &history{policies: []*schemas.Policy{{}}, at: []schemas.Millis{0}} }
 
 // take judges the next record: it counts only if its parent is in force where
 // it stands.
@@ -27,8 +30,40 @@ func (h *history) take(value []byte) error {
 		h.void++
 		return nil
 	}
-	h.policies = append(h.policies, &r.Policy)
+	h.policies, h.at = append(h.policies, &r.Policy), append(h.at, r.At)
 	return nil
+}
+
+// unenforced says in which revisions of a time a limit refused nothing, and why: "observe in revisions
+// 3 to 5, removed in revision 6". Empty is that there is none.
+func (h *history) unenforced(limit string, from, until schemas.Millis) string {
+	var out []string
+	first, last := "", 0
+	there := false
+	for n := 1; n < len(h.at); n++ {
+		word := ""
+		limits := h.policies[n].Limits
+		i := slices.IndexFunc(limits, func(l schemas.Limit) bool { return l.Name == limit })
+		switch {
+		case i < 0 && there:
+			word = "removed"
+		case i >= 0 && limits[i].Mode != schemas.ModeEnforce:
+			word = string(limits[i].Mode) // empty is to enforce
+		}
+		there = there || i >= 0
+		if h.at[n] > until || n+1 < len(h.at) && h.at[n+1] <= from {
+			word = ""
+		}
+		switch {
+		case word == "":
+		case word == first:
+			out[len(out)-1] = fmt.Sprintf("%s in revisions %d to %d", word, last, n)
+		default:
+			out, last = append(out, fmt.Sprintf("%s in revision %d", word, n)), n
+		}
+		first = word
+	}
+	return strings.Join(out, ", ")
 }
 
 func (h *history) policy(revision int64) *schemas.Policy {

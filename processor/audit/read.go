@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -25,6 +26,20 @@ type reader struct {
 
 	mu   sync.Mutex
 	done map[string]map[int32]int64 // how far earlier cuts were read to their ends
+
+	passed atomic.Int64 // offsets that were read or found empty
+}
+
+// left is how many offsets there are up to the ends that were taken.
+func (r *reader) left() (n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for topic, parts := range r.until {
+		for num, until := range parts {
+			n += max(until-max(r.start[topic][num], r.done[topic][num]), 0)
+		}
+	}
+	return n
 }
 
 // resume reads on from where an earlier cut ended, and at least from an offset on. What
@@ -198,13 +213,15 @@ func (r *reader) openTo(ctx context.Context, topic string, num int32, from, unti
 		return nil, nil, fmt.Errorf("read %s/%d: %w", topic, num, err)
 	}
 	var batch []*kgo.Record
-	ended := false
+	ended, at := false, from
 	next := func() (*kgo.Record, error) {
 		progress := time.Now()
 		for !ended {
 			for len(batch) > 0 {
 				rec := batch[0]
 				batch = batch[1:]
+				r.passed.Add(rec.Offset + 1 - at)
+				at = rec.Offset + 1
 				if ended = rec.Offset+1 >= until; rec.Offset >= until {
 					return nil, nil
 				}

@@ -177,6 +177,8 @@ type Density struct {
 	N        int64          `json:"n"` // allowed, by the latest revision that has the window
 	Most     int64          `json:"most"`
 	At       schemas.Millis `json:"at,omitzero"` // when the window ended
+	// Unenforced is in which revisions of the judged time the limit refused nothing: "observe in revision 3".
+	Unenforced string `json:"unenforced,omitempty"`
 }
 
 // Outcome is the audit's answer.
@@ -423,15 +425,18 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "t against append time       at most %s ahead, %s behind\n", r.Clock.Ahead, r.Clock.Behind)
 	for _, d := range r.Densest {
 		if d.Limit != "" {
-			fmt.Fprintf(&b, "densest sending             limit %s: %d of %s", d.Limit, d.Most, d.Window)
+			fmt.Fprintf(&b, "calls, retries included     limit %s: at most %d in a window of %s", d.Limit, d.Most, d.Window)
 			if d.To != "" {
 				fmt.Fprintf(&b, ", to %s", d.To)
 			}
 		} else {
-			fmt.Fprintf(&b, "densest sending             provider %s: %d of %s", d.Provider, d.Most, d.Window)
+			fmt.Fprintf(&b, "calls, retries included     provider %s: at most %d in a window of %s", d.Provider, d.Most, d.Window)
 		}
 		if d.At > 0 {
-			fmt.Fprintf(&b, ", in the window that ended at %s", d.At)
+			fmt.Fprintf(&b, ", which ended at %s", d.At)
+		}
+		if d.Unenforced != "" {
+			fmt.Fprintf(&b, "; it refused nothing for a time: %s", d.Unenforced)
 		}
 		b.WriteByte('\n')
 	}

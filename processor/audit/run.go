@@ -38,8 +38,10 @@ type Config struct {
 	// Memory is how much the process may take, in bytes; default DefaultMemory,
 	// at least LeastMemory. What must be remembered and does not fit is not
 	// judged, and the report says so. The caller tells the garbage collector.
-	Memory   int64
-	Progress func(line string) // may be nil; called at most once a second
+	Memory int64
+	// Progress says how many offsets of the logs were read, of how many; may be nil; called at most
+	// once a second.
+	Progress func(done, total int64)
 	Options  []kgo.Opt
 }
 
@@ -106,6 +108,8 @@ type auditing struct {
 	ids      map[string]kadm.TopicID // of topics, in an audit that follows
 
 	read   atomic.Int64
+	total  int64 // offsets to read, as of the cut
+	before int64 // and read before
 	said   time.Time
 	saying sync.Mutex
 }
@@ -120,7 +124,7 @@ func (a *auditing) tick() int64 {
 	defer a.saying.Unlock()
 	if now := time.Now(); now.Sub(a.said) >= time.Second {
 		a.said = now
-		a.Progress(fmt.Sprintf("%d records read", n))
+		a.Progress(a.reader.passed.Load()-a.before, a.total)
 	}
 	return n
 }
@@ -210,6 +214,7 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 	}
 	into.take(b.found)
 	r := into.finish()
+	r.unenforced(b.config)
 	r.Took = time.Since(c.began)
 	return r, err
 }
@@ -217,6 +222,7 @@ func (a *auditing) judge(ctx context.Context, c *cut) (*Report, error) {
 // readAll has every partition of every topic read up to the cut.
 func (a *auditing) readAll(ctx context.Context, c *cut, into *findings) error {
 	b := a.bounds
+	a.total, a.before = a.reader.left(), a.reader.passed.Load()
 	if err := a.hold(ctx, &a.waiting, c.released); err != nil {
 		return err
 	}

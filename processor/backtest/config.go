@@ -42,7 +42,9 @@ type Config struct {
 	// owner's open transaction holds it back. Default 30 s.
 	Stall time.Duration
 
-	Progress func(line string) // may be nil; called at most once a second
+	// Progress says how many records were read, of how many; 0 where that is not known. It may be nil,
+	// and is called at most once a second.
+	Progress func(done, total int64)
 	// Each is told of every decision that limits took part in, now or then, also
 	// of the time before From. Nil is nobody. Calls may come at the same time,
 	// and those of one partition in the order of its log.

@@ -135,8 +135,7 @@ func readRequests(ctx context.Context, src *source, need needs, from schemas.Mil
 		g.SetLimit(readers)
 		for n, at := range begins {
 			g.Go(func() error {
-				_, err := src.reader.Span(gctx, stream.Partition{Topic: topic, Partition: n}, at.from, at.end, func(r *kgo.Record) error {
-					src.tick()
+				return src.span(gctx, stream.Partition{Topic: topic, Partition: n}, at, func(r *kgo.Record) error {
 					if topic == q.requests {
 						return q.keep(r)
 					}
@@ -151,7 +150,6 @@ func readRequests(ctx context.Context, src *source, need needs, from schemas.Mil
 					}
 					return nil
 				})
-				return err
 			})
 		}
 		if err := g.Wait(); err != nil {

@@ -87,9 +87,10 @@ func (s *source) feeds(there *extent, warm schemas.Millis) []feed {
 			st := there.kafka[n]
 			line := &sequence{missing: &s.missing}
 			if there.history[n] {
+				s.unknown.Store(true)
 				var at step
 				err := s.cfg.History.Decisions(ctx, n, warm, st.start, func(e *schemas.Event) error {
-					s.tick()
+					s.tick(1)
 					if at.read(e, s.partitions); line.repeats(&at) || at.kind == stepNothing {
 						return nil
 					}

@@ -26,7 +26,10 @@ type source struct {
 	reader     *stream.Reader
 	partitions int32
 
-	read    atomic.Int64
+	ticks   atomic.Int64
+	read    atomic.Int64 // offsets
+	total   atomic.Int64 // that are to be read
+	unknown atomic.Bool  // how much ClickHouse brings
 	missing atomic.Int64 // decisions that neither log has, between those that it has
 	saying  sync.Mutex
 	said    time.Time
@@ -51,17 +54,33 @@ func openSource(ctx context.Context, cfg Config) (*source, error) {
 
 func (s *source) close() { s.reader.Close() }
 
-// tick counts a record, and says how far the reading is.
-func (s *source) tick() {
-	n := s.read.Add(1)
-	if s.cfg.Progress == nil || n%4096 != 0 {
+// span reads what is left of a partition's stretch, and says how far the reading is.
+func (s *source) span(ctx context.Context, p stream.Partition, st stretch, fn func(*kgo.Record) error) error {
+	at := st.from
+	_, err := s.reader.Span(ctx, p, st.from, st.end, func(r *kgo.Record) error {
+		s.tick(r.Offset + 1 - at)
+		at = r.Offset + 1
+		return fn(r)
+	})
+	s.read.Add(max(st.end-at, 0))
+	return err
+}
+
+// tick counts records, and markers of transactions between them.
+func (s *source) tick(n int64) {
+	s.read.Add(n)
+	if s.ticks.Add(1)%4096 != 0 || s.cfg.Progress == nil {
 		return
 	}
 	s.saying.Lock()
 	defer s.saying.Unlock()
 	if now := time.Now(); now.Sub(s.said) >= time.Second {
 		s.said = now
-		s.cfg.Progress(fmt.Sprintf("%d records read", n))
+		total := s.total.Load()
+		if s.unknown.Load() {
+			total = 0
+		}
+		s.cfg.Progress(s.read.Load(), total)
 	}
 }
 
@@ -122,6 +141,7 @@ func (s *source) begins(ctx context.Context, topic string, from schemas.Millis) 
 			}
 		}
 		out[n] = st
+		s.total.Add(max(st.end-st.from, 0))
 	}
 	return out, nil
 }
@@ -164,8 +184,7 @@ func (s *source) events(ctx context.Context, n int32, st stretch, line *sequence
 		event schemas.EventReader
 		known = make(texts)
 	)
-	_, err := s.reader.Span(ctx, stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, st.from, st.end, func(r *kgo.Record) error {
-		s.tick()
+	err := s.span(ctx, stream.Partition{Topic: s.cfg.Names.Status(), Partition: n}, st, func(r *kgo.Record) error {
 		if !bytes.Contains(r.Value, decided) && !bytes.Contains(r.Value, wasSent) && !bytes.Contains(r.Value, wasDoubt) {
 			return nil
 		}

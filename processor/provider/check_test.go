@@ -86,7 +86,7 @@ func TestCheckSettings(t *testing.T) {
 	err = doc.Located(types.Check(&doc.Policy))
 	want := `p.yaml:5:5: providers[0].settings.account_sid: is missing: write the account's SID
 p.yaml:5:5: providers[0].settings.from: is missing: write a number
-p.yaml:6:13: providers[0].settings.form: is not a setting of this type: it has account_sid, from, sign
+p.yaml:6:13: providers[0].settings.form: is not a setting of this type; did you mean from? It has account_sid, from, sign
 p.yaml:8:19: providers[0].settings.sign.encoding: must be one of hex, base64`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

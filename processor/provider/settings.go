@@ -89,7 +89,11 @@ func (s *Settings) unknown() (out []mistake) {
 	for _, k := range s.Names() {
 		if !slices.Contains(s.asked, k) {
 			name := s.within + k
-			out = append(out, mistake{name, fmt.Errorf("settings.%s is not a setting of this type: it has %s", name, strings.Join(s.asked, ", "))})
+			it := ": it"
+			if guess := schemas.DidYouMean(k, s.asked); guess != "." {
+				it = guess + " It"
+			}
+			out = append(out, mistake{name, fmt.Errorf("settings.%s is not a setting of this type%s has %s", name, it, strings.Join(s.asked, ", "))})
 		}
 	}
 	for _, u := range s.under {

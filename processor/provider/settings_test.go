@@ -43,8 +43,8 @@ func TestSettings(t *testing.T) {
 		{"too much", map[string]any{"user": "u", "n": 100}, nil, "settings.n must be a whole number from 1 to 99"},
 		{"no duration", map[string]any{"user": "u", "every": 10}, nil, "settings.every must be a duration from 1s to 1m0s"},
 		{"too long", map[string]any{"user": "u", "every": "2m"}, nil, "settings.every must be a duration from 1s to 1m0s"},
-		{"not a setting", map[string]any{"user": "u", "usr": "u"}, nil, "settings.usr is not a setting of this type: it has user, key, form, on, n, every, port"},
-		{"misspelt", map[string]any{"usr": "u"}, nil, "settings.usr is not a setting of this type: it has user, key, form, on, n, every, port"},
+		{"not a setting", map[string]any{"user": "u", "pigeon": "u"}, nil, "settings.pigeon is not a setting of this type: it has user, key, form, on, n, every, port"},
+		{"misspelt", map[string]any{"usr": "u"}, nil, "settings.usr is not a setting of this type; did you mean user? It has user, key, form, on, n, every, port"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, got := read(tt.all)

@@ -19,8 +19,9 @@ import (
 // job is one range being read.
 type job struct {
 	Range
-	at    int64 // next offset to read
-	until int64
+	at     int64 // next offset to read
+	until  int64
+	passed func(n int64) // called with how many offsets were read; may be nil
 
 	topicID [16]byte
 	leader  int32 // -1: not known
@@ -52,6 +53,9 @@ func (r *Reader) read(ctx context.Context, j *job, turns chan struct{}, fn func(
 		switch {
 		case j.at > before:
 			progress, pause = time.Now(), shortestPause
+			if j.passed != nil {
+				j.passed(min(j.at, j.until) - before)
+			}
 			if err == nil {
 				continue
 			}

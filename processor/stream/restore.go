@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -64,7 +65,10 @@ type ReadConfig struct {
 	// Oversized is called with a batch beyond MaxBatchBytes (see IsBatch), behind which it
 	// goes on. It may be called from several goroutines. Nil: such a batch is an error.
 	Oversized func(*kgo.Record) error
-	Options   []kgo.Opt
+	// Progress is called with how many offsets of Read's ranges are read, of how many. It may be
+	// called from several goroutines, and may be nil.
+	Progress func(done, total int64)
+	Options  []kgo.Opt
 }
 
 // Reader reads partitions outside any group. It keeps connections and nothing
@@ -133,6 +137,14 @@ func (r *Reader) Read(ctx context.Context, ranges []Range, fn func(*kgo.Record) 
 		byNumber[n] = append(byNumber[n], j)
 	}
 	slices.Sort(numbers)
+	if r.cfg.Progress != nil {
+		var done atomic.Int64
+		total := int64(0)
+		for _, j := range jobs {
+			total += max(j.until-j.at, 0)
+			j.passed = func(n int64) { r.cfg.Progress(done.Add(n), total) }
+		}
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	// A job holds a turn while it has records in memory, and none while it waits
 	// for a transaction to end. One more than can run hides the fetches.

@@ -104,6 +104,21 @@ func TestReadGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
+// TestReadSaysHowFarItIs: progress ends at the total, past markers and aborted records.
+func TestReadSaysHowFarItIs(t *testing.T) {
+	seeds := cluster(t, "log")
+	w := newWriter(t, seeds, "a")
+	w.commit("a", "b")
+	w.begin("x")
+	w.end(kgo.TryAbort)
+	w.commit("c")
+	var last, of int64
+	r := reader(t, seeds, stream.ReadConfig{Progress: func(done, total int64) { last, of = done, total }})
+	if _, next, err := from(t, r, 0); err != nil || last != next || of != next {
+		t.Errorf("%d of %d, want %d, %v", last, of, next, err)
+	}
+}
+
 // TestReadToTheHighWatermark: a committed record above another's open
 // transaction is part of what was there, though no reader is given it before
 // that transaction ends (KAFKA-10167).

@@ -41,7 +41,7 @@ func TestSettings(t *testing.T) {
 		{"a name that is none", map[string]any{"map": map[string]any{"ESME_X": "transient"}}, "settings.map must be from a command_status"},
 		{"no zone", map[string]any{"receipt_timezone": "Mars/Olympus"}, "settings.receipt_timezone is no time zone"},
 		{"a validity of a second", map[string]any{"validity_period": "1s"}, "settings.validity_period must be a duration from 1m0s"},
-		{"another", map[string]any{"pasword": "x"}, "settings.pasword is not a setting of this type"},
+		{"another", map[string]any{"pasword": "x"}, "settings.pasword is not a setting of this type; did you mean password?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := map[string]any{"endpoint": "centre.example:2775", "system_id": "weir", "password": "x"}
