@@ -86,9 +86,21 @@ func (s *stage) tell(p *partition) {
 	p.strays = nil
 }
 
+// decidedUpTo returns the last stable offsets of weir.status. They are to be asked for before the
+// ledger is read: each decision below them is in the ledger then. Of decisions beyond them that is
+// not known: while this worker reads, or is paused, another one may be assigned the partition, and decide.
+func (s *stage) decidedUpTo(ctx context.Context, parts map[int32]*partition) (map[stream.Partition]int64, error) {
+	var ask []stream.Partition
+	for n := range parts {
+		ask = append(ask, stream.Partition{Topic: s.env.names.Status(), Partition: n})
+	}
+	return s.reader.StableEnds(ctx, ask)
+}
+
 // whole reports whether the input that each partition is to read next is there,
-// and is that of the topic it was read of.
-func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
+// and is that of the topic it was read of; and whether the ledger has the decisions of weir.status
+// below upTo, all of them where upTo is nil.
+func (s *stage) whole(ctx context.Context, parts map[int32]*partition, upTo map[stream.Partition]int64) error {
 	ledger, status := s.env.names.Ledger(), s.env.names.Status()
 	var ask []stream.Partition
 	for n := range parts {
@@ -97,6 +109,11 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 	extents, err := s.extents(ctx, ask)
 	if err != nil {
 		return err
+	}
+	for p, at := range upTo {
+		is := extents[p]
+		is.End = min(is.End, at)
+		extents[p] = is
 	}
 	last, err := lastDecided(ctx, s.cfg.Read, status, extents, lastTail, true)
 	if err != nil {
@@ -110,7 +127,7 @@ func (s *stage) whole(ctx context.Context, parts map[int32]*partition) error {
 		if m.Seq == 0 {
 			decided := stream.Partition{Topic: status, Partition: n}
 			if extents[decided].End > 0 { // whatever the ledger's offsets say: its records may have been deleted
-				was, err := stream.Holds(ctx, s.cfg.Read, decided, isDecision)
+				was, err := stream.Holds(ctx, s.cfg.Read, decided, func(r *kgo.Record) bool { return r.Offset < extents[decided].End && isDecision(r) })
 				if err != nil {
 					return err
 				}
@@ -144,7 +161,7 @@ func behind(ledger string, n int32, seq, last int64) error {
 const firstTail, lastTail = 100, 10_000
 
 // lastDecided returns the number of the last decision of each partition of weir.status that has one
-// among the last of its offsets, most at most. A ledger that ends before it is an older copy. It
+// among the last of its offsets below the extent's end, most at most. A ledger that ends before it is an older copy. It
 // waits for the end of open transactions, such as a lane's, unless stable says to look before them.
 func lastDecided(ctx context.Context, read stream.ReadConfig, status string, extents map[stream.Partition]stream.Extent, most int64, stable bool) (map[int32]int64, error) {
 	last := make(map[int32]int64)
@@ -159,6 +176,9 @@ func lastDecided(ctx context.Context, read stream.ReadConfig, status string, ext
 			break
 		}
 		if err := stream.Read(ctx, read, ranges, func(r *kgo.Record) error {
+			if r.Offset >= extents[stream.Partition{Topic: status, Partition: r.Partition}].End {
+				return nil
+			}
 			if e, err := schemas.DecodeEvent(r.Value); err == nil && e.Decision != nil {
 				last[r.Partition] = max(last[r.Partition], e.Decision.Seq)
 			}

@@ -286,7 +286,7 @@ func (in *inspection) positions(ctx context.Context, n int32) ([]Problem, error)
 	if m.Seq > 0 && m.Partitions != s.env.partitions {
 		return []Problem{{Partition: n, Err: fmt.Errorf("%s/%d was written with %d partitions, now there are %d: %w", s.env.names.Ledger(), n, m.Partitions, s.env.partitions, ErrPartitionsChanged), Gives: "cannot be repaired here"}}, nil
 	}
-	whole := s.whole(ctx, map[int32]*partition{n: {num: n, base: standing{meta: m}}})
+	whole := s.whole(ctx, map[int32]*partition{n: {num: n, base: standing{meta: m}}}, nil)
 	switch {
 	case errors.Is(whole, ErrLedgerLost):
 		return in.replay(ctx, n, whole)

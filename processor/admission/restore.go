@@ -27,6 +27,10 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 			cold++
 		}
 	}
+	decided, err := s.decidedUpTo(ctx, owned)
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
 	records, anew, err := catchUpOrAnew(ctx, s.reader, owned)
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
@@ -41,7 +45,7 @@ func (s *stage) Assign(ctx context.Context, committed map[stream.Partition]strea
 			return nil, fmt.Errorf("restore: %w", err)
 		}
 	}
-	if err := s.whole(ctx, owned); err != nil {
+	if err := s.whole(ctx, owned, decided); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	start := make(map[stream.Partition]int64)

@@ -56,6 +56,27 @@ func Extents(ctx context.Context, cfg ReadConfig, of []Partition) (map[Partition
 	return out, nil
 }
 
+// StableEnds returns the last stable offsets of partitions: all records below them are of
+// transactions that have ended.
+func (r *Reader) StableEnds(ctx context.Context, of []Partition) (map[Partition]int64, error) {
+	out := make(map[Partition]int64, len(of))
+	if len(of) == 0 {
+		return out, nil
+	}
+	ranges := make([]Range, len(of))
+	for i, p := range of {
+		ranges[i] = Range{Partition: p, Stable: true}
+	}
+	jobs, err := r.bound(ctx, ranges)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		out[j.Partition] = j.until
+	}
+	return out, nil
+}
+
 // errFound ends a reading early.
 var errFound = errors.New("found")
 
