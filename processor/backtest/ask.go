@@ -79,23 +79,28 @@ func (r *replay) ask(s *step) {
 }
 
 // askHome puts a message to what home asks in this decision: its own limits and
-// the wide ones that its partition owns, together; and where it is the last one
-// all that was not asked yet, as the policy's order is.
+// the wide ones that its partition owns, together, up to the first limit of another owner
+// that was not asked; and where it is the last one all that was not asked yet, in the
+// policy's order. Which window a refusal names depends on what is asked together.
 func (r *replay) askHome(l *life, s *step, last bool) bool {
 	x := r.x
 	l.unvisited = l.unvisited[:0]
 	own := !l.ownAsked && (last || s.own)
+	now := own         // together with the first wide ones
+	elsewhere := false // another owner comes before
 	r.asks = r.asks[:0]
 	r.stops = r.stops[:0]
 	if x.wide {
 		r.stops = x.rules.Plan(r.stops, &l.subject)
 		for i := range r.stops {
-			st := &r.stops[i]
-			if st.Own || l.hasVisited(st.Ask.Limit, st.Ask.Scope) || !x.known[st.Ask.Limit] {
-				continue
-			}
-			if last && r.ownerOf(st.Ask.Scope) == r || slices.Contains(s.asked, scopeRef{st.Ask.Limit, st.Ask.Scope}) {
+			switch st := &r.stops[i]; {
+			case st.Own:
+				now = own && !(last && elsewhere)
+			case l.hasVisited(st.Ask.Limit, st.Ask.Scope) || !x.known[st.Ask.Limit]:
+			case last && r.ownerOf(st.Ask.Scope) == r && !elsewhere, slices.Contains(s.asked, scopeRef{st.Ask.Limit, st.Ask.Scope}):
 				r.asks = append(r.asks, st.Ask)
+			case r.ownerOf(st.Ask.Scope) != r:
+				elsewhere = true
 			}
 		}
 	}
@@ -104,22 +109,26 @@ func (r *replay) askHome(l *life, s *step, last bool) bool {
 		return false // what happened, happened
 	}
 	late := last && l.ownAsked && slices.ContainsFunc(r.stops, func(st limit.Stop) bool { return !st.Own }) && len(l.late(s.t)) > 0
-	together := own || late || len(r.asks) > 0
+	together := now || late || len(r.asks) > 0
 	for i := range r.stops {
 		st := &r.stops[i]
 		switch {
-		case st.Own && (own || late), !st.Own && slices.Contains(r.asks, st.Ask):
-			if together && !r.put(l, &r.counter, s, own, late, r.asks, forced) {
+		case st.Own && (now || late), !st.Own && slices.Contains(r.asks, st.Ask):
+			if together && !r.put(l, &r.counter, s, now, late, r.asks, forced) {
 				return false
 			}
 			together = false
+		case st.Own && own && !l.ownAsked:
+			if !r.put(l, &r.counter, s, true, false, nil, forced) {
+				return false
+			}
 		case last && !st.Own && !l.hasVisited(st.Ask.Limit, st.Ask.Scope):
 			if !r.put(l, r.counterOf(st.Ask.Limit, st.Ask.Scope), s, false, false, []schemas.Ask{st.Ask}, forced) {
 				return false
 			}
 		}
 	}
-	if together && !r.put(l, &r.counter, s, own, late, r.asks, forced) {
+	if together && !r.put(l, &r.counter, s, now, late, r.asks, forced) {
 		return false
 	}
 	if !last {
