@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"errors"
+	"log/slog"
 	"math"
 	"testing"
 
@@ -50,6 +52,56 @@ func TestLastDecided(t *testing.T) {
 			if got, err := lastDecided(t.Context(), read, status.Topic, extents, c.most, true); got[0] != c.want || err != nil {
 				t.Errorf("of the last %d offsets the last decision is %d, %v, want %d", c.most, got[0], err, c.want)
 			}
+		}
+	}
+}
+
+// TestAnotherDecidesMeanwhile: decisions that another worker commits while this one restores are
+// none that its ledger lacks. Those committed before are.
+func TestAnotherDecidesMeanwhile(t *testing.T) {
+	for _, seq := range []int64{0, 7} { // of the ledger
+		env := environment{partitions: 1}
+		status := stream.Partition{Topic: env.names.Status()}
+		c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, env.names.Status(), env.names.Requests(), env.names.Readmit()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DefaultProduceTopic(status.Topic))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		decide := func(seq int64) {
+			e := schemas.Event{Kind: schemas.KindStatus, MessageID: "m", Tenant: "acme", Status: schemas.StatusLimited, Decision: &schemas.Decision{Verdict: schemas.VerdictRefuse, Seq: seq}}
+			if err := cl.ProduceSync(t.Context(), &kgo.Record{Value: schemas.AppendEvent(nil, &e)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := stream.ReadConfig{Brokers: c.ListenAddrs()}
+		s := &stage{cfg: Config{Read: read, Logger: slog.New(slog.DiscardHandler)}, env: env}
+		if s.reader, err = stream.OpenReader(read); err != nil {
+			t.Fatal(err)
+		}
+		defer s.reader.Close()
+		parts := map[int32]*partition{0: {base: standing{meta: meta{Seq: seq}}}}
+		if seq > 0 {
+			decide(seq)
+		}
+		before, err := s.decidedUpTo(t.Context(), parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decide(seq + 1)
+		if err := s.whole(t.Context(), parts, before); err != nil {
+			t.Errorf("after %d: %v", seq, err)
+		}
+		after, err := s.decidedUpTo(t.Context(), parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.whole(t.Context(), parts, after); !errors.Is(err, ErrLedgerLost) {
+			t.Errorf("after %d: %v, want %v", seq, err, ErrLedgerLost)
 		}
 	}
 }

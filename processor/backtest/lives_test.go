@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/limit"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -553,6 +554,56 @@ func TestGivenUpAtHome(t *testing.T) {
 	for k, a := range answers {
 		if len(a.Now.Places) != 1 || a.Now.Places[0] != a.Then.Places[0] {
 			t.Errorf("%v: it took %v, and had taken %v", k, a.Now.Places, a.Then.Places)
+		}
+	}
+}
+
+// TestRefusedBeforeAnotherOwner: what home refuses at once names the window of what it asked
+// then, and not one that it asks only after another owner, though that opens later.
+func TestRefusedBeforeAnotherOwner(t *testing.T) {
+	for _, order := range []struct {
+		limits string
+		own    bool // the recipient's limit is asked first, and refuses
+		limit  string
+	}{
+		{"  - {name: own, per: [recipient], allow: [1/5s]}\n  - {name: tenant, per: [tenant], allow: [9/60s]}\n  - {name: wide, per: [], allow: [1/60s]}", true, "own 1/5s"},
+		{"  - {name: wide, per: [], allow: [1/5s]}\n  - {name: tenant, per: [tenant], allow: [9/60s]}\n  - {name: own, per: [recipient], allow: [1/60s]}", false, "wide 1/5s"},
+	} {
+		p := policyOf(t, order.limits)
+		n := int32(2)
+		for ; limit.Owner("tenant=acme", n) == ownerOf(n); n++ {
+		}
+		tenants := limit.Owner("tenant=acme", n)
+		g := newLog(int(n))
+		to := someone
+		for i := 0; g.home(to) != ownerOf(n); i++ {
+			to = fmt.Sprintf("+8613800%06d", i)
+		}
+		home := g.home(to)
+		own, tenant, wide := schemas.Charge{Limit: "own", Scope: "recipient=" + to, T: t0, Cost: 1}, schemas.Charge{Limit: "tenant", Scope: "tenant=acme", T: t0, Cost: 1}, schemas.Charge{Limit: "wide", T: t0, Cost: 1}
+		first, last := own, wide
+		if !order.own {
+			first, last = wide, own
+		}
+		m := msg(1, to, "notice")
+		onward := with(m, t0, "", schemas.VerdictCharge, first)
+		onward.Decision.Onward = &tenants
+		g.add(onward)
+		g.addTo(tenants, &schemas.Event{Kind: schemas.KindDecision, MessageID: m.MessageID, Tenant: m.Tenant, To: m.To, At: t0, Decision: &schemas.Decision{Verdict: schemas.VerdictCharge, Onward: &home, Charges: []schemas.Charge{tenant}}})
+		end := with(m, t0, schemas.StatusQueued, schemas.VerdictAdmit, last)
+		end.Decision.Carried = []schemas.Charge{first, tenant}
+		g.add(end)
+
+		name, window, _ := strings.Cut(order.limit, " ")
+		g.add(refusedBy(msg(2, to, "notice"), t0+sec, name, window))
+		_, answers := (&trial{tried: p, inForce: p}).run(t, g)
+		if len(answers) != 2 {
+			t.Fatalf("%d answers", len(answers))
+		}
+		for k, a := range answers {
+			if a.Now.Refused != a.Then.Refused || a.Now.Limit != a.Then.Limit || a.Now.Window != a.Then.Window {
+				t.Errorf("%s: %v: %+v, then %+v", order.limit, k, a.Now, a.Then)
+			}
 		}
 	}
 }

@@ -435,6 +435,15 @@ var exactness = []mutation{
 		checks: []check{{pkg: "processor/admission", run: "TestLedgerLosesItsEnd"}},
 	},
 	{
+		name:   "decided-since-counts",
+		what:   "a ledger is compared with decisions that another worker took after it was read",
+		harm:   "a worker that was cut off while it restored ends with ErrLedgerLost, though nothing is lost",
+		file:   "processor/admission/damage.go",
+		old:    "is.End = min(is.End, at)\n\t\textents[p] = is",
+		new:    "extents[p] = is\n\t\t_ = at",
+		checks: []check{{pkg: "processor/admission", run: "TestAnotherDecidesMeanwhile"}},
+	},
+	{
 		name:   "clock-between-brokers",
 		what:   "the delay stage's clock follows a broker that is ahead, and then one that is behind, in turns",
 		harm:   "while messages flow none returns",

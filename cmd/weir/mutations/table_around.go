@@ -32,6 +32,15 @@ var around = []mutation{
 		checks: []check{backtestTests},
 	},
 	{
+		name:   "try-asks-later-together",
+		what:   "a replay asks home's own limits together with what comes before another owner",
+		harm:   "a refusal names a window that was not asked then",
+		file:   "processor/backtest/ask.go",
+		old:    "now = own && !(last && elsewhere)",
+		new:    "now = own",
+		checks: []check{{pkg: "processor/backtest", run: "TestRefusedBeforeAnotherOwner"}},
+	},
+	{
 		name:   "try-forces-the-first-charge",
 		what:   "what happened before the policy begins has the charges of the beginning of its round",
 		harm:   "the first windows of a try are not as they were",
