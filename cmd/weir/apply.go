@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -57,6 +58,9 @@ fewer.`,
 		text, err := os.ReadFile(*file)
 		if err != nil {
 			return err
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			return fmt.Errorf("%s is empty, nothing was changed: to remove a policy, write what is to be empty, such as limits: []", *file)
 		}
 		var kept []string
 		edit := func(have *schemas.Revision) (*schemas.Policy, error) {

@@ -18,7 +18,7 @@ var configCommand = command{
 		verb := c.verb("check", "explain")
 		fs := flag.NewFlagSet("config", flag.ContinueOnError)
 		load := settingsFlags(fs, defaultSettings(), c.getenv)
-		if err := c.parse(fs); err != nil {
+		if err := c.parseOnly(fs); err != nil {
 			return err
 		}
 		if verb == "" {

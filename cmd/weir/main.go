@@ -126,6 +126,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 }
 
 func runCommands(ctx context.Context, all []command, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] == "help" { // weir help send is weir send --help
+		args = []string{args[1], "--help"}
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		help(stdout)
 		if len(args) == 0 {
@@ -191,6 +194,17 @@ func printExits(w io.Writer, indent string, exits []string) {
 	for _, e := range exits {
 		fmt.Fprintf(w, "%s%s\n", indent, e)
 	}
+}
+
+// parseOnly reads the flags of a command that takes no arguments.
+func (c *call) parseOnly(fs *flag.FlagSet) error {
+	if err := c.parse(fs); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return usagef("takes no argument %q; a text with spaces is to be in quotes", fs.Arg(0))
+	}
+	return nil
 }
 
 // parse reads a command's flags; what is left are its arguments.

@@ -59,11 +59,14 @@ var sendCommand = command{
 		timeout := fs.Duration("timeout", 30*time.Second, "how long --wait waits")
 		asJSON := fs.Bool("json", false, "print JSON")
 		load := clientFlags(fs, c.getenv)
-		if err := c.parse(fs); err != nil {
+		if err := c.parseOnly(fs); err != nil {
 			return err
 		}
 		if req.To == "" {
 			return usagef("--to is missing")
+		}
+		if *timeout <= 0 {
+			return usagef("--timeout %v: give a time to wait, such as 30s", *timeout)
 		}
 		s, err := load()
 		if err != nil {
@@ -84,7 +87,10 @@ func (c *call) send(ctx context.Context, cl *client.Client, req *schemas.Request
 	began := time.Now()
 	m, err := handOver(ctx, cl, req, wait, timeout)
 	if err == nil && wait {
-		m, err = await(ctx, cl, m.ID, began.Add(timeout))
+		id := m.ID
+		if m, err = await(ctx, cl, id, began.Add(timeout)); ctx.Err() != nil {
+			return &exitStatus{exitUnknown, fmt.Errorf("%s was accepted; what becomes of it is in weir tail, and in GET /v1/messages/%s", id, id)}
+		}
 	}
 	if p, ok := errors.AsType[*client.Problem](err); err != nil && (!ok || p.Status >= http.StatusInternalServerError) {
 		return &exitStatus{exitUnknown, err} // it may have been accepted

@@ -163,13 +163,15 @@ func show(src any) string {
 
 var (
 	urlPassword = regexp.MustCompile(`(://[^:@/?#]*):.*@`)
-	urlSecret   = regexp.MustCompile(`(?i)([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*`)
+	password    = regexp.MustCompile(`(^|[\s,])([^:@/?#\s,]+):[^@/\s,]+@`) // without a scheme, which is a mistake
+	urlSecret   = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
 // masked hides what is secret in a URL: its password, and parameters that are called so. Other text
 // stays as it is: settings name the files of secrets, and hold none.
 func masked(text string) string {
-	return urlSecret.ReplaceAllString(urlPassword.ReplaceAllString(text, "$1:***@"), "$1***")
+	text = password.ReplaceAllString(urlPassword.ReplaceAllString(text, "$1:***@"), "$1$2:***@")
+	return urlSecret.ReplaceAllString(text, "$1***")
 }
 
 // loaded is settings with where each came from.

@@ -29,7 +29,7 @@ var statusCommand = command{
 		fs := flag.NewFlagSet("status", flag.ContinueOnError)
 		asJSON := fs.Bool("json", false, "print JSON")
 		load := clientFlags(fs, c.getenv)
-		if err := c.parse(fs); err != nil {
+		if err := c.parseOnly(fs); err != nil {
 			return err
 		}
 		return onCluster(ctx, load, func(k *cluster, s *Settings) error {

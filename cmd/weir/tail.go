@@ -31,7 +31,11 @@ A recipient may be spelled as in a request: a number without + is read in the te
 		fs := flag.NewFlagSet("tail", flag.ContinueOnError)
 		to := fs.String("to", "", "only this recipient, in any spelling")
 		status := fs.String("status", "", "only this status, or several with commas")
-		since := fs.Duration("since", 0, "begin so long ago rather than now")
+		var since time.Time
+		fs.Func("since", "begin there rather than now: how long ago (90m, 7d) or a time in RFC 3339", func(v string) (err error) {
+			since, err = moment(v, time.Now())
+			return err
+		})
 		decisions := fs.Bool("decisions", false, "also decisions that are no status of a message")
 		asJSON := fs.Bool("json", false, "print the records as they are")
 		load := clientFlags(fs, c.getenv)
@@ -63,7 +67,7 @@ A recipient may be spelled as in a request: a number without + is read in the te
 				return (e.Kind == schemas.KindStatus || *decisions) && (len(statuses) == 0 || slices.Contains(statuses, e.Status)) &&
 					(keys == nil || slices.Contains(keys, e.To) || slices.Contains(keys, recipient.Fold(e.To)))
 			}
-			return c.tail(ctx, k, s, *since, wants, *asJSON)
+			return c.tail(ctx, k, s, since, wants, *asJSON)
 		})
 	},
 }
@@ -102,12 +106,12 @@ func spellings(text string, regions []string) ([]string, error) {
 	return keys, nil
 }
 
-func (c *call) tail(ctx context.Context, k *cluster, s *Settings, since time.Duration, wants func(*schemas.Event) bool, asJSON bool) error {
+func (c *call) tail(ctx context.Context, k *cluster, s *Settings, since time.Time, wants func(*schemas.Event) bool, asJSON bool) error {
 	topic := topics.Names{Prefix: s.Prefix}.Status()
 	start := kgo.NewOffset().AtEnd()
 	o := &ordered{moved: time.Now()}
-	if since > 0 {
-		from := time.Now().Add(-since).UnixMilli()
+	if !since.IsZero() {
+		from := since.UnixMilli()
 		start = kgo.NewOffset().AfterMilli(from)
 		begins, err := k.adm.ListOffsetsAfterMilli(ctx, from, topic)
 		if err != nil {

@@ -16,7 +16,7 @@ var versionCommand = command{
 	summary: "Print the version of this program.",
 	example: "weir version",
 	run: func(_ context.Context, c *call) error {
-		if err := c.parse(flag.NewFlagSet("version", flag.ContinueOnError)); err != nil {
+		if err := c.parseOnly(flag.NewFlagSet("version", flag.ContinueOnError)); err != nil {
 			return err
 		}
 		rev := "unknown commit"
