@@ -66,6 +66,7 @@ func (w *waits) now() (snapshot, error) {
 		w.at = time.Now()
 		now := schemas.MillisOf(w.at)
 		w.rates = w.meter.Add(now, all)
+		backlog.Calls(w.rates, health, now)
 		w.stalled = w.meter.Stalled(w.policy(), health, w.rates, now)
 	}
 	return snapshot{w.at, w.rates, w.stalled}, nil

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirhq/weir/ingest/client"
+	routing "github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -51,7 +53,12 @@ providers:
   - {name: p, type: simulated, channels: [sms]}
 `
 	since := schemas.MillisOf(time.Now().Add(-time.Hour))
+	var calls atomic.Int64
+	health := func() routing.Health {
+		return routing.Health{"p": {Lanes: []schemas.Health{{Calls: calls.Load(), At: schemas.MillisOf(time.Now())}}}}
+	}
 	w := newWorld(t, settings{policy: pol,
+		server: func(s *Server) { s.waits.health = health },
 		before: func(w *world) {
 			for range 900 {
 				w.cl.Produce(t.Context(), &kgo.Record{Topic: w.names.Dispatch("p", "normal"), Value: []byte("v"), Timestamp: since.Time()}, nil)
@@ -81,6 +88,7 @@ providers:
 		t.Errorf("%s", got)
 	}
 	// A lane works again.
+	calls.Store(50)
 	done := kadm.Offsets{}
 	done.AddOffset(w.names.Dispatch("p", "normal"), 0, 800, -1)
 	if err := kadm.NewClient(w.cl).CommitAllOffsets(t.Context(), "lanes", done); err != nil {
@@ -88,9 +96,9 @@ providers:
 	}
 	w.until("the rate is known", func() bool {
 		got = get()
-		return got.Waiting == 101 && got.Queues[3].PerMinute != nil && *got.Queues[3].PerMinute > 0
+		return got.Waiting == 101 && *got.Queues[3].PerMinute > 0
 	})
-	if got.AtMost || got.Queues[3].Drain == 0 {
+	if got.AtMost || *got.Queues[3].PerMinute != 10 || got.Queues[3].Drain != 121_200 || len(got.Stalled) > 0 {
 		t.Errorf("%+v", got)
 	}
 	w.do("GET", "/v1/backlog?x=1", "").problem(http.StatusBadRequest, "invalid_request")

@@ -66,6 +66,7 @@ func (b *backlogWatch) again(ctx context.Context, health route.Health) (client.B
 		}
 	}
 	at := schemas.MillisOf(b.at)
+	backlog.Calls(b.rates, health, at)
 	return ingest.BacklogOf(at, b.rates, b.meter.Stalled(b.pol, health, b.rates, at)), ingest.DelaysOf(b.rates), nil
 }
 

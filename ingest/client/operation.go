@@ -110,7 +110,7 @@ type QueueBacklog struct {
 	Waiting   int64          `json:"waiting"`
 	AtMost    bool           `json:"at_most,omitempty"`    // too many to count: so many at most
 	OldestAt  schemas.Millis `json:"oldest_at,omitzero"`   // since when; 0 where none waits
-	PerMinute *float64       `json:"per_minute,omitempty"` // worked off, over the last minute or less; nil where only one look was taken
+	PerMinute *float64       `json:"per_minute,omitempty"` // worked off, over the last minute or less: of lanes by calls, else by positions, and nil where only one look was taken
 	Drain     int64          `json:"drain_ms,omitempty"`   // until it is empty at that rate, if nothing is added; 0 where nothing waits or moves
 }
 

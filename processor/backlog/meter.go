@@ -1,12 +1,14 @@
 package backlog
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 const (
@@ -21,9 +23,105 @@ const (
 // Rate is what waits in a queue, and how fast it is worked off.
 type Rate struct {
 	Waiting
-	Known     bool          // there was an earlier look to compare with
+	Known     bool          // PerMinute is known
 	PerMinute float64       // records a minute, over the last minute or less
 	Drain     time.Duration // until it is empty if nothing is added; 0 where nothing waits or nothing moves
+}
+
+// permits are what of ten calls the priorities get while all of them wait
+// (docs/lanes.md, "Which message is next"). What one does not need goes to the highest that
+// waits.
+var permits = []struct {
+	queue topics.Queue
+	of    float64
+}{{topics.QueueUrgent, 7}, {topics.QueueNormal, 2}, {topics.QueueBulk, 1}}
+
+// Calls sets the rates of lanes' queues: each has its part of the calls that its provider
+// made in the last minute. Their positions say less, since a message whose decision
+// goes stale leaves its queue and returns on again without a call. again has messages of
+// all priorities, and is worked off like normal here.
+func Calls(all []Rate, health route.Health, now schemas.Millis) {
+	waiting := make(map[string]map[topics.Queue]float64) // by provider
+	for _, r := range all {
+		if r.Stage == Lanes {
+			if waiting[r.Provider] == nil {
+				waiting[r.Provider] = make(map[topics.Queue]float64)
+			}
+			q := topics.Queue(r.Name)
+			if q == topics.QueueAgain {
+				q = topics.QueueNormal
+			}
+			waiting[r.Provider][q] += float64(r.Records)
+		}
+	}
+	for i := range all {
+		r := &all[i]
+		if r.Stage != Lanes {
+			continue
+		}
+		perMinute := float64(calls(health[r.Provider], now))
+		of := topics.Queue(r.Name)
+		if of == topics.QueueAgain {
+			of = topics.QueueNormal
+		}
+		left := waiting[r.Provider]
+		r.Known, r.PerMinute, r.Drain = true, 0, 0
+		if r.Records == 0 || perMinute == 0 {
+			continue
+		}
+		r.PerMinute = math.Round(10*perMinute*part(left, of)*float64(r.Records)/left[of]) / 10
+		r.Drain = time.Duration(drain(left, of) / perMinute * float64(time.Minute)).Round(time.Millisecond)
+	}
+}
+
+// part is what part of all calls a priority gets while these wait.
+func part(left map[topics.Queue]float64, of topics.Queue) float64 {
+	got, spare, highest := 0.0, 0.0, topics.Queue("")
+	for _, p := range permits {
+		switch {
+		case left[p.queue] == 0:
+			spare += p.of
+		case highest == "":
+			highest = p.queue
+		}
+		if p.queue == of {
+			got = p.of
+		}
+	}
+	if of == highest {
+		got += spare
+	}
+	return got / 10
+}
+
+// drain is after how many calls a priority is empty, if nothing is added: those that are
+// empty first leave their part to the others.
+func drain(left map[topics.Queue]float64, of topics.Queue) float64 {
+	left = maps.Clone(left)
+	total := 0.0
+	for {
+		next, first := math.Inf(1), topics.Queue("") // the first that is empty
+		for _, p := range permits {
+			if left[p.queue] > 0 {
+				if n := left[p.queue] / part(left, p.queue); n < next {
+					next, first = n, p.queue
+				}
+			}
+		}
+		total += next
+		if first == of {
+			return total
+		}
+		now := maps.Clone(left)
+		for _, p := range permits {
+			now[p.queue] = max(left[p.queue]-next*part(left, p.queue), 0)
+		}
+		now[first] = 0
+		if now[of] == 0 { // in the same moment
+			return total
+		}
+		left = now
+	}
 }
 
 // Meter compares looks. The zero value has seen none. It is for one goroutine.

@@ -3,11 +3,13 @@ package backlog
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
+	"github.com/weirhq/weir/topics"
 )
 
 func TestRates(t *testing.T) {
@@ -83,5 +85,38 @@ providers:
 				}
 			}
 		})
+	}
+}
+
+// TestCalls: the calls of the last minute are shared out as lanes give permits.
+func TestCalls(t *testing.T) {
+	const now = schemas.Millis(1_795_309_200_000)
+	for _, c := range []struct {
+		name  string
+		left  map[topics.Queue]int64
+		calls int64
+		want  string
+	}{
+		{"one priority has all", map[topics.Queue]int64{"normal": 840}, 60, "normal 60.0 14m0s"},
+		{"what came back is worked off beside it", map[topics.Queue]int64{"normal": 800, "again": 40}, 60, "again 2.9 14m0s, normal 57.1 14m0s"},
+		// 70 urgent take 100 calls, in which 20 normal and 10 bulk are called; then normal has 9 of 10.
+		{"all of them", map[topics.Queue]int64{"urgent": 70, "normal": 200, "bulk": 110}, 100, "urgent 70.0 1m0s, normal 20.0 3m0s, bulk 10.0 3m48s"},
+		{"no calls", map[topics.Queue]int64{"urgent": 70}, 0, "urgent 0.0 0s"},
+		{"nothing waits", nil, 60, ""},
+	} {
+		var all []Rate
+		for _, q := range topics.Queues {
+			all = append(all, Rate{Waiting: Waiting{Queue: Queue{Stage: Lanes, Provider: "p", Name: string(q)}, Records: c.left[q]}})
+		}
+		Calls(all, route.Health{"p": {Lanes: []schemas.Health{{Calls: c.calls, At: now}}}}, now)
+		var got []string
+		for _, r := range all {
+			if r.Records > 0 {
+				got = append(got, fmt.Sprintf("%s %.1f %v", r.Name, r.PerMinute, r.Drain))
+			}
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
 	}
 }

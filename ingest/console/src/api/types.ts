@@ -2011,9 +2011,9 @@ export interface components {
              * @description Since when the oldest of them is in this queue; absent where none is.
              */
             oldest_at?: string;
-            /** @description How many left the queue a minute, over the last minute or less; absent until it was looked at twice. */
+            /** @description How many leave the queue a minute. Of lanes: its part of the calls that the provider's lanes made in the last minute. Else as its positions moved over the last minute or less; absent until it was looked at twice. */
             per_minute?: number;
-            /** @description In how many milliseconds it will be empty at that rate, if nothing is added; absent where nothing waits or nothing moves. */
+            /** @description In how many milliseconds it will be empty, if nothing is added and priorities that are empty first leave their calls to the others; absent where nothing waits or nothing moves. */
             drain_ms?: number;
         };
         /** @description How many statuses came, on a stream of events with `summary`. */
