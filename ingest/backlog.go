@@ -24,7 +24,7 @@ const (
 	// and the metrics are of now.
 	lookEvery = 10 * time.Second
 	// lookStale is after how long without a look the metrics are left out.
-	lookStale = time.Minute
+	lookStale = 3 * lookEvery
 )
 
 // waits is what waits in Kafka, as it was last looked at.
@@ -34,11 +34,11 @@ type waits struct {
 	policy func() *schemas.Policy
 	health func() routing.Health
 
-	mu      sync.Mutex
+	looking sync.Mutex // one look at a time
 	meter   backlog.Meter
-	at      time.Time
-	rates   []backlog.Rate
-	stalled []string
+
+	mu   sync.Mutex
+	last snapshot
 }
 
 // snapshot is one look: rates of all queues, and the providers that make no calls.
@@ -50,9 +50,10 @@ type snapshot struct {
 
 // now looks, unless the last look is not older than lookAge.
 func (w *waits) now() (snapshot, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if time.Since(w.at) >= lookAge {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	got := w.latest()
+	if time.Since(got.at) >= lookAge {
 		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 		defer cancel()
 		all, err := w.looker.Look(ctx, w.queues())
@@ -63,13 +64,23 @@ func (w *waits) now() (snapshot, error) {
 		if w.health != nil {
 			health = w.health()
 		}
-		w.at = time.Now()
-		now := schemas.MillisOf(w.at)
-		w.rates = w.meter.Add(now, all)
-		backlog.Calls(w.rates, health, now)
-		w.stalled = w.meter.Stalled(w.policy(), health, w.rates, now)
+		got.at = time.Now()
+		now := schemas.MillisOf(got.at)
+		got.rates = w.meter.Add(now, all)
+		backlog.Calls(got.rates, health, now)
+		got.stalled = w.meter.Stalled(w.policy(), health, got.rates, now)
+		w.mu.Lock()
+		w.last = got
+		w.mu.Unlock()
 	}
-	return snapshot{w.at, w.rates, w.stalled}, nil
+	return got, nil
+}
+
+// latest returns the last look. It does not wait for one that is under way.
+func (w *waits) latest() snapshot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
 }
 
 // run looks now and then until ctx ends. What fails shows where somebody asks.
@@ -178,10 +189,8 @@ func (w *waits) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect shows the last look. It does not wait for Kafka.
 func (w *waits) Collect(ch chan<- prometheus.Metric) {
-	w.mu.Lock()
-	at, rates, stalled := w.at, w.rates, w.stalled
-	w.mu.Unlock()
-	if time.Since(at) > lookStale {
+	last := w.latest()
+	if time.Since(last.at) > lookStale {
 		return
 	}
 	now := schemas.MillisOf(time.Now())
@@ -189,7 +198,7 @@ func (w *waits) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	seen := make(map[string]bool)
-	for _, q := range rates {
+	for _, q := range last.rates {
 		if q.Stage == backlog.Delay {
 			continue
 		}
@@ -206,7 +215,7 @@ func (w *waits) Collect(ch chan<- prometheus.Metric) {
 		if q.Provider != "" && !seen[q.Provider] {
 			seen[q.Provider] = true
 			v := 0.0
-			if slices.Contains(stalled, q.Provider) {
+			if slices.Contains(last.stalled, q.Provider) {
 				v = 1
 			}
 			show(stalledDesc, v, q.Provider)

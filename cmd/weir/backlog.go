@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/ingest/client"
+	"github.com/weirhq/weir/processor/admission"
 	"github.com/weirhq/weir/processor/backlog"
+	"github.com/weirhq/weir/processor/lane"
 	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
@@ -71,7 +74,7 @@ func (b *backlogWatch) again(ctx context.Context, health route.Health) (client.B
 }
 
 // printBacklog prints the queues in which something waits.
-func printBacklog(w io.Writer, st *pipelineStatus) {
+func printBacklog(w io.Writer, st *pipelineStatus, names topics.Names) {
 	b := st.Backlog
 	var delayed int64
 	for _, t := range st.Delays.Tiers {
@@ -83,8 +86,16 @@ func printBacklog(w io.Writer, st *pipelineStatus) {
 	default:
 		fmt.Fprintf(w, "%s waiting, %s delayed.\n", thousands(b.Waiting), thousands(delayed))
 	}
+	absent := absentOf(st, names)
+	for _, a := range absent {
+		fmt.Fprintf(w, "ABSENT: no process runs %s, so what waits for it does not move. Start one.\n", a)
+	}
 	if len(b.Stalled) > 0 {
-		fmt.Fprintf(w, "STALLED: no calls to %s, although messages wait. Does a process with the role lanes run? Is a breaker open? See docs/runbook.md\n", strings.Join(b.Stalled, ", "))
+		fmt.Fprintf(w, "STALLED: no calls to %s, although messages wait.", strings.Join(b.Stalled, ", "))
+		if len(absent) == 0 {
+			fmt.Fprint(w, " Is a breaker open, or does the provider throttle (below)? Else the log of the process with its lane says why.")
+		}
+		fmt.Fprintln(w)
 	}
 	if b.Waiting+delayed > 0 {
 		fmt.Fprintln(w, "\nWAITING FOR\tQUEUE\tMESSAGES\tOLDEST SINCE\tLEAVE PER MINUTE\tEMPTY IN")
@@ -112,6 +123,23 @@ func printBacklog(w io.Writer, st *pipelineStatus) {
 		}
 	}
 	fmt.Fprintln(w)
+}
+
+// absentOf names the stages in whose group is no process, although something waits for them.
+// Messages whose decision goes stale return to admission, so lanes may wait for it too.
+func absentOf(st *pipelineStatus, names topics.Names) (out []string) {
+	empty := func(group string) bool {
+		return !slices.ContainsFunc(st.Groups, func(g groupStatus) bool { return g.Name == group && g.Members > 0 })
+	}
+	if st.Backlog.Waiting > 0 && empty(admission.Group(names)) {
+		out = append(out, "admission (role admission)")
+	}
+	for _, p := range st.Providers {
+		if slices.ContainsFunc(st.Backlog.Queues, func(q client.QueueBacklog) bool { return q.Provider == p.Name && q.Waiting > 0 }) && empty(lane.Group(names, p.Name)) {
+			out = append(out, "the lanes of "+p.Name+" (role lanes)")
+		}
+	}
+	return out
 }
 
 func atMost(n int64, atMost bool) string {

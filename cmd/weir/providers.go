@@ -31,8 +31,11 @@ func providersOf(pol *schemas.Policy, health route.Health, now schemas.Millis) [
 		p, _ := pol.Provider(pol.Providers[i].Name) // with its defaults
 		standing := health[p.Name]
 		st := providerStatus{Name: p.Name, Lanes: p.Lanes, ProbeAt: standing.ProbeAt(now), Pace: []string{}}
-		st.Calls, st.Failures = standing.Figures(now)
 		for _, h := range standing.Lanes {
+			if now-h.At <= schemas.HealthWindow { // else its lane has ended, or makes no calls
+				st.Calls += h.Calls
+				st.Failures += h.Failures
+			}
 			st.Breaker = worse(st.Breaker, h.Breaker)
 			if h.SilentUntil > now {
 				st.SilentUntil = max(st.SilentUntil, h.SilentUntil)

@@ -42,7 +42,7 @@ var statusCommand = command{
 			}
 			fmt.Fprintf(c.stdout, "Kafka %s, %d partitions, policy revision %d\n\n", strings.Join(s.Brokers, ","), st.Partitions, st.Revision)
 			w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-			printBacklog(w, st)
+			printBacklog(w, st, topics.Names{Prefix: s.Prefix})
 			fmt.Fprintln(w, "GROUP\tSTATE\tMEMBERS\tRECORDS BEHIND")
 			for _, g := range st.Groups {
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", g.Name, g.State, g.Members, g.Behind)

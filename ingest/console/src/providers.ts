@@ -30,7 +30,7 @@ export function standing(p: ProviderHealth, now: number, stalled = false): Stand
   if (p.type === "none" || p.type === "external") return { ...base, tone: "mute", state: "no calls", words: p.type === "none" ? "It only decides; nothing is sent." : "Your own consumer sends what is handed over." };
   const silent = Math.max(...p.lanes.map((l) => Date.parse(l.silent_until ?? "")).filter(Number.isFinite));
   if (stalled && open.length === 0 && silent <= now)
-    return { ...base, tone: "bad", state: "stalled", words: "Messages wait for it and no call is made. Does a process with the role lanes run? Its log says what holds its calls up." };
+    return { ...base, tone: "bad", state: "stalled", words: "Messages wait for it and no call is made. Do processes with the roles admission and lanes run? weir status names those that do not." };
   if (p.lanes.length === 0) return { ...base, tone: "mute", state: "no word yet", words: "No lane has called it since it was configured." };
   if (open.length > 0) {
     const probe = Math.min(...open.map((l) => Date.parse(l.probe_at ?? "")).filter(Number.isFinite));

@@ -422,7 +422,8 @@ export interface paths {
          *     (`admission`), and for a call, by provider and priority (`lanes`); since when the oldest of each waits, how many a minute leave
          *     it, and when it will be empty at that rate. `stalled` names the providers that make no calls although messages wait for them. What
          *     waits for its time is in `/v1/delays`. Of each partition the first 200 records are counted one by one; where more wait, the rest is
-         *     taken from Kafka's offsets, which count the markers of transactions too, and `at_most` is true. An answer is up to two seconds old.
+         *     taken from Kafka's offsets, which count the markers of transactions too, and `at_most` is true. In a provider's queue, messages that are done behind
+         *     one that is not are counted until it is. An answer is up to two seconds old.
          */
         get: operations["getBacklog"];
         put?: never;
