@@ -103,6 +103,11 @@ type Config struct {
 	Conns int
 	// Insecure is Keyless on every address and under every name.
 	Insecure bool
+	// DegradedJournal is the directory in which decisions are kept that were allowed while
+	// Kafka was unreachable, for keys with on_unavailable; empty allows none. Each process has
+	// its own. DegradedBytes bounds it; 0 is DefaultDegradedBytes.
+	DegradedJournal string
+	DegradedBytes   int64
 }
 
 // Validate reports what no server could run without.
@@ -159,6 +164,7 @@ type Server struct {
 	recent    *recent
 	feed      *feed
 	streams   streams
+	degraded  degraded
 	tail      *tail
 	console   *console.Pages
 	health    func() routing.Health
@@ -266,6 +272,14 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.editor.Client.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
+	if err := s.openDegraded(cfg); err != nil {
+		s.out.cl.Close()
+		s.tail.cl.Close()
+		s.dlq.Close()
+		s.editor.Client.Close()
+		s.waits.look.Close()
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
 	s.health, s.reports, s.console = cfg.Health, cfg.Reports, cfg.Console
 	s.tryout = tryout{
 		run: backtest.Run, within: tryWithin, turn: make(chan struct{}, 1),
@@ -306,6 +320,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.tail.cl.Close()
 	defer s.dlq.Close()
 	defer s.waits.look.Close()
+	defer s.closeDegraded()
 	defer s.end()
 	defer s.editor.Client.Close()
 	if s.localOnly && !loopback(ln.Addr()) {
@@ -317,6 +332,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.tail.run(tailCtx) })
 	wg.Go(func() { s.replies.Run(tailCtx) })
+	wg.Go(func() { s.recordDegraded(tailCtx) })
 	defer wg.Wait()
 	defer stopTail()
 
