@@ -159,7 +159,7 @@ func (j *Journal) Append(e Entry) error {
 	return mine.err
 }
 
-// write writes what waits. It is called with mu held, and lets go of it meanwhile.
+// write writes what waits. It is called with mu held, and releases it while it writes.
 func (j *Journal) write() {
 	w, at := j.next, j.size
 	j.next, j.busy = new(write), true
@@ -224,8 +224,8 @@ func (j *Journal) Done(through int64) error {
 	if j.done = through; j.done < j.size || j.done == 0 {
 		return nil
 	}
-	// If it fails, the next lines stand behind those that are done, and a start hands these on
-	// again, which changes nothing.
+	// If it fails, the next lines follow those that are done, and the next start returns
+	// these again, which changes nothing.
 	if err := j.file.Truncate(0); err != nil {
 		return fmt.Errorf("failopen: empty the journal: %w", err)
 	}
