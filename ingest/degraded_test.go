@@ -58,8 +58,8 @@ func (w *world) wantLeft(to string, want ...string) {
 	w.t.Helper()
 	w.until("recorded", func() bool { return w.srv.degraded.journal.Bytes() == 0 })
 	got := w.leaves(to)
-	for tries := 0; tries < 100 && !slices.Equal(got, want); tries++ {
-		time.Sleep(20 * time.Millisecond)
+	for tries := 0; tries < 30 && !slices.Equal(got, want); tries++ {
+		time.Sleep(100 * time.Millisecond) // not so often that the key has to wait
 		got = w.leaves(to)
 	}
 	if !slices.Equal(got, want) {

@@ -81,7 +81,7 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := j.Done(through); err != nil || j.Bytes() == 0 {
-		t.Errorf("emptied with an entry that came meanwhile: %v", err)
+		t.Errorf("emptied with an entry that came in between: %v", err)
 	}
 	all, through = requests(t, j, 99)
 	if q, err := schemas.DecodeRequest([]byte(all[0]), nil); len(all) != 1 || err != nil || q.ID[:8] != "00000003" {
