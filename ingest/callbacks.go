@@ -26,7 +26,7 @@ func (s *Server) postCallbacks(w http.ResponseWriter, r *http.Request, c *caller
 	}
 	records := callback.Replay(s.names, s.partitions, is.Timeline)
 	for _, rec := range records { // one after another: their order is that of the log
-		if p := s.out.produce(r.Context(), rec); p != nil {
+		if p := s.out.produce(r.Context(), rec, answerTimeout); p != nil {
 			refuse(w, r, p)
 			return
 		}

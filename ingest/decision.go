@@ -35,7 +35,15 @@ func (s *Server) postDecision(w http.ResponseWriter, r *http.Request, c *caller)
 		refuse(w, r, p)
 		return
 	}
-	sent, p := s.take(w, r, m, preferOf(r.Header, c.prefer(), decideWithin))
+	prefer := preferOf(r.Header, c.prefer(), decideWithin)
+	allows := s.allows(c)
+	if allows { // who is allowed in any case does not wait for Kafka longer than for the decision
+		prefer.acked = min(prefer.wait, answerTimeout)
+	}
+	sent, p := s.take(w, r, m, prefer)
+	if allows {
+		sent, p = s.orAllow(r, m, sent, p)
+	}
 	if p != nil {
 		refuse(w, r, p)
 		return

@@ -14,6 +14,7 @@ const longestWait = 60 * time.Second
 type preference struct {
 	wait    time.Duration // for the decision; 0 is not at all
 	applied string        // for Preference-Applied; "" where the caller said nothing
+	acked   time.Duration // how long Kafka has to acknowledge; 0 is answerTimeout
 }
 
 // respondAsync is the preference not to wait for the decision.

@@ -57,11 +57,12 @@ func newProducer(logger *slog.Logger, opts []kgo.Opt) (*producer, error) {
 }
 
 // produce returns nil when the record is acknowledged, and the problem to
-// answer with otherwise.
-func (p *producer) produce(ctx context.Context, rec *kgo.Record) *client.Problem {
+// answer with otherwise, which it is after the given time too: the record may
+// still come to be written then.
+func (p *producer) produce(ctx context.Context, rec *kgo.Record, within time.Duration) *client.Problem {
 	done := make(chan *client.Problem, 1)
 	p.send(ctx, rec, func(bad *client.Problem) { done <- bad })
-	timer := time.NewTimer(answerTimeout)
+	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case bad := <-done:

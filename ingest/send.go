@@ -59,6 +59,8 @@ type message struct {
 	req   *schemas.Request
 	to    recipient.Recipient
 	value []byte
+	// undecided is that its caller waited for the decision, and none came.
+	undecided bool
 }
 
 // prepare makes the message that a caller's valid request asks for, or says
@@ -198,6 +200,7 @@ func (s *Server) takeOne(w http.ResponseWriter, r *http.Request, m *message, pre
 		return nil, p
 	}
 	if reply == nil {
+		m.undecided = prefer.wait > 0
 		return &client.Sent{ID: m.req.ID, Status: schemas.StatusAccepted}, nil
 	}
 	return s.told(m, reply)
@@ -219,7 +222,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, m *message, prefer 
 		w.Header().Set("Preference-Applied", prefer.applied)
 	}
 	began := time.Now()
-	p := s.out.produce(r.Context(), rec)
+	p := s.out.produce(r.Context(), rec, cmp.Or(prefer.acked, answerTimeout))
 	if waited(w, began); p != nil {
 		return nil, p
 	}

@@ -105,6 +105,11 @@ type Config struct {
 	Conns int
 	// Insecure is Keyless on every address and under every name.
 	Insecure bool
+	// DegradedJournal is the directory in which decisions are kept that were allowed while
+	// Kafka was unreachable, for keys with on_unavailable; empty allows none. Each process has
+	// its own. DegradedBytes bounds it; 0 is DefaultDegradedBytes.
+	DegradedJournal string
+	DegradedBytes   int64
 }
 
 // Validate reports what no server could run without.
@@ -162,6 +167,7 @@ type Server struct {
 	recent    *recent
 	feed      *feed
 	streams   streams
+	degraded  degraded
 	tail      *tail
 	console   *console.Pages
 	health    func() routing.Health
@@ -270,6 +276,14 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		s.editor.Client.Close()
 		return nil, fmt.Errorf("ingest: %w", err)
 	}
+	if err := s.openDegraded(cfg); err != nil {
+		s.out.cl.Close()
+		s.tail.cl.Close()
+		s.dlq.Close()
+		s.editor.Client.Close()
+		s.waits.looker.Close()
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
 	s.health, s.reports, s.console = cfg.Health, cfg.Reports, cfg.Console
 	if cfg.Queues == nil {
 		cfg.Queues = func() []backlog.Queue { return nil }
@@ -314,6 +328,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.tail.cl.Close()
 	defer s.dlq.Close()
 	defer s.waits.looker.Close()
+	defer s.closeDegraded()
 	defer s.end()
 	defer s.editor.Client.Close()
 	if s.localOnly && !loopback(ln.Addr()) {
@@ -327,6 +342,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	wg.Go(func() { s.replies.Run(tailCtx) })
 	wg.Go(func() { s.waits.run(tailCtx) })
 	wg.Go(func() { s.instances.run(tailCtx) })
+	wg.Go(func() { s.recordDegraded(tailCtx) })
 	defer wg.Wait()
 	defer stopTail()
 

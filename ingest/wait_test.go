@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,14 @@ import (
 // decided is a world whose requests are decided, by the real admission.
 func decided(t *testing.T, set settings) *world {
 	w := newWorld(t, set)
+	w.decide()
+	return w
+}
+
+// decide starts the real admission, which runs until stop or the test's end.
+func (w *world) decide() (stop func()) {
+	t := w.t
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -32,17 +41,18 @@ func decided(t *testing.T, set settings) *world {
 			Now: time.Now,
 		}, w.pol)
 	}()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("admission: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	w.until("decided", func() bool {
 		r := w.do("POST", "/v1/messages", `{"channel":"email","to":"warm@example.com","class":"warm","subject":"s","body":"b"}`, "Prefer: wait=1", "Authorization: Bearer "+acmeKey)
 		return strings.Contains(string(r.body), `"queued"`)
 	})
-	return w
+	return stop
 }
 
 const auth = "Authorization: Bearer " + acmeKey

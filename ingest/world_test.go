@@ -57,6 +57,8 @@ type settings struct {
 	cut     bool             // the broker is away from the beginning
 	status  []*schemas.Event // in the topic before the server starts
 	before  func(*world)     // done before the server starts
+	journal string           // directory of degraded decisions
+	most    int64            // bytes of it
 }
 
 // queues are requests, the queues of the provider p, and the delay topics.
@@ -123,6 +125,7 @@ func newWorld(t *testing.T, set settings) *world {
 		Brokers: c.ListenAddrs(), Options: []kgo.Opt{kgo.Dialer(w.line.dial)},
 		Names: w.names, Partitions: partitions, Replies: 8, Policy: w.pol, History: set.history, Queues: w.queues,
 		TrustedProxies: set.proxies, Keyless: !set.keys, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(w.log, nil)),
+		DegradedJournal: set.journal, DegradedBytes: set.most,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -285,7 +285,13 @@ type Key struct {
 	Class     string            `json:"class,omitempty"` // of a message that names none, and whose template names none
 	Rates     map[string]Window `json:"rates,omitempty"`
 	Smooth    bool              `json:"smooth,omitempty"` // calls over the pace wait their turn; so too if the tenant's is
+	// OnUnavailable is the answer to POST /v1/decisions while Kafka is unreachable or gives
+	// no decision: UnavailableAllow, or a refusal when empty.
+	OnUnavailable string `json:"on_unavailable,omitempty"`
 }
+
+// UnavailableAllow allows what cannot be decided: a value of Key.OnUnavailable.
+const UnavailableAllow = "allow"
 
 // May reports whether the key has a scope. admin is policy, keys and operate.
 func (k *Key) May(scope string) bool {

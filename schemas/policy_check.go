@@ -430,6 +430,9 @@ func (c *checker) key(v *Key, path string, secrets map[string]string) {
 	}
 	c.className(path+".class", v.Class)
 	c.rates(path+".rates", v.Rates)
+	if v.OnUnavailable != "" && v.OnUnavailable != UnavailableAllow {
+		c.failf(path+".on_unavailable", "%s is not known: write allow, or leave it out to refuse what cannot be decided", quote(v.OnUnavailable))
+	}
 }
 
 // rates checks how often a key, each of a tenant's keys, or all of them together may call.

@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/secret"
@@ -39,6 +40,8 @@ type Settings struct {
 	PublicURL        string   // how providers reach the HTTP API
 	Proxies          []string // networks whose X-Forwarded-For and Forwarded count
 	SessionFile      string
+	Degraded         string // directory of decisions that were allowed while Kafka was unreachable
+	DegradedBytes    int
 	NoAuth           bool   // whoever reaches the HTTP API may do everything
 	Metrics          string // where /metrics is, beside the HTTP API
 	Roles            []string
@@ -76,6 +79,8 @@ var settings = []setting{
 	{"receipts.reference_key_file", "file with the key that signs what providers are given to give back with their receipts, the same for all processes with the roles lanes and receipts, such as openssl rand -hex 32 makes; empty is a key of this process alone: receipts of messages that another process sent, or this one before its start, are looked up in ClickHouse", func(s *Settings) any { return &s.ReferenceKeyFile }},
 	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
 	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }},
+	{"http.degraded_journal", "directory in which this process, and no other, keeps the decisions that it allowed while Kafka was unreachable until it has recorded them, for API keys with on_unavailable: allow; it holds recipients. Empty is none: such keys are then refused as others are", func(s *Settings) any { return &s.Degraded }},
+	{"http.degraded_journal_bytes", "how large that journal may become; what is more is refused", func(s *Settings) any { return &s.DegradedBytes }},
 	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
 	{"metrics.listen", "address that serves nothing but /metrics: for processes without the role ingest, which serves it with the HTTP API; empty is none", func(s *Settings) any { return &s.Metrics }},
 	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
@@ -98,6 +103,8 @@ func defaultSettings() Settings {
 		Roles:      slices.Clone(allRoles),
 		LogLevel:   "info",
 		Grace:      25 * time.Second,
+
+		DegradedBytes: ingest.DefaultDegradedBytes,
 	}
 }
 
@@ -329,6 +336,9 @@ func (l *loaded) validate() error {
 	}
 	if l.Grace < time.Second || l.Grace > 10*time.Minute {
 		errs = append(errs, fmt.Errorf("shutdown.grace %v: 1s to 10m", l.Grace))
+	}
+	if l.DegradedBytes < 1<<20 {
+		errs = append(errs, fmt.Errorf("http.degraded_journal_bytes %d: at least 1048576, which is 1 MiB", l.DegradedBytes))
 	}
 	if l.PublicURL != "" {
 		u, err := url.Parse(l.PublicURL)

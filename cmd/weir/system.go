@@ -374,6 +374,7 @@ func (s *system) run(ctx context.Context) (err error) {
 			Receipts: told, Inbox: inbox, Secrets: s.settings.Secrets, Callbacks: private, PublicURL: s.settings.PublicURL,
 			Listen:         func(p schemas.Provider) (provider.Listener, error) { return providerTypes.Listen(p, adapters(p)) },
 			TrustedProxies: proxies, Keyless: s.keyless, Insecure: s.settings.NoAuth, SessionSecret: secret,
+			DegradedJournal: s.settings.Degraded, DegradedBytes: int64(s.settings.DegradedBytes),
 			Grace: stopWithinOf("ingest", grace) - 100*time.Millisecond, // it names what it cut off before its step is over
 		})
 		if err != nil {

@@ -245,6 +245,23 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
+func TestDegradedJournalSettings(t *testing.T) {
+	load := func(args ...string) (*loaded, error) {
+		fs := flag.NewFlagSet("test", flag.ContinueOnError)
+		load := settingsFlags(fs, defaultSettings(), func(string) string { return "" })
+		if err := fs.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return load()
+	}
+	if l, err := load("--http-degraded-journal", "/var/lib/weir"); err != nil || l.Degraded != "/var/lib/weir" || l.DegradedBytes != 64<<20 {
+		t.Errorf("%+v %v", l, err)
+	}
+	if _, err := load("--http-degraded-journal-bytes", "1000"); err == nil || !strings.Contains(err.Error(), "http.degraded_journal_bytes 1000: at least 1048576") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestSettingsFileSaysWhereItIsWrong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(file, []byte("kafka:\n  brokers: a:1\n  broker: b:1\n"), 0o600); err != nil {

@@ -51,6 +51,9 @@ type Sent struct {
 	RetryAt   schemas.Millis `json:"retry_at,omitzero"`    // of a deferred one: when it is asked for again
 	RedriveOf string         `json:"redrive_of,omitempty"` // of one that sends another again
 	Limits    []LimitState   `json:"limits,omitempty"`
+	// Degraded is that Kafka could not decide it and the key's on_unavailable allowed it:
+	// no limit was asked, and it takes its places later.
+	Degraded bool `json:"degraded,omitempty"`
 }
 
 // Done is the answer to an action on a message. Outcome is what admission found,

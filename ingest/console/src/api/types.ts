@@ -157,7 +157,8 @@ export interface paths {
          * Take a place, and send nothing
          * @description Decides as if the message were to be sent, takes its places in every limit, and sends nothing: for callers who send by themselves.
          *     The policy must have a provider of type none with the channel; the first one, unless the body names one. Content is needed only by
-         *     limits that count it. It waits for the decision for 10 s, unless `Prefer` says otherwise.
+         *     limits that count it. It waits for the decision for 10 s, unless `Prefer` says otherwise. A key with `on_unavailable: allow` is answered
+         *     200 with `degraded: true` where Kafka is unreachable or no decision comes in that time.
          */
         post: operations["decide"];
         delete?: never;
@@ -1475,6 +1476,11 @@ export interface components {
             redrive_of?: string;
             /** @description What the limits that were asked leave. */
             limits?: components["schemas"]["LimitState"][];
+            /**
+             * @description true where Kafka was unreachable or gave no decision in time, and the key's `on_unavailable: allow` let it pass: no limit was
+             *     asked, and it takes its places when Kafka is back. Of decisions only.
+             */
+            degraded?: boolean;
         };
         /** @description What came of an action on a message. */
         Done: {
@@ -3540,6 +3546,11 @@ export interface components {
              * @default false
              */
             smooth: boolean;
+            /**
+             * @description What POST /v1/decisions answers with this key while Kafka is unreachable or no decision comes within the caller's wait: allow is 200 with degraded, without any limit, recorded later. Absent is a refusal (503). It needs the setting http.degraded_journal.
+             * @enum {unknown}
+             */
+            on_unavailable?: "allow";
         };
         /** @description Key with its version. */
         KeyResource: {
