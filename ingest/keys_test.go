@@ -249,6 +249,28 @@ func TestScopesOfThePolicy(t *testing.T) {
 	w.do("PUT", "/v1/keys/live", `{"tenant":"default","scopes":["keys"]}`, trial).problem(403, "forbidden_scope")
 }
 
+// TestTotalRatesAreTheOperators: a tenant's key neither removes nor raises what bounds its tenant.
+func TestTotalRatesAreTheOperators(t *testing.T) {
+	w := newWorld(t, settings{keys: true, policy: keyedPolicy})
+	admin := "Authorization: Bearer " + adminKey
+	w.do("PUT", "/v1/keys/boss", `{"tenant":"acme","scopes":["policy"]}`, admin)
+	boss := "Authorization: Bearer " + read[client.RawResource](w.do("POST", "/v1/keys/boss/rotate", "", admin), 200).Secret
+	const bound = `{"default_region":"CN","total_rates":{"write":"10/1s"}}`
+	if r := w.do("PUT", "/v1/tenants/acme", bound, admin); r.code != 200 {
+		t.Fatalf("%d %s", r.code, r.body)
+	}
+	for body, code := range map[string]int{
+		`{"default_region":"CN"}`:                                                403,
+		`{"default_region":"CN","total_rates":{"write":"1000/1s"}}`:              403,
+		`{"default_region":"CN","total_rates":{"write":"10/1s","batch":"1/1s"}}`: 403,
+		`{"default_region":"US","total_rates":{"write":"10/1s"}}`:                200,
+	} {
+		if r := w.do("PUT", "/v1/tenants/acme", body, boss); r.code != code {
+			t.Errorf("%s: %d, want %d: %s", body, r.code, code, r.body)
+		}
+	}
+}
+
 // TestTenantsKeyEditsItsTenantOnly: it does not see the entries of other tenants, and
 // changes none that concern another tenant, not by their order either.
 func TestTenantsKeyEditsItsTenantOnly(t *testing.T) {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -99,6 +100,11 @@ func (c *caller) mayMake(have, next *schemas.Policy) *client.Problem {
 			}
 		}
 	}
+	// What all keys of a tenant may do together is the operator's bound on the tenant.
+	if c.bound() && !maps.Equal(c.total(have), c.total(next)) {
+		return forbiddenTenant.problem("total_rates of a tenant are the operator's to change: the entry has to keep them as they are. Nothing was changed.",
+			client.FieldError{Pointer: "/total_rates", Code: forbiddenTenant.code, Detail: "is not the caller's"})
+	}
 	// A reference is to what the operator holds, and a callback sends it to an address
 	// that the tenant chooses.
 	if c.bound() && (secret.Bounds{}).Judge(c.own(have), c.own(next)) != nil {
@@ -131,6 +137,12 @@ func (c *caller) others(p *schemas.Policy, k schemas.ResourceKind) (out []string
 // own is the tenant's entry of a policy, which alone of what it may change has references.
 func (c *caller) own(p *schemas.Policy) *schemas.Policy {
 	return &schemas.Policy{Tenants: slices.DeleteFunc(slices.Clone(p.Tenants), func(t schemas.Tenant) bool { return t.Name != c.tenant })}
+}
+
+// total is what all keys of the caller's tenant may do together.
+func (c *caller) total(p *schemas.Policy) map[string]schemas.Window {
+	t, _ := p.Tenant(c.tenant)
+	return t.TotalRates
 }
 
 // lacks says what another key has that the caller's has not; "" is nothing.
