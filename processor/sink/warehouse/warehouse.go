@@ -28,8 +28,8 @@ import (
 const DefaultDatabase = "weir"
 
 // Parse reads http://[user[:password]@]host[:port][/database][?setting=value…].
-// The port is 8123, or 8443 for https; the user is default. An error never
-// contains the password.
+// The port is 8123, or 8443 for https; the user is default. The settings user and password
+// are the same as those before the host. An error never contains the password.
 func Parse(raw string) (*clickhouse.Options, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -80,7 +80,14 @@ func Parse(raw string) (*clickhouse.Options, error) {
 		o.Auth.Password, _ = u.User.Password()
 	}
 	for k, v := range u.Query() {
-		o.Settings[k] = v[len(v)-1]
+		switch last := v[len(v)-1]; k {
+		case "user": // as ClickHouse's HTTP interface takes them; as settings they would be in the URL of each error
+			o.Auth.Username = last
+		case "password":
+			o.Auth.Password = last
+		default:
+			o.Settings[k] = last
+		}
 	}
 	return o, nil
 }

@@ -92,6 +92,7 @@ func TestParse(t *testing.T) {
 		{name: "default port", url: "http://ch", addr: "ch:8123", user: "default", database: "weir"},
 		{name: "https", url: "https://ch", addr: "ch:8443", user: "default", database: "weir"},
 		{name: "all", url: "http://u:p%40ss@[::1]:9/other", addr: "[::1]:9", user: "u", password: "p@ss", database: "other"},
+		{name: "as settings", url: "http://ch/?user=u&password=p&max_threads=1", addr: "ch:8123", user: "u", password: "p", database: "weir"},
 		{name: "native protocol", url: "clickhouse://ch:9000", err: "HTTP interface"},
 		{name: "no scheme", url: "127.0.0.1:8123", err: "ClickHouse URL"},
 		{name: "no host", url: "http:///weir", err: "no host"},
