@@ -20,6 +20,7 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/broker"
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
+	"github.com/weirhq/weir/ingest"
 	"github.com/weirhq/weir/schemas"
 	"github.com/weirhq/weir/topics"
 )
@@ -207,7 +208,7 @@ func (s *site) oracle() *Oracle {
 	return NewOracle(s.policies, s.names.Requests(), s.names.Readmit(), partitions)
 }
 
-// stable waits until every group is stable with its members alive. The
+// stable waits until every group of a stage is stable with its members alive. The
 // embedded broker (kfake) starts no session timer for a member whose connection
 // breaks while it waits to join; killed then, it would hold its partitions for
 // ever. Apache Kafka expires it, and needs no such care.
@@ -229,6 +230,9 @@ func (s *site) stable(members int) {
 		}
 		busy := 0
 		for name, g := range groups {
+			if name == ingest.Group(s.names) { // not all members serve HTTP
+				continue
+			}
 			if strings.HasPrefix(name, s.names.Prefix) && (g.State != "Stable" || len(g.Members) != members) {
 				busy++
 			}
