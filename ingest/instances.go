@@ -35,7 +35,7 @@ type instances struct {
 func (i *instances) count() int { return max(int(i.n.Load()), 1) }
 
 // run is a member of the group, and counts its members, until ctx ends. While Kafka does
-// not answer, the last count stands.
+// not answer, the last count holds.
 func (i *instances) run(ctx context.Context) {
 	// A group has to subscribe to something: this topic is small, and nothing of it is fetched.
 	cl, err := kgo.NewClient(append(append([]kgo.Opt{}, i.opts...),

@@ -48,8 +48,8 @@ type Waiting struct {
 	Queue
 	// Records is how many the group has not finished; where AtMost is set, how many at most.
 	Records int64
-	// AtMost says that there were too many to count: of those beyond the first Kafka
-	// tells offsets, and some are the markers of the transactions that wrote them.
+	// AtMost says that there were too many to count: beyond the first ones Kafka
+	// counts offsets, and some are the markers of the transactions that wrote them.
 	AtMost bool
 	Oldest schemas.Millis // when the oldest of them was appended; 0 where nothing waits
 	// Done is the sum of the group's positions: it grows as the queue is worked off.
@@ -86,7 +86,7 @@ func (l *Looker) Close() {
 const (
 	lookWithin  = 2 * time.Second // for a partition to bring its head, which may be under an open transaction
 	lookAtATime = 8               // partitions
-	// A partition is counted as far as this: a handful of messages is told exactly,
+	// A partition is counted as far as this: a handful of messages is counted exactly,
 	// while a backlog, of which markers are a small part, costs no more to look at.
 	lookRecords = 200
 	lookBytes   = 256 << 10
@@ -173,7 +173,7 @@ type head struct {
 // errEnough ends a reading that has what it came for.
 var errEnough = errors.New("enough")
 
-// head reads from an offset on; it has no records where only markers stand there.
+// head reads from an offset on; it has no records where there are only markers.
 func (l *Looker) head(ctx context.Context, p stream.Partition, from, end int64) (head, error) {
 	var h head
 	bytes := 0
@@ -191,7 +191,7 @@ func (l *Looker) head(ctx context.Context, p stream.Partition, from, end int64) 
 	if errors.Is(err, errEnough) {
 		return h, nil
 	}
-	if _, gone := errors.AsType[*stream.GoneError](err); gone { // retention took it meanwhile
+	if _, gone := errors.AsType[*stream.GoneError](err); gone { // retention has deleted it since
 		return head{}, nil
 	}
 	return h, err

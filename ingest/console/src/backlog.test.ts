@@ -21,7 +21,7 @@ test.each([
 test("of a provider, and the worst", () => {
   const b = backlog([queue({ queue: "urgent", waiting: 2, oldest_at: "2026-11-26T09:59:00Z" }), queue({ waiting: 400, at_most: true, oldest_at: "2026-11-26T09:00:00Z" }), queue({ provider: "twilio", waiting: 7 })]);
   expect(waits(b, "aliyun")).toEqual({ waiting: 402, at_most: true, oldest: Date.parse("2026-11-26T09:00:00Z") });
-  expect(waits(b, "nobody")).toEqual({ waiting: 0, at_most: false, oldest: undefined });
+  expect(waits(b, "unknown")).toEqual({ waiting: 0, at_most: false, oldest: undefined });
   expect(worst(b)?.waiting).toBe(400);
   expect(worst(backlog([queue({})]))).toBeUndefined();
 });
