@@ -19,8 +19,8 @@ import (
 	"github.com/weirhq/weir/topics"
 )
 
-// rateAfter is how long after its first look weir status looks again, for rates. It does
-// not where nothing waits.
+// rateAfter is how long after its first look weir status looks again, for the rates of
+// inputs and admission. It does not where nothing waits there: lanes' rates come from calls.
 const rateAfter = 2 * time.Second
 
 // backlogWatch is a first look at the backlog.
@@ -56,9 +56,11 @@ func (b *backlogWatch) look(ctx context.Context) error {
 	return nil
 }
 
-// again returns what waits as of a second look, or as of the first where nothing does.
+// again returns what waits as of a second look, or as of the first where that is enough.
 func (b *backlogWatch) again(ctx context.Context, health route.Health) (client.Backlog, client.Delays, error) {
-	if ingest.BacklogOf(0, b.rates, nil).Waiting > 0 {
+	if slices.ContainsFunc(b.rates, func(r backlog.Rate) bool {
+		return r.Records > 0 && (r.Stage == backlog.Inputs || r.Stage == backlog.Admission)
+	}) {
 		select {
 		case <-ctx.Done():
 			return client.Backlog{}, client.Delays{}, ctx.Err()

@@ -35,7 +35,7 @@ provider aliyun	urgent	7	2026-11-22 00:59:57Z (3s)	0	nothing moves
 provider aliyun	normal	≤ 408,000	2026-11-21 22:00:00Z (3h0m)	3,400	2h0m
 
 `},
-		{"no lanes", pipelineStatus{Backlog: client.Backlog{At: at, Waiting: 7, Queues: queues[:2], Stalled: []string{"aliyun"}}, Providers: []providerStatus{{Name: "aliyun"}}, Groups: runs[:1]}, `7 waiting, 0 delayed.
+		{"no lanes", pipelineStatus{Backlog: client.Backlog{At: at, Waiting: 7, Queues: queues[:2], Stalled: []string{"aliyun"}}, Providers: []providerStatus{{Name: "aliyun"}}, Groups: []groupStatus{runs[0], {Name: lane.Group(names, "aliyun")}}}, `7 waiting, 0 delayed.
 ABSENT: no process runs the lanes of aliyun (role lanes), so what waits for it does not move. Start one.
 STALLED: no calls to aliyun, although messages wait.
 
