@@ -119,8 +119,9 @@ const loaded = new Map<unknown, unknown>();
 function usePiece<P>(load: Piece<P>, skip = false): { Shown: ComponentType<P> | undefined; error: unknown } {
   const [, came] = useState(false);
   const [error, fail] = useState<unknown>();
+  const Shown = loaded.get(load) as ComponentType<P> | undefined;
   useEffect(() => {
-    if (skip || loaded.has(load)) return;
+    if (skip || Shown) return; // not loaded.has: it may have come after this drawing, for a component that is gone
     load().then(
       (m) => {
         loaded.set(load, m.default);
@@ -128,8 +129,8 @@ function usePiece<P>(load: Piece<P>, skip = false): { Shown: ComponentType<P> | 
       },
       () => fail(new Error("A part of the console could not be loaded. If Weir was just updated, load the page again.")),
     );
-  }, [load, skip]);
-  return { Shown: loaded.get(load) as ComponentType<P> | undefined, error };
+  }, [load, skip, Shown]);
+  return { Shown, error };
 }
 
 function Nowhere() {

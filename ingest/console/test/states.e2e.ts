@@ -267,6 +267,40 @@ test("an address that changes while the page is drawn for the first time is foll
   await close();
 });
 
+test("a part that comes between a drawing and its effects is shown", async () => {
+  let admit = (): void => {};
+  let come = (): void => {};
+  const session = new Promise<void>((r) => (admit = r));
+  const part = new Promise<void>((r) => (come = r));
+  let asked = "";
+  const { page, close } = await open("#/retry-after", {
+    before: async (page) => {
+      await page.clock.install();
+      await page.clock.pauseAt(Date.now() + 60_000); // effects wait for a frame
+      await page.route("**/v1/session", async (route) => {
+        await session;
+        await route.continue();
+      });
+      await page.route(/assets\/retry-after-.*\.js/, async (route) => {
+        asked = route.request().url();
+        await part;
+        await route.continue();
+      });
+    },
+  });
+  await poll("the part is asked for", async () => {
+    await page.clock.runFor(100);
+    return asked !== "";
+  });
+  admit();
+  await page.getByText("no key needed here").waitFor(); // drawn again, for another tenant
+  come();
+  await page.evaluate((url) => import(url), asked);
+  await page.clock.runFor(1000);
+  await page.getByRole("heading", { level: 1, name: "Retry-After" }).waitFor();
+  await close();
+});
+
 test("what happens stands still under a mouse, and says so, and not under a finger", async () => {
   const { weir } = await world();
   const send = async () => {
