@@ -11,12 +11,9 @@ import (
 // every decision that was taken.
 func TestDecidedAgain(t *testing.T) {
 	all := uint64(len(policies) + len(wide))
-	n := 3 * all
-	switch {
-	case os.Getenv("WEIR_CHAOS") != "":
+	n := 2 * all
+	if os.Getenv("WEIR_CHAOS") != "" {
 		n = 20 * all
-	case testing.Short():
-		n = 2 * all
 	}
 	first := uint64(7000)
 	if *oneSeed > 0 {

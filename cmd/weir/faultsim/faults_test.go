@@ -45,7 +45,7 @@ func seeds(t *testing.T) (first, n uint64) {
 	case *oneSeed > 0:
 		return *oneSeed, 1
 	case os.Getenv("WEIR_CHAOS") != "":
-		n = 5000 // some 10 minutes of two cores
+		n = 2000 // half an hour of one core
 	case testing.Short():
 		n = 50
 	}
