@@ -279,6 +279,44 @@ func TestDecisions(t *testing.T) {
 	w.do("POST", "/v1/decisions/nonsense/release", "", auth).problem(404, "message_not_found")
 }
 
+// A cost is counted by whichever call brings it, and a release gives all of it back.
+func TestCosts(t *testing.T) {
+	policy := strings.Replace(limited, "providers:\n", "providers:\n  - {name: gate, type: none, channels: [sms]}\n", 1)
+	w := decided(t, settings{policy: strings.Replace(policy, "limits:\n", "limits:\n  - {name: weight, per: [recipient], allow: [5/1h], count: cost}\n", 1), keys: true})
+	body := func(cost int) string {
+		return fmt.Sprintf(`{"channel":"sms","to":"+8613800000001","body":"x","cost":%d}`, cost)
+	}
+	a := read[client.Sent](w.do("POST", "/v1/decisions", body(3), auth), 200)
+	if len(a.Limits) != 1 || a.Limits[0].Remaining != 2 {
+		t.Errorf("%+v", a)
+	}
+	w.post(body(3), auth, "Prefer: wait=30").problem(429, "quota_exceeded")
+	if b := read[client.Sent](w.post(body(2), auth, "Prefer: wait=30"), 202); len(b.Limits) != 1 || b.Limits[0].Remaining != 0 {
+		t.Errorf("%+v", b)
+	}
+	if d := read[client.Done](w.do("POST", "/v1/decisions/"+a.ID+"/release", "", auth), 202); d.Outcome != "released" {
+		t.Errorf("%+v", d)
+	}
+	if p := w.post(body(6), auth, "Prefer: wait=30").problem(429, "quota_exceeded"); p.RetryAt != 0 { // it never passes
+		t.Errorf("%+v", p)
+	}
+	for _, r := range lines(w.do("POST", "/v1/messages/batch", body(3), ndjson, auth)) {
+		if r.Error != nil {
+			t.Errorf("%+v", r.Error)
+		}
+	}
+	for tries := 0; ; tries++ { // nobody waits for a batch
+		q := read[client.Quota](w.do("GET", "/v1/quota?to=%2B8613800000001", "", auth), 200)
+		if len(q.Limits) == 1 && q.Limits[0].Remaining == 0 {
+			break
+		}
+		if tries == 100 {
+			t.Fatalf("%+v", q.Limits)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 func TestCancelAndRetry(t *testing.T) {
 	w := decided(t, settings{policy: limited, keys: true})
 	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)

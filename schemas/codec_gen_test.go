@@ -70,8 +70,14 @@ func genRequest() *rapid.Generator[*Request] {
 			CallbackURL:    text("callback_url"),
 			Metadata:       genTexts(genText(), genText()).Draw(t, "metadata"),
 			At:             genMillis().Draw(t, "at"),
+			Cost:           genCost().Draw(t, "cost"),
 		}
 	})
+}
+
+// genCost draws a cost as a request has it once it is read: 1 is absent.
+func genCost() *rapid.Generator[int] {
+	return rapid.SampledFrom([]int{0, 0, 0, 2, 3, MaxCost - 1, MaxCost})
 }
 
 var testNow = MillisOf(time.Date(2026, 11, 21, 9, 40, 0, 0, time.UTC))
@@ -103,6 +109,7 @@ func genValidSend() *rapid.Generator[*Request] {
 			ExpiresAt:      testNow,
 			CallbackURL:    maybe("callback?", "https://example.com/weir"),
 			Metadata:       genTexts(genLine(), genLine()).Draw(t, "metadata"),
+			Cost:           genCost().Draw(t, "cost"),
 		}
 		content := func() string { return genLine().Draw(t, "content") }
 		if q.Template != "" {
@@ -165,6 +172,7 @@ func genEvent() *rapid.Generator[*Event] {
 			RetryAt:           genMillis().Draw(t, "retry_at"),
 			AcceptedAt:        genMillis().Draw(t, "accepted_at"),
 			Segments:          rapid.Int().Draw(t, "segments"),
+			Cost:              rapid.Int().Draw(t, "cost"),
 			Price:             text("price"),
 			Currency:          text("currency"),
 			DuplicateOf:       text("duplicate_of"),

@@ -177,6 +177,9 @@ func (r *ownText) round() *Round {
 	if r.is(`,"segments":`) {
 		o.Segments = int(r.number())
 	}
+	if r.is(`,"cost":`) {
+		o.Cost = int(r.number())
+	}
 	if r.is(`,"channel":`) {
 		o.Channel = Channel(r.text())
 	}

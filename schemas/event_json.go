@@ -45,6 +45,7 @@ func (w *jsonWriter) event(e *Event) {
 	w.timeIf("retry_at", e.RetryAt)
 	w.timeIf("accepted_at", e.AcceptedAt)
 	w.intIf("segments", int64(e.Segments))
+	w.intIf("cost", int64(e.Cost))
 	w.textIf("price", e.Price)
 	w.textIf("currency", e.Currency)
 	w.textIf("duplicate_of", e.DuplicateOf)
@@ -266,6 +267,8 @@ func (r *jsonReader) event(e *Event) bool {
 			return r.intoTime(&e.AcceptedAt)
 		case "segments":
 			return r.intoCount(&e.Segments)
+		case "cost":
+			return r.intoCount(&e.Cost)
 		case "price":
 			return r.intoText(&e.Price)
 		case "currency":

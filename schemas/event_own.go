@@ -64,6 +64,9 @@ func (r *EventReader) read(t *ownText) {
 	if t.is(`,"segments":`) {
 		e.Segments = int(t.number())
 	}
+	if t.is(`,"cost":`) {
+		e.Cost = int(t.number())
+	}
 	textIf(`,"price":`, &e.Price)
 	textIf(`,"currency":`, &e.Currency)
 	textIf(`,"duplicate_of":`, &e.DuplicateOf)

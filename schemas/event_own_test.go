@@ -44,7 +44,7 @@ func TestEventReaderReadsWhatStagesWrite(t *testing.T) {
 	source := &Source{Topic: "weir.requests", Partition: 3, Offset: 1 << 40}
 	status := Event{Kind: KindStatus, MessageID: "m", Tenant: "acme", Channel: "sms", Class: "verify", Template: "t", To: "+86 1", Status: StatusSent, At: at,
 		Reason: "r", Attempt: 3, Provider: "p", ProviderMessageID: "q", ErrorCode: "E", Error: "it's busy", Limit: "verify", Window: "1/60s", RetryAt: at + 1,
-		AcceptedAt: at - 1, Segments: 2, Price: "0.045", Currency: "CNY", DuplicateOf: "d", RedriveOf: "e", Observed: true, Source: source}
+		AcceptedAt: at - 1, Segments: 2, Cost: 3, Price: "0.045", Currency: "CNY", DuplicateOf: "d", RedriveOf: "e", Observed: true, Source: source}
 	decided := status
 	decided.Decision = &Decision{Verdict: VerdictMove, Partition: 31, Seq: 9, T: at, Revision: 7, Input: source, Charges: place, Returned: place, Missing: place,
 		Carried: place, Passed: []Ask{{Limit: "a", Scope: "b", Cost: 1, T: at}}, Restored: place, Released: place, Reinstated: place, Onward: new(int32(0)),

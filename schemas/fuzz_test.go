@@ -15,6 +15,7 @@ var requestSeeds = []string{
 	`{"to":"a","to":"b"}`, `{"x":[{"y":[null,true,false,-1.5e-3]}],"vars":{"a":1,"b":true,"c":null}}`,
 	`{"body":"\ud83d\ude00\ud83d\u2028\/\"\\"}`, "{\"body\":\"\xff\u2028\"}",
 	`{"send_at":"1970-01-01T00:00:00Z","expires_at":"9999-12-31T23:59:59-01:00","at":"0001-01-01T00:00:00Z"}`,
+	`{"cost":3}`, `{"cost":1,"to":"a"}`, `{"cost":-5}`, `{"cost":2147483648}`,
 	`{"id":"0192F0C1-2A3B-7C4D-8E5F-60718293A4B5","action":"cancel"}`,
 }
 

@@ -83,6 +83,7 @@ const (
 	CountMessage  Count = "message"  // one place, at its latest attempt, given back if it ends unreceived
 	CountAttempt  Count = "attempt"  // every attempt keeps its place
 	CountSegments Count = "segments" // as message, but a place for each SMS part
+	CountCost     Count = "cost"     // as message, but as many places as the request's cost
 )
 
 // Limit is one rule of how many messages pass.

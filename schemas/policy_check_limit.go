@@ -39,7 +39,7 @@ func (c *checker) limit(l *Limit, path string) {
 	c.zone(path+".timezone", l.Timezone)
 	oneOf(c, path+".mode", l.Mode, []Mode{ModeEnforce, ModeObserve, ModeOff})
 	oneOf(c, path+".on_refusal", l.OnRefusal, []OnRefusal{RefusalReject, RefusalDefer})
-	oneOf(c, path+".count", l.Count, []Count{CountMessage, CountAttempt, CountSegments})
+	oneOf(c, path+".count", l.Count, []Count{CountMessage, CountAttempt, CountSegments, CountCost})
 	for i, v := range l.Exempt {
 		c.recipient(itemPath(path+".exempt", i), v)
 	}

@@ -135,7 +135,7 @@ func TestSchemaJudgesValuesAlike(t *testing.T) {
 		{window("bucket 10 refill 0/s"), false}, {window("bucket 10 refill 0.000/s"), false}, {window("bucket 10 refill 1/7s"), true},
 		{window("bucket 0 refill 1/s"), false}, {window("bucket 10"), false}, {window("1/60s "), false}, {window(""), false},
 		{limit("mode: off"), true}, {limit("mode: 'no'"), false}, {limit("on_refusal: defer"), true}, {limit("on_refusal: wait"), false},
-		{limit("count: segments"), true}, {limit("count: parts"), false}, {limit("timezone: ''"), false}, {limit("exempt: [5]"), false},
+		{limit("count: segments"), true}, {limit("count: cost"), true}, {limit("count: parts"), false}, {limit("timezone: ''"), false}, {limit("exempt: [5]"), false},
 		{limit("match: {channel: sms}"), true}, {limit("match: {channel: fax}"), false}, {limit("match: {class: []}"), false},
 		{limit("match: {metadata.a: b}"), true}, {limit("match: {metadata.: b}"), false}, {limit("match: {prefix: 86}"), false},
 		{limit("match: {prefix: '86'}"), true}, {limit("match: {country: cn}"), false}, {limit("match: {country: [CN, SG]}"), true},
@@ -289,7 +289,7 @@ func TestSchemaHasTheCodesValues(t *testing.T) {
 	for path, want := range map[string][]string{
 		"limits.mode":        {string(ModeEnforce), string(ModeObserve), string(ModeOff)},
 		"limits.on_refusal":  {string(RefusalReject), string(RefusalDefer)},
-		"limits.count":       {string(CountMessage), string(CountAttempt), string(CountSegments)},
+		"limits.count":       {string(CountMessage), string(CountAttempt), string(CountSegments), string(CountCost)},
 		"classes.priority":   texts(Priorities),
 		"classes.on_unknown": {string(UnknownResend), string(UnknownHold)},
 		"providers.type":     providerTypes,

@@ -4,6 +4,7 @@ package schemas
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -52,6 +53,7 @@ func RequestToProto(q *Request) (*weirpb.SendRequest, error) {
 		CallbackUrl:    q.CallbackURL,
 		Metadata:       q.Metadata,
 		At:             timeToProto(q.At),
+		Cost:           int64(q.Cost),
 	}, nil
 }
 
@@ -82,6 +84,7 @@ func requestFromProto(p *weirpb.SendRequest) (*Request, *RequestError) {
 		CallbackURL:    p.GetCallbackUrl(),
 		Metadata:       textsFromProto(p.GetMetadata()),
 		At:             timeFromProto(&ps, "/at", ReasonAtOutOfRange, p.GetAt()),
+		Cost:           int(min(max(p.GetCost(), math.MinInt32), math.MaxInt32)), // Validate refuses what is out of range
 	}
 	if a := p.GetAction(); a >= 0 && int(a) < len(Actions) {
 		q.Action = Actions[a]

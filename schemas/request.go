@@ -50,6 +50,7 @@ const (
 	MaxRequestBytes  = 256 << 10 // of the whole encoded request
 	MaxMetadataPairs = 16
 	MaxMetadataBytes = 4 << 10 // keys and values together
+	MaxCost          = 1_000_000
 )
 
 // Request is the value of a weir.requests record and the body of
@@ -77,7 +78,8 @@ type Request struct {
 	ExpiresAt      Millis            `json:"expires_at,omitzero"`
 	CallbackURL    string            `json:"callback_url,omitempty"`
 	Metadata       map[string]string `json:"metadata,omitempty"`
-	At             Millis            `json:"at,omitzero"` // record: when it was sent elsewhere
+	At             Millis            `json:"at,omitzero"`    // record: when it was sent elsewhere
+	Cost           int               `json:"cost,omitempty"` // places it takes in limits with count: cost, 1 to MaxCost; 0 is 1
 
 	// Unknown names what else the bytes had and Weir ignores, where they came over
 	// Kafka: at most 8 names, OtherField for those that are not repeated.

@@ -43,6 +43,7 @@ const (
 	ReasonSendAtOutOfRange   = "send_at_out_of_range"    // before 2000, or beyond 31 days from now
 	ReasonExpiresOutOfRange  = "expires_at_out_of_range" // before 2000; of a suppression, in the past
 	ReasonAtOutOfRange       = "at_out_of_range"         // before 2000, or in the future
+	ReasonCostOutOfRange     = "cost_out_of_range"       // below 1, or over MaxCost
 	ReasonNotPermitted       = "not_permitted"           // the channel, the action or HTTP does not have this field
 	ReasonTemplateAndContent = "template_and_content"
 	ReasonContentRequired    = "content_required" // neither a template nor what the channel needs

@@ -37,6 +37,9 @@ func ContentHash(q *Request) [16]byte {
 	h.text(18, q.CallbackURL)
 	h.texts(19, q.Metadata)
 	h.time(20, q.At)
+	if q.Cost > 1 {
+		h = binary.AppendUvarint(append(h, 21), uint64(q.Cost))
+	}
 	sum := sha256.Sum256(h)
 	return [16]byte(sum[:16])
 }

@@ -23,7 +23,7 @@ func TestContentHashCoversEveryField(t *testing.T) {
 		switch v.Kind() {
 		case reflect.String:
 			v.SetString("x")
-		case reflect.Int64:
+		case reflect.Int64, reflect.Int:
 			v.SetInt(7)
 		case reflect.Map:
 			v.Set(reflect.ValueOf(map[string]string{"k": "x"}))
@@ -62,6 +62,9 @@ func TestContentHash(t *testing.T) {
 		{"spellings of a recipient", `{"to":"+8613812345678"}`, `{"to":"138 1234 5678"}`, true},
 		{"numbers in vars", `{"vars":{"x":1}}`, `{"vars":{"x":"1"}}`, true},
 		{"zones", `{"send_at":"2026-11-22T01:00:00Z"}`, `{"send_at":"2026-11-22T09:00:00+08:00"}`, true},
+		{"a cost of one", `{"cost":1}`, `{}`, true},
+		{"cost", `{"cost":2}`, `{"cost":3}`, false},
+		{"some cost", `{"cost":2}`, `{}`, false},
 		{"body", `{"body":"a"}`, `{"body":"b"}`, false},
 		{"body is not html", `{"body":"a"}`, `{"html":"a"}`, false},
 		{"borders of pairs", `{"vars":{"a":"bc"}}`, `{"vars":{"ab":"c"}}`, false},

@@ -2,6 +2,8 @@ package schemas
 
 import (
 	"bytes"
+	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -78,11 +80,14 @@ func decodeRequestJSON(value []byte, strict bool) (*Request, *RequestError) {
 	return d.q, nil
 }
 
-// settle gives the id its one spelling, whatever encoding it came in, because
-// duplicates are found by it.
+// settle gives the id and the cost one spelling each, whatever encoding they came in,
+// because duplicates are found by the id and by what the request asks for.
 func (q *Request) settle() {
 	if len(q.ID) == 36 && uuid.Validate(q.ID) == nil {
 		q.ID = strings.ToLower(q.ID)
+	}
+	if q.Cost == 1 {
+		q.Cost = 0
 	}
 }
 
@@ -136,6 +141,8 @@ func (d *requestDecoder) field(key []byte) bool {
 		return d.texts(21, "metadata", &q.Metadata)
 	case "at":
 		return d.time(22, "at", ReasonAtOutOfRange, &q.At)
+	case "cost":
+		return d.cost(23, "cost", &q.Cost)
 	}
 	if d.strict {
 		name := string(key)
@@ -205,6 +212,33 @@ func (d *requestDecoder) time(bit uint, name, outOfRange string, dst *Millis) bo
 		return d.token()
 	}
 	return d.wrongType("/"+name, "must be a time in RFC 3339, such as 2026-11-22T01:00:00Z")
+}
+
+// cost reads a number of places. 0, which Request keeps for "absent", is refused, and
+// what is too large for an int is refused as what is over the bound.
+func (d *requestDecoder) cost(bit uint, name string, dst *int) bool {
+	d.once(bit, name)
+	switch d.peek() {
+	case '0':
+	case 'n':
+		return d.token()
+	default:
+		return d.wrongType("/"+name, costForm)
+	}
+	b, ok := d.raw()
+	if !ok {
+		return false
+	}
+	v, err := strconv.ParseInt(string(b), 10, 32)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax): // a fraction, or an exponent
+		d.problems.add("/"+name, ReasonWrongType, costForm)
+	case err != nil || v == 0:
+		d.problems.add("/"+name, ReasonCostOutOfRange, costForm)
+	default:
+		*dst = int(v)
+	}
+	return true
 }
 
 func (d *requestDecoder) texts(bit uint, name string, dst *map[string]string) bool {
@@ -285,6 +319,7 @@ func RequestJSON(q *Request) []byte {
 	w.textIf("callback_url", q.CallbackURL)
 	w.textsIf("metadata", q.Metadata)
 	w.timeIf("at", q.At)
+	w.intIf("cost", int64(q.Cost))
 	w.end('}')
 	return w.done(nil)
 }

@@ -86,6 +86,15 @@ func TestDecodeRequestStrict(t *testing.T) {
 		{"time past the year 9999", `{"send_at":"9999-12-31T23:59:59-01:00"}`, []string{"/send_at bad_time"}},
 		{"the epoch is not absent", `{"send_at":"1970-01-01T00:00:00Z"}`, []string{"/send_at send_at_out_of_range"}},
 		{"the epoch in another zone", `{"expires_at":"1970-01-01T08:00:00+08:00"}`, []string{"/expires_at expires_at_out_of_range"}},
+		{"text for a cost", `{"cost":"3"}`, []string{"/cost wrong_type"}},
+		{"a cost of a half", `{"cost":1.5}`, []string{"/cost wrong_type"}},
+		{"a cost with a fraction of zero", `{"cost":3.0}`, []string{"/cost wrong_type"}},
+		{"a cost with an exponent", `{"cost":3e0}`, []string{"/cost wrong_type"}},
+		{"true for a cost", `{"cost":true}`, []string{"/cost wrong_type"}},
+		{"a cost of nothing", `{"cost":0}`, []string{"/cost cost_out_of_range"}},
+		{"a cost of minus nothing", `{"cost":-0}`, []string{"/cost cost_out_of_range"}},
+		{"a cost that no counter holds", `{"cost":99999999999999999999}`, []string{"/cost cost_out_of_range"}},
+		{"two costs", `{"cost":1,"cost":1}`, []string{"/cost duplicate_field"}},
 		{"not UTF-8", "{\"body\":\"a\xff\"}", []string{"/body bad_text"}},
 		{"not UTF-8 beside an escape", "{\"body\":\"\\n\xff\"}", []string{"/body bad_text"}},
 		{"half a pair", `{"body":"\ud83d"}`, []string{"/body bad_text"}},
@@ -114,9 +123,9 @@ func TestDecodeRequestStrict(t *testing.T) {
 func TestDecodeRequestStrictReads(t *testing.T) {
 	body := ` {"action":null,"channel":"sms", "to":"+86138\u0031\/","class":"\ud83d\ude00",
 		"vars":{"code":123456,"rate":-1.50e+3,"vip":true,"no":false,"t":"x\"\\\b\f\n\r\t"}, "metadata":{},
-		"send_at":"2026-11-22T09:00:00.123456+08:00","expires_at":""} `
+		"send_at":"2026-11-22T09:00:00.123456+08:00","expires_at":"","cost": 3} `
 	want := &Request{
-		Channel: ChannelSMS, To: "+861381/", Class: "😀",
+		Channel: ChannelSMS, To: "+861381/", Class: "😀", Cost: 3,
 		Vars:   map[string]string{"code": "123456", "rate": "-1.50e+3", "vip": "true", "no": "false", "t": "x\"\\\b\f\n\r\t"},
 		SendAt: 1795309200123,
 	}

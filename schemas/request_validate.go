@@ -124,7 +124,13 @@ func (q *Request) sharedProblems(ps *requestProblems) {
 	checkName(ps, "/provider", q.Provider)
 	checkLine(ps, "/idempotency_key", q.IdempotencyKey, maxKeyBytes)
 	checkMetadata(ps, q.Metadata)
+	if q.Cost < 0 || q.Cost > MaxCost {
+		ps.add("/cost", ReasonCostOutOfRange, costForm)
+	}
 }
+
+// costForm says what a cost may be.
+const costForm = "must be a whole number from 1 to 1000000"
 
 func (q *Request) sendProblems(ps *requestProblems, now Millis) {
 	if q.Channel == "" {

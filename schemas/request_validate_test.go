@@ -89,6 +89,13 @@ func TestValidate(t *testing.T) {
 		{"line in metadata", sms(func(q *Request) { q.Metadata = map[string]string{"a": "b\n", "c\n": "d"} }),
 			[]string{"/metadata/a control_character", "/metadata control_character"}},
 
+		{"cost", sms(func(q *Request) { q.Cost = 3 }), nil},
+		{"highest cost", sms(func(q *Request) { q.Cost = 1_000_000 }), nil},
+		{"cost too high", sms(func(q *Request) { q.Cost = 1_000_001 }), []string{"/cost cost_out_of_range"}},
+		{"cost below zero", sms(func(q *Request) { q.Cost = -1 }), []string{"/cost cost_out_of_range"}},
+		{"cost of a record", record(func(q *Request) { q.Cost = 1_000_001 }), []string{"/cost cost_out_of_range"}},
+		{"suppress reads no cost", &Request{Action: ActionSuppress, To: "a", Cost: -1}, nil},
+
 		{"send now", sms(func(q *Request) { q.SendAt = at(-time.Hour) }), nil},
 		{"send in 2000", sms(func(q *Request) { q.SendAt = oldestRequestAt }), nil},
 		{"send in 1999", sms(func(q *Request) { q.SendAt = oldestRequestAt - 1 }), []string{"/send_at send_at_out_of_range"}},

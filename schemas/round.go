@@ -24,6 +24,7 @@ type Round struct {
 	HomeRevision int64        `json:"home_revision,omitempty"` // under which they were
 	Last         bool         `json:"last,omitempty"`          // once these are asked, all are, under this revision
 	Segments     int          `json:"segments,omitempty"`      // SMS parts, as home found them
+	Cost         int          `json:"cost,omitempty"`          // of the request; 0 is 1
 	Channel      Channel      `json:"channel,omitempty"`       // of the request, as class and template: what home needs to know of it at the end
 	Class        string       `json:"class,omitempty"`
 	Template     string       `json:"template,omitempty"`
@@ -48,6 +49,7 @@ func AppendRound(dst []byte, o *Round) []byte {
 	w.intIf("home_revision", o.HomeRevision)
 	w.boolIf("last", o.Last)
 	w.intIf("segments", int64(o.Segments))
+	w.intIf("cost", int64(o.Cost))
 	w.textIf("channel", string(o.Channel))
 	w.textIf("class", o.Class)
 	w.textIf("template", o.Template)
@@ -93,6 +95,8 @@ func (r *jsonReader) round(o *Round) bool {
 			return r.intoBool(&o.Last)
 		case "segments":
 			return r.intoCount(&o.Segments)
+		case "cost":
+			return r.intoCount(&o.Cost)
 		case "channel":
 			return r.intoText((*string)(&o.Channel))
 		case "class":

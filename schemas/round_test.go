@@ -15,7 +15,7 @@ func TestRound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := genEvent().Draw(t, "event")
 		o := &Round{
-			For: genText().Draw(t, "for"), Revision: rapid.Int64().Draw(t, "revision"), Home: rapid.Bool().Draw(t, "home"), HomeRevision: rapid.Int64().Draw(t, "home revision"), Last: rapid.Bool().Draw(t, "last"), Segments: rapid.Int().Draw(t, "segments"), Channel: Channel(genText().Draw(t, "channel")), Class: genText().Draw(t, "class"), Template: genText().Draw(t, "template"),
+			For: genText().Draw(t, "for"), Revision: rapid.Int64().Draw(t, "revision"), Home: rapid.Bool().Draw(t, "home"), HomeRevision: rapid.Int64().Draw(t, "home revision"), Last: rapid.Bool().Draw(t, "last"), Segments: rapid.Int().Draw(t, "segments"), Cost: rapid.Int().Draw(t, "cost of the request"), Channel: Channel(genText().Draw(t, "channel")), Class: genText().Draw(t, "class"), Template: genText().Draw(t, "template"),
 			Ask: genAsks().Draw(t, "ask"), Taken: genCharges().Draw(t, "taken"), Moved: genCharges().Draw(t, "moved"),
 			Passed: genAsks().Draw(t, "passed"), Refused: rapid.Bool().Draw(t, "refused"),
 			RetryAt: genMillis().Draw(t, "retry_at"), Due: genMillis().Draw(t, "due"), States: genStates().Draw(t, "states"),
@@ -65,7 +65,7 @@ func TestOwnText(t *testing.T) {
 		if !ok || !reflect.DeepEqual(got, charges) {
 			t.Fatalf("%s: %v, %+v", text, ok, got)
 		}
-		o := &Round{For: "retry", Revision: 7, Home: true, HomeRevision: 6, Last: true, Segments: 2, Channel: ChannelSMS, Class: "code", Template: "hi", Ask: []Ask{{"a", "", 1, 0}, {"b", "tenant=x", 2, Millis(moment.Draw(t, "t"))}}, Taken: charges, Moved: charges}
+		o := &Round{For: "retry", Revision: 7, Home: true, HomeRevision: 6, Last: true, Segments: 2, Cost: 4, Channel: ChannelSMS, Class: "code", Template: "hi", Ask: []Ask{{"a", "", 1, 0}, {"b", "tenant=x", 2, Millis(moment.Draw(t, "t"))}}, Taken: charges, Moved: charges}
 		text = AppendRound(nil, o)
 		if len(charges) == 0 {
 			o.Taken, o.Moved = nil, nil
@@ -92,7 +92,7 @@ func TestOwnText(t *testing.T) {
 // TestOwnTextKnowsAll: a field that is new in Round is one that stages write, and
 // would be read the slow way. What a refusal adds, and a waiting caller, is left to it.
 func TestOwnTextKnowsAll(t *testing.T) {
-	o := Round{For: "f", Revision: 1, Home: true, HomeRevision: 2, Last: true, Segments: 3, Channel: ChannelSMS, Class: "code", Template: "hi", Ask: []Ask{{"a", "", 1, 0}}, Taken: []Charge{{"a", "", 1, 1}}, Moved: []Charge{{"a", "", 1, 1}}, Passed: []Ask{{"a", "", 1, 0}}}
+	o := Round{For: "f", Revision: 1, Home: true, HomeRevision: 2, Last: true, Segments: 3, Cost: 4, Channel: ChannelSMS, Class: "code", Template: "hi", Ask: []Ask{{"a", "", 1, 0}}, Taken: []Charge{{"a", "", 1, 1}}, Moved: []Charge{{"a", "", 1, 1}}, Passed: []Ask{{"a", "", 1, 0}}}
 	v := reflect.ValueOf(o)
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != slices.Contains([]string{"Evidence", "Refused", "RetryAt", "Due", "States"}, name) {

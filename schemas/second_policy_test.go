@@ -258,7 +258,7 @@ func (g *policyDraw) policy() any {
 		g.set(m, "timezone", g.of("UTC", "Asia/Shanghai", "America/Argentina/Buenos_Aires", "Europe/Kyiv"))
 		g.set(m, "mode", g.of("enforce", "observe", "off"))
 		g.set(m, "on_refusal", g.of("reject", "defer"))
-		g.set(m, "count", g.of("message", "attempt", "segments"))
+		g.set(m, "count", g.of("message", "attempt", "segments", "cost"))
 		g.set(m, "exempt", g.some(3, func() any { return g.someone() }))
 		if slices.Contains(m["per"].([]any), "recipient") {
 			var overrides []any
@@ -716,7 +716,7 @@ func (s *second) limit(v any, names map[string]bool) (l Limit) {
 		"timezone":   func(x any) { l.Timezone = s.zone(x) },
 		"mode":       func(x any) { l.Mode = Mode(s.word(x, "enforce", "observe", "off")) },
 		"on_refusal": func(x any) { l.OnRefusal = OnRefusal(s.word(x, "reject", "defer")) },
-		"count":      func(x any) { l.Count = Count(s.word(x, "message", "attempt", "segments")) },
+		"count":      func(x any) { l.Count = Count(s.word(x, "message", "attempt", "segments", "cost")) },
 		"exempt":     func(x any) { s.list(x, func(x any) { l.Exempt = append(l.Exempt, s.someone(x)) }) },
 		"overrides": func(x any) {
 			to := map[string]bool{}

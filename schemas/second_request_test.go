@@ -49,6 +49,7 @@ var (
 		"idempotency_key", "id", "callback_url"}
 	mapFields  = []string{"vars", "data", "metadata"}
 	timeFields = []string{"send_at", "expires_at", "at"}
+	costField  = []string{"cost"}
 )
 
 // requestText draws a request's body: fields with values of their type, some of another one,
@@ -72,6 +73,9 @@ func requestText(rnd *rand.Rand) string {
 		switch rnd.IntN(3) {
 		case 0:
 			name, value = pick(textFields...), text()
+			if rnd.IntN(6) == 0 {
+				name, value = "cost", pick("1", "2", "1000000", "1000001", "-3", "0", "-0", "2147483647", "2147483648", "-2147483649", "3.0", "3e0", "1.5", `"3"`, "123456789012345678901")
+			}
 		case 1:
 			name = pick(timeFields...)
 			value = pick(`""`, `"2026-11-22T09:00:00Z"`, `"2026-11-22T09:00:00.123456789+08:00"`, `"2024-02-29T23:59:59.9-11:30"`, `"2026-02-29T00:00:00Z"`, `"1970-01-01T00:00:00Z"`,
@@ -163,7 +167,7 @@ func secondRequest(body string) (*Request, error) {
 			}
 			return false
 		}
-		if !is(textFields) && !is(mapFields) && !is(timeFields) {
+		if !is(textFields) && !is(mapFields) && !is(timeFields) && !is(costField) {
 			return nil, fmt.Errorf("%s is unknown", name)
 		}
 		if string(raw) == "null" {
@@ -176,6 +180,14 @@ func secondRequest(body string) (*Request, error) {
 				return nil, err
 			}
 			plain[name] = pairs
+		case is(costField):
+			n, err := strconv.Atoi(string(raw))
+			if err != nil || n == 0 || n != int(int32(n)) {
+				return nil, fmt.Errorf("%s is no cost", raw)
+			}
+			if n != 1 {
+				plain[name] = n
+			}
 		default:
 			var s string
 			if err := json.Unmarshal(raw, &s); err != nil {

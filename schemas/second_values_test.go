@@ -211,7 +211,9 @@ func drawValues(rnd *rand.Rand, now Millis) *Request {
 		}
 	}
 	for range rnd.IntN(3) {
-		switch rnd.IntN(16) {
+		switch rnd.IntN(17) {
+		case 16:
+			q.Cost = []int{-1, 0, 1, 2, 999_999, 1_000_000, 1_000_001, 1 << 31}[rnd.IntN(8)]
 		case 0:
 			q.Action = Action(pick("send", "CANCEL", "cancel", "record"))
 		case 1:
@@ -323,6 +325,7 @@ func secondProblems(q *Request, now Millis, http bool) map[string]string {
 	if wrong["/metadata"] == "" {
 		pairs("/metadata", q.Metadata, func(field, s string) { line(field, s, 4096) })
 	}
+	say("/cost", "cost_out_of_range", q.Cost != 0 && (q.Cost < 1 || q.Cost > 1_000_000))
 	if !send {
 		return wrong
 	}

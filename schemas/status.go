@@ -95,6 +95,7 @@ type Event struct {
 	RetryAt           Millis    `json:"retry_at,omitzero"`
 	AcceptedAt        Millis    `json:"accepted_at,omitzero"`
 	Segments          int       `json:"segments,omitempty"`
+	Cost              int       `json:"cost,omitempty"`  // places that the request asks for in limits with count: cost; 0 is 1. No money: that is Price. ClickHouse has no column for it
 	Price             string    `json:"price,omitempty"` // decimal, as text: money is not a float
 	Currency          string    `json:"currency,omitempty"`
 	DuplicateOf       string    `json:"duplicate_of,omitempty"`

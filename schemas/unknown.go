@@ -88,5 +88,5 @@ func NearestField(name string) string { return nearest(name, requestFields) }
 // requestFields are the names of Request's fields, in their order.
 var requestFields = []string{
 	"action", "tenant", "channel", "to", "class", "template", "vars", "subject", "body", "html", "reply_to", "title", "data", "from",
-	"priority", "provider", "idempotency_key", "id", "send_at", "expires_at", "callback_url", "metadata", "at",
+	"priority", "provider", "idempotency_key", "id", "send_at", "expires_at", "callback_url", "metadata", "at", "cost",
 }

@@ -46,6 +46,7 @@ var sendCommand = command{
 		fs.StringVar(&req.Provider, "provider", "", "pin a provider")
 		fs.StringVar(&req.IdempotencyKey, "key", "", "idempotency key")
 		priority := fs.String("priority", "", "urgent, normal or bulk")
+		cost := fs.Int("cost", 1, "places it takes in limits with count: cost, 1 to 1000000")
 		sendAt := fs.String("send-at", "", "not before this time, RFC 3339")
 		fs.Func("var", "variable of the template, name=value; may be repeated", func(v string) error {
 			name, value, ok := strings.Cut(v, "=")
@@ -67,6 +68,12 @@ var sendCommand = command{
 		}
 		if *timeout <= 0 {
 			return usagef("--timeout %v: give a time to wait, such as 30s", *timeout)
+		}
+		if *cost < 1 || *cost > schemas.MaxCost {
+			return usagef("--cost %d: give a whole number from 1 to %d", *cost, schemas.MaxCost)
+		}
+		if *cost > 1 { // a server of an earlier version refuses a field that it does not know
+			req.Cost = *cost
 		}
 		s, err := load()
 		if err != nil {

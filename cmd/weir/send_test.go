@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +10,37 @@ import (
 
 	"github.com/weirhq/weir/schemas"
 )
+
+// A cost goes along as a number, and one of 1, which a server of an earlier version would
+// not know, does not go at all.
+func TestSendCost(t *testing.T) {
+	bodies := make(chan string, 1)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		bodies <- string(b)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, `{"id":"m","status":"accepted"}`)
+	}))
+	defer api.Close()
+	send := func(cost string) (code int, errs string) {
+		code, _, errs = weir(t, "send", "--to", "+8613800000000", "--body", "x", "--cost", cost, "--http-listen", strings.TrimPrefix(api.URL, "http://"), "--dir", t.TempDir())
+		return code, errs
+	}
+	for cost, want := range map[string]bool{"3": true, "1000000": true, "1": false} {
+		if code, errs := send(cost); code != exitOK {
+			t.Fatalf("%s: exit %d: %s", cost, code, errs)
+		}
+		if body := <-bodies; strings.Contains(body, `"cost":`+cost) != want {
+			t.Errorf("%s: %s", cost, body)
+		}
+	}
+	for _, cost := range []string{"0", "-1", "1000001", "x"} {
+		if code, errs := send(cost); code != exitUsage || !strings.Contains(errs, "cost") {
+			t.Errorf("%s: exit %d: %s", cost, code, errs)
+		}
+	}
+}
 
 // What became of a message is the exit code of who waited for it.
 func TestSendExitCodes(t *testing.T) {

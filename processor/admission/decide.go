@@ -302,9 +302,8 @@ func (p *partition) read(in *input) *message {
 // conclude decides a message that comes round with its answer. Of its request
 // it needs no more than what its round says, so the bytes are not read again.
 func (p *partition) conclude(m *message) (outcome, error) {
-	m.req = schemas.Request{Action: schemas.ActionSend, Tenant: m.env.Tenant, Channel: m.round.Channel, Class: m.round.Class, Template: m.round.Template}
+	m.asRound()
 	m.class = p.cur.pol.Class(m.req.Class)
-	m.event.Tenant, m.event.Channel, m.event.Class, m.event.Template = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template
 	m.to = trusted(m.req.Channel, m.env.Key)
 	if owner := schemas.PartitionOf(m.to.Key, p.env.partitions); owner != p.num {
 		return p.misrouted(m.input, owner), nil
@@ -316,6 +315,14 @@ func (p *partition) conclude(m *message) (outcome, error) {
 		return p.again(m), nil
 	}
 	return p.first(m), nil
+}
+
+// asRound takes from a message's round what that says of its request.
+func (m *message) asRound() {
+	o := &m.round
+	m.req = schemas.Request{Action: schemas.ActionSend, Tenant: m.env.Tenant, Channel: o.Channel, Class: o.Class, Template: o.Template, Cost: o.Cost}
+	e := &m.event
+	e.Tenant, e.Channel, e.Class, e.Template, e.Cost = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template, m.req.Cost
 }
 
 // unnamed gives a request an id that could not be read, or whose recipient could

@@ -232,7 +232,7 @@ func pick(id string) uint64 {
 func (m *message) subject() *limit.Subject {
 	return &limit.Subject{
 		Recipient: m.to.Key, Tenant: m.req.Tenant, Channel: string(m.req.Channel), Class: m.req.Class,
-		Template: m.req.Template, Content: m.content, Segments: int64(m.event.Segments), Provider: m.env.Provider, Country: m.to.Country, Metadata: m.req.Metadata,
+		Template: m.req.Template, Content: m.content, Segments: int64(m.event.Segments), Cost: int64(m.req.Cost), Provider: m.env.Provider, Country: m.to.Country, Metadata: m.req.Metadata,
 	}
 }
 

@@ -48,8 +48,7 @@ func (p *partition) poisoned(m *message, why error) outcome {
 func (p *partition) unasked(in *input) outcome {
 	m := p.read(in)
 	m.around, m.reason, m.round = true, in.env.Round.For, round{*in.env.Round}
-	m.req = schemas.Request{Action: schemas.ActionSend, Tenant: m.env.Tenant, Channel: m.round.Channel, Class: m.round.Class, Template: m.round.Template}
-	m.event.Tenant, m.event.Channel, m.event.Class, m.event.Template = m.req.Tenant, string(m.req.Channel), m.req.Class, m.req.Template
+	m.asRound()
 	return p.poisoned(m, in.poison)
 }
 

@@ -137,7 +137,7 @@ func (p *partition) sendRound(m *message, r *limit.Result, asks []schemas.Ask, l
 	env := m.env
 	round := m.round.Round
 	round.For, round.Revision, round.Ask, round.Last, round.Segments = m.reason, d.Revision, asks, last, m.event.Segments
-	round.Channel, round.Class, round.Template = m.req.Channel, m.req.Class, m.req.Template
+	round.Channel, round.Class, round.Template, round.Cost = m.req.Channel, m.req.Class, m.req.Template, m.req.Cost
 	env.Reason, env.DecidedAt, env.DueAt, env.Round = schemas.ReadmitCharge, d.T, 0, &round // it keeps Return, for returnsOn
 	env.Turn = m.turn
 	env.Reply = m.input.env.Reply

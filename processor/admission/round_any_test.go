@@ -13,7 +13,7 @@ import (
 // with windows short enough that places leave them.
 func TestRoundsAnyPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		playRounds(t, map[string]int{}, []string{`"body":"x"`, `"template":"login"`}, func(t *rapid.T) string { return anyLimits(t, false) }, 1)
+		playRounds(t, map[string]int{}, []string{`"body":"x"`, `"template":"login"`, `"body":"x","cost":2`}, func(t *rapid.T) string { return anyLimits(t, false) }, 1)
 	})
 }
 
@@ -22,7 +22,7 @@ func TestRoundsAnyPolicy(t *testing.T) {
 // so here nothing has one.
 func TestRoundsOfOneAttempt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		playRounds(t, map[string]int{}, []string{`"body":"x"`, `"template":"login"`}, func(t *rapid.T) string { return anyLimits(t, true) }, 1, "back", "failed", "release")
+		playRounds(t, map[string]int{}, []string{`"body":"x"`, `"template":"login"`, `"body":"x","cost":2`}, func(t *rapid.T) string { return anyLimits(t, true) }, 1, "back", "failed", "release")
 	})
 }
 
@@ -44,7 +44,7 @@ func anyLimits(t *rapid.T, attempts bool) string {
 		case "ip":
 			per = "[metadata.ip]"
 		default:
-			per = one(`["prefix:3"]`, `["prefix:3"], count: segments`)
+			per = one(`["prefix:3"]`, `["prefix:3"], count: segments`, `["prefix:3"], count: cost`)
 		}
 		extra := one("", "", "", ", mode: off", ", mode: off", ", mode: observe", ", on_refusal: defer", ", on_refusal: defer", ", match: {tenant: shop}", "absent")
 		if extra == "absent" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/processor/content"
@@ -15,6 +16,7 @@ limits:
   - {name: drops, match: {class: drops}, per: [recipient], allow: ["bucket 2 refill 1/3s"]}
   - {name: same, match: {class: same}, per: [recipient, content], allow: [1/10s]}
   - {name: parts, match: {class: parts}, per: [recipient], allow: [3/10s], count: segments}
+  - {name: weight, match: {class: weight}, per: [recipient], allow: [5/10s], count: cost}
   - {name: watched, match: {class: watched}, per: [recipient], allow: [1/10s], mode: observe}
   - {name: later, match: {class: later}, per: [recipient], allow: [1/10s], on_refusal: defer}
 providers:
@@ -31,7 +33,7 @@ func newBucketSheet(t *testing.T) *sheet {
 }
 
 func bucketSince(t schemas.Millis) map[string]map[string]schemas.Millis {
-	return map[string]map[string]schemas.Millis{"drops": {"bucket refill 20/m": t, "bucket": t}, "same": {"10s": t}, "parts": {"10s": t}, "watched": {"10s": t}, "later": {"10s": t}}
+	return map[string]map[string]schemas.Millis{"drops": {"bucket refill 20/m": t, "bucket": t}, "same": {"10s": t}, "parts": {"10s": t}, "weight": {"10s": t}, "watched": {"10s": t}, "later": {"10s": t}}
 }
 
 // takes is an admission with the place that its class takes.
@@ -43,6 +45,22 @@ func (s *sheet) takes(name, class, body string, cost int64, at schemas.Millis) *
 	s.decide(e, schemas.VerdictAdmit, at, in).Charges = s.place[name]
 	s.dispatched(e)
 	return e
+}
+
+// weighs is takes for a message whose request says a cost.
+func (s *sheet) weighs(name string, cost int, at schemas.Millis) *schemas.Event {
+	e := s.takes(name, "weight", "x", int64(cost), at)
+	s.costs(e, cost)
+	return e
+}
+
+// costs has the last request say a cost, and its event.
+func (s *sheet) costs(e *schemas.Event, cost int) {
+	r := &s.requests[len(s.requests)-1]
+	r.value = strings.TrimSuffix(r.value, "}") + fmt.Sprintf(`,"cost":%d}`, cost)
+	if cost > 1 {
+		e.Cost = cost
+	}
 }
 
 func scopeIn(class, body string) string {
@@ -135,6 +153,36 @@ func TestBucketsContentAndParts(t *testing.T) {
 		{"two parts for one", KindCharges, func(s *sheet) { s.takes("a", "parts", long, 1, start+1000) }},
 		{"two parts said to be one", KindCharges, func(s *sheet) { s.takes("a", "parts", long, 1, start+1000).Segments = 1 }},
 		{"two parts said to be one, and charged as two", KindCharges, func(s *sheet) { s.takes("a", "parts", long, 2, start+1000).Segments = 1 }},
+		{"a cost of three", "", func(s *sheet) { s.weighs("a", 3, start+1000) }},
+		{"a cost of one", "", func(s *sheet) { s.weighs("a", 1, start+1000) }},
+		{"no cost is one", "", func(s *sheet) { s.takes("a", "weight", "x", 1, start+1000) }},
+		{"a cost where no limit counts it", "", func(s *sheet) { s.costs(s.takes("a", "drops", "x", 1, start+1000), 7) }},
+		{"as much as there is", "", func(s *sheet) {
+			s.weighs("a", 3, start+1000)
+			s.weighs("b", 2, start+2000)
+		}},
+		{"more than there is", KindOver, func(s *sheet) {
+			s.weighs("a", 3, start+1000)
+			s.weighs("b", 3, start+2000)
+		}},
+		{"a cost of three charged as one", KindCharges, func(s *sheet) { s.costs(s.takes("a", "weight", "x", 1, start+1000), 3) }},
+		{"a cost of one charged as three", KindCharges, func(s *sheet) { s.takes("a", "weight", "x", 3, start+1000) }},
+		{"a cost of three said to be two", KindCharges, func(s *sheet) { s.weighs("a", 3, start+1000).Cost = 2 }},
+		{"a cost of three said to be one", KindCharges, func(s *sheet) { s.weighs("a", 3, start+1000).Cost = 0 }},
+		{"a cost that the request does not say, and charged so", KindCharges, func(s *sheet) { s.takes("a", "weight", "x", 3, start+1000).Cost = 3 }},
+		{"refused for its cost", "", func(s *sheet) {
+			s.weighs("a", 3, start+1000)
+			s.costs(s.dry("weight", "x", start+2000, start+11_000, rolls("5/10s", 5, 3, 3, start+1000)), 3)
+		}},
+		{"refused for another cost", KindEvidence, func(s *sheet) {
+			s.weighs("a", 3, start+1000)
+			s.costs(s.dry("weight", "x", start+2000, start+11_000, rolls("5/10s", 5, 3, 4, start+1000)), 3)
+		}},
+		{"refused though there is room for its cost", KindRefused, func(s *sheet) {
+			s.weighs("a", 3, start+1000)
+			s.costs(s.dry("weight", "x", start+2000, start+11_000, rolls("5/10s", 5, 3, 2, start+1000)), 2)
+		}},
+		{"refused for ever", "", func(s *sheet) { s.costs(s.dry("weight", "x", start+2000, 0, rolls("5/10s", 5, 0, 6, 0)), 6) }},
 		{"deferred", "", func(s *sheet) { s.deferred("later", start+11_000) }},
 		{"deferred to its turn, later", "", func(s *sheet) { s.deferred("later", start+21_000) }},
 		{"deferred to before the windows open", KindRetryAt, func(s *sheet) { s.deferred("later", start+10_999) }},

@@ -96,6 +96,8 @@ var checks = []struct{ name, file, old, new, run string }{
 	{"a place missing that stands", "returned.go", "c.T, c.Cost, p.key[0]) && p.seen(c) {", "c.T, c.Cost, p.key[0]) && false {", ""},
 	{"a place kept that the message held", "rounds.go", "if _, foreign := minus(mayHere, got); len(left)+len(foreign) > 0 {", "if _, foreign := minus(mayHere, got); len(foreign) > 0 {", ""},
 	{"parts that are not as said", "request.go", "if segments != p.e.Segments {", "if false {", ""},
+	{"a cost that is not the request's", "request.go", "if req.Cost != e.Cost {", "if false {", ""},
+	{"a charge of another cost", "rules.go", "return max(s.cost, 1)", "return 1", ""},
 	{"a message that went on while suppressed", "causes.go", "p.scope(), p.t); yes {\n", "p.scope(), p.t); yes && false {\n", ""},
 	{"a message that went on though cancelled", "causes.go", "p.causes.cancelled(p.key, p.t); yes {\n", "p.causes.cancelled(p.key, p.t); yes && false {\n", ""},
 	{"suppressed by nobody", "causes.go", "p.fault(KindSuppressed, \"suppressed, and no", "func(...any) {}(KindSuppressed, \"suppressed, and no", ""},

@@ -42,6 +42,7 @@ limits:
   - {name: watched, per: [recipient], allow: [2/2s, 4/60s], mode: observe}
   - {name: tries, match: {class: verify}, per: [recipient], allow: [9/60s], count: attempt}
   - {name: parts, per: [recipient], allow: [30/60s], count: segments}
+  - {name: weight, per: [recipient], allow: [60/60s], count: cost}
   - {name: drops, match: {class: verify}, per: [recipient], allow: ["bucket 4 refill 0.5/s", 40/1h]}
   - {name: same, match: {class: notice}, per: [recipient, content], allow: [2/60s]}
 templates:

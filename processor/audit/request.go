@@ -19,7 +19,7 @@ func (p *partition) subject(in *kgo.Record) (*subject, bool) {
 	e := p.e
 	s := &subject{
 		to: e.To, tenant: e.Tenant, channel: e.Channel, class: e.Class, template: e.Template, provider: e.Provider,
-		segments: int64(e.Segments),
+		segments: int64(e.Segments), cost: int64(e.Cost),
 	}
 	if p.rules.country && p.otherPhones() {
 		p.cannotTellPhones("limits by country")
@@ -30,7 +30,7 @@ func (p *partition) subject(in *kgo.Record) (*subject, bool) {
 			s.country = to.Country
 		}
 	}
-	if !p.rules.metadata && !p.rules.content {
+	if !p.rules.metadata && !p.rules.content && !p.rules.cost {
 		return s, true
 	}
 	req := p.request(in)
@@ -38,6 +38,12 @@ func (p *partition) subject(in *kgo.Record) (*subject, bool) {
 		return s, false
 	}
 	s.metadata = req.Metadata
+	if p.rules.cost {
+		if req.Cost != e.Cost {
+			p.fault(KindCharges, "it says that it costs %d, and its request says %d", max(e.Cost, 1), max(req.Cost, 1))
+		}
+		s.cost = int64(req.Cost)
+	}
 	if p.rules.content {
 		s.segments = p.content(req, s)
 	}

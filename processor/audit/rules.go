@@ -22,6 +22,7 @@ type rules struct {
 	country  bool              // some limit asks for the recipient's country
 	metadata bool              // some limit asks for the request's metadata
 	content  bool              // some limit counts by the content, or its parts
+	cost     bool              // some limit counts the request's cost
 	classes  map[string]*gate  // nil: none has countries or quiet hours
 	lapses   schemas.Millis    // when the first window that an earlier revision had is kept no longer; 0 is never
 }
@@ -112,6 +113,7 @@ func newRules(p *schemas.Policy, since map[string]map[string]schemas.Millis, t s
 		c.keeps = c.attempts || c.drains
 		r.country = r.country || len(l.Match.Country) > 0 || slices.Contains(l.Per, "country")
 		r.content = r.content || slices.Contains(l.Per, "content") || l.Count == schemas.CountSegments
+		r.cost = r.cost || l.Count == schemas.CountCost
 		r.metadata = r.metadata || len(l.Match.Metadata) > 0 || slices.ContainsFunc(l.Per, func(d string) bool { return strings.HasPrefix(d, "metadata.") })
 		r.limits = append(r.limits, c)
 	}
@@ -170,7 +172,7 @@ func ordered(per []string) []string {
 type subject struct {
 	to, tenant, channel, class, template, content, provider, country string
 	metadata                                                         map[string]string
-	segments                                                         int64
+	segments, cost                                                   int64
 }
 
 func digitsOf(to string) string {
@@ -216,6 +218,9 @@ func (l *limit) windows(to string) []schemas.Window {
 func (l *limit) cost(s *subject) int64 {
 	if l.Count == schemas.CountSegments {
 		return max(s.segments, 1)
+	}
+	if l.Count == schemas.CountCost {
+		return max(s.cost, 1)
 	}
 	return 1
 }

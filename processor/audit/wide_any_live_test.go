@@ -34,7 +34,7 @@ func anyWide(r *rand.Rand) string {
 			fmt.Sprintf("%d/1s", n), fmt.Sprintf("%d/1s, %d/60s", n, n*6), fmt.Sprintf("%d/1s, %d/calendar-hour", n, n*10),
 			fmt.Sprintf(`"bucket %d refill %d/s"`, n, n), fmt.Sprintf("%d/500ms, %d/3s", n, n*2),
 		}[r.IntN(5)]
-		extra := []string{"", "", ", mode: observe", ", count: attempt", ", count: segments", ", on_refusal: defer", ", match: {class: verify}", ", mode: observe, match: {class: verify}"}[r.IntN(8)]
+		extra := []string{"", "", ", mode: observe", ", count: attempt", ", count: segments", ", count: cost", ", on_refusal: defer", ", match: {class: verify}", ", mode: observe, match: {class: verify}"}[r.IntN(9)]
 		fmt.Fprintf(&b, "  - {name: l%d, per: %s, allow: [%s]%s}\n", k, per, allow, extra)
 	}
 	b.WriteString(`classes:

@@ -59,7 +59,7 @@ const DefaultMost = 8_000_000
 var ErrTooMuch = errors.New("the traffic is too much to keep in memory: take a shorter time, or a policy with shorter windows")
 
 // History has decisions that Kafka has let go of. It knows neither metadata nor
-// content.
+// content nor cost.
 type History interface {
 	// Begins returns the time of a partition's first decision that was taken at or
 	// after from, and the offset of its record of weir.status; zeros when there is

@@ -10,7 +10,8 @@
 // ClickHouse (History), up to the offset at which the log begins. Where the
 // policy's limits look at metadata or content, weir.requests too, and of
 // weir.readmit what was redriven; those are joined by where a request stands.
-// ClickHouse has neither, so such a policy is tried on what Kafka keeps.
+// ClickHouse has neither, and no cost, so a policy that looks at any of them is
+// tried on what Kafka keeps.
 //
 // Events become steps, and steps are replayed as they come: what stays in memory
 // is the limiter's table, the messages under way, a count for each recipient, and
@@ -66,6 +67,6 @@
 // It changes nothing and joins no group. It does not judge what is not a limit's:
 // who was suppressed, expired, rejected or a duplicate then is so now, and so
 // are quiet hours and the choice of a provider. It renders content by the tried
-// policy's templates, and takes parts (segments) as they were. It is no proof:
+// policy's templates, and takes parts (segments) and costs as they were. It is no proof:
 // processor/audit recounts with code of its own.
 package backtest

@@ -334,6 +334,22 @@ func TestBoundsOfGuests(t *testing.T) {
 	}
 }
 
+// TestStoredHasNoCost: a policy that counts cost is not tried on what ClickHouse has.
+func TestStoredHasNoCost(t *testing.T) {
+	for text, want := range map[string]bool{
+		"  - {name: a, per: [recipient], allow: [1/60s]}":                             true,
+		"  - {name: a, per: [recipient], allow: [1/60s], count: segments}":            true,
+		"  - {name: a, per: [recipient], allow: [1/60s], count: cost}":                false,
+		"  - {name: a, per: [recipient], allow: [1/60s], count: cost, mode: \"off\"}": true,
+		"  - {name: a, per: [metadata.ip], allow: [1/60s]}":                           false,
+		"  - {name: a, per: [recipient, content], allow: [1/60s]}":                    false,
+	} {
+		if n := needsOf(policyOf(t, text)); n.stored() != want {
+			t.Errorf("%s: %v", text, !want)
+		}
+	}
+}
+
 // TestBoundsOfRequests: what is remembered of requests is bounded, also where each
 // has the marker of a transaction behind it.
 func TestBoundsOfRequests(t *testing.T) {

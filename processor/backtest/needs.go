@@ -15,6 +15,7 @@ type needs struct {
 	metadata []string
 	content  bool
 	country  bool
+	cost     bool
 }
 
 func needsOf(p *schemas.Policy) (n needs) {
@@ -24,6 +25,7 @@ func needsOf(p *schemas.Policy) (n needs) {
 			continue
 		}
 		n.country = n.country || len(l.Match.Country) > 0 || slices.Contains(l.Per, "country")
+		n.cost = n.cost || l.Count == schemas.CountCost
 		n.content = n.content || slices.Contains(l.Per, "content")
 		for field := range l.Match.Metadata {
 			n.metadata = append(n.metadata, field)
@@ -41,6 +43,10 @@ func needsOf(p *schemas.Policy) (n needs) {
 
 // requests reports whether the requests themselves must be read.
 func (n *needs) requests() bool { return n.content || len(n.metadata) > 0 }
+
+// stored reports whether the decisions that ClickHouse has will do: they say nothing of a
+// request but what its events say, and not its cost.
+func (n *needs) stored() bool { return !n.requests() && !n.cost }
 
 const (
 	minute = schemas.Millis(time.Minute / time.Millisecond)

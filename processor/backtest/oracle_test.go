@@ -38,6 +38,9 @@ func (v *rival) decide(e *schemas.Event, at schemas.Millis) (said Said, took []s
 		if l.Count == schemas.CountSegments {
 			cost = int64(e.Segments)
 		}
+		if l.Count == schemas.CountCost {
+			cost = max(int64(e.Cost), 1)
+		}
 		allow := l.Allow
 		for _, o := range l.Overrides {
 			if o.To == e.To {
@@ -161,6 +164,7 @@ var triedLimits = []string{
 	"{name: each, per: [recipient, class], allow: [4/60s], exempt: [\"+8613800000001\"]}",
 	"{name: hourly, per: [recipient], allow: [9/calendar-hour], overrides: [{to: \"+8613800000002\", allow: [2/calendar-hour, 1/5s]}]}",
 	"{name: parts, match: {tenant: acme}, per: [recipient], allow: [6/40s], count: segments}",
+	"{name: weight, match: {class: notice}, per: [recipient], allow: [8/25s], count: cost}",
 	"{name: china, match: {country: CN}, per: [recipient, tenant], allow: [3/15s]}",
 	"{name: prefix, match: {prefix: \"1500\"}, per: [recipient], allow: [1/30s]}",
 }
@@ -170,6 +174,7 @@ var triedWide = []string{
 	"{name: network, per: [\"prefix:4\"], allow: [12/20s, 80/calendar-hour]}",
 	"{name: all, per: [], allow: [15/10s], mode: observe}",
 	"{name: class, match: {class: notice}, per: [class, tenant], allow: [4/9s]}",
+	"{name: load, per: [tenant], allow: [30/10s], count: cost}",
 }
 
 // choose makes a policy of some limits, each name once.
@@ -211,6 +216,7 @@ func TestAnotherPolicy(t *testing.T) {
 				at += schemas.Millis(1 + r.IntN(700)*r.IntN(2))
 				m := msg(i, []string{"+861380000000", "+150055500"}[r.IntN(2)]+fmt.Sprint(r.IntN(5)), []string{"verify", "notice"}[r.IntN(2)])
 				m.Tenant, m.Segments = []string{"acme", "umbrella"}[r.IntN(2)], 1+r.IntN(3)
+				m.Cost = r.IntN(2) * (2 + r.IntN(4))
 				then, took := was.decide(m, at)
 				e := with(m, at, schemas.StatusQueued, schemas.VerdictAdmit, took...)
 				if then.Refused {
@@ -282,7 +288,7 @@ func TestAnotherPolicy(t *testing.T) {
 			check("busiest", 0, sum, 0, nowRefused) // there are ten recipients
 		})
 	}
-	for _, what := range []string{"refused by verify", "observed by each", "refused by each", "refused by hourly", "refused by parts", "refused by china", "refused by prefix", "refused by tenant", "refused by network", "observed by all", "refused by class"} {
+	for _, what := range []string{"refused by verify", "observed by each", "refused by each", "refused by hourly", "refused by parts", "refused by weight", "refused by load", "refused by china", "refused by prefix", "refused by tenant", "refused by network", "observed by all", "refused by class"} {
 		if tally[what] < 20 {
 			t.Errorf("%s: only %d times in all", what, tally[what])
 		}

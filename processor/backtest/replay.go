@@ -238,7 +238,7 @@ func (r *replay) ownerOf(scope string) *replay {
 func (r *replay) describe(sub *limit.Subject, s *step) {
 	*sub = limit.Subject{
 		Recipient: s.to, Tenant: s.tenant, Channel: s.channel, Class: s.class, Template: s.template,
-		Provider: s.provider, Segments: int64(s.segments),
+		Provider: s.provider, Segments: int64(s.segments), Cost: int64(s.cost),
 	}
 	if r.x.needs.country {
 		if to, err := recipient.Canonical(schemas.Channel(s.channel), s.to, ""); err == nil {

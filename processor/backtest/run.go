@@ -28,7 +28,7 @@ func run(ctx context.Context, cfg Config, rules *limit.Rules) (*Result, error) {
 	defer src.close()
 	need := needsOf(cfg.Tried)
 	warm := max(cfg.From-longest(cfg.Tried), 0)
-	there, err := src.extent(ctx, warm, !need.requests())
+	there, err := src.extent(ctx, warm, need.stored())
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type step struct {
 	home     int32
 	onward   int32 // of a round: the partition where it goes on; -1 if it does not
 	segments int32
+	cost     int32
 	seq      int64
 	t        schemas.Millis
 	at       schemas.Millis // of a message sent elsewhere: when, if it took a place; 0 if nobody knows
@@ -161,7 +162,8 @@ func (s *step) read(e *schemas.Event, partitions int32) {
 		return
 	}
 	s.key = keyOf(e.Tenant, e.To, e.MessageID)
-	s.channel, s.class, s.template, s.provider, s.segments = e.Channel, e.Class, e.Template, e.Provider, int32(e.Segments)
+	s.channel, s.class, s.template, s.provider = e.Channel, e.Class, e.Template, e.Provider
+	s.segments, s.cost = int32(e.Segments), int32(e.Cost)
 	if e.Source != nil {
 		s.source = *e.Source
 	}

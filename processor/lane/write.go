@@ -119,7 +119,7 @@ func (it *item) read(rev *schemas.Revision, provider string) {
 	if it.staleAt = it.callBy; it.staleAt == 0 && it.env.DecidedAt != 0 { // admission was an earlier version
 		it.staleAt = it.env.DecidedAt.Add(cmp.Or(time.Duration(rev.Policy.Class(req.Class).StaleAfter), schemas.SlackMost))
 	}
-	it.event.Channel, it.event.Class, it.event.Template = string(req.Channel), req.Class, req.Template
+	it.event.Channel, it.event.Class, it.event.Template, it.event.Cost = string(req.Channel), req.Class, req.Template, req.Cost
 	text, err := content.Of(req, &rev.Policy)
 	if it.bad = err; err != nil {
 		return

@@ -157,24 +157,81 @@ func TestRollbackTakesTimeBack(t *testing.T) {
 }
 
 func TestCostBeyondN(t *testing.T) {
-	l := perRecipient(t, "a", "3/60s", "5/1h")
-	l.Count = schemas.CountSegments
+	for count, subject := range map[schemas.Count]func(n int64) *Subject{
+		schemas.CountSegments: func(n int64) *Subject { return &Subject{Recipient: "+1", Segments: n, Cost: 9} },
+		schemas.CountCost:     func(n int64) *Subject { return &Subject{Recipient: "+1", Segments: 9, Cost: n} },
+	} {
+		t.Run(string(count), func(t *testing.T) {
+			l := perRecipient(t, "a", "3/60s", "5/1h")
+			l.Count = count
+			r, table := rulesOf(t, l), NewTable()
+			begin := at(t, "2026-11-21T12:00:00Z")
+			res := table.Decide(r, subject(4), nil, begin)
+			if res.OK || res.RetryAt != 0 || len(res.Refused) != 1 || res.Refused[0].Window != "3/60s" {
+				t.Fatalf("%+v", res)
+			}
+			// One window is full for a while and another for ever: for ever.
+			table.Decide(r, subject(3), nil, begin)
+			if res = table.Decide(r, subject(4), nil, begin); res.OK || res.RetryAt != 0 || len(res.Refused) != 2 {
+				t.Fatalf("%+v", res)
+			}
+			if res = table.Decide(r, subject(3), nil, begin+minute); res.OK || res.RetryAt != begin+hour {
+				t.Fatalf("%+v", res)
+			}
+			if res = table.Decide(r, subject(2), nil, begin+minute); !res.OK || res.Charges[0].Cost != 2 {
+				t.Fatalf("%+v", res)
+			}
+		})
+	}
+}
+
+// A subject that does not say its cost takes one place, as does any in a limit that does
+// not count it; what a cost took is given back whole.
+func TestCostIsOfOneLimitAlone(t *testing.T) {
+	weight, number := perRecipient(t, "weight", "10/60s", "20/calendar-day"), perRecipient(t, "number", "10/60s")
+	weight.Count = schemas.CountCost
+	r, table := rulesOf(t, weight, number), NewTable()
+	begin := at(t, "2026-11-21T12:00:00Z")
+	left := func() []int64 {
+		var all []int64
+		for _, m := range table.Peek(r, &Subject{Recipient: "+1"}, begin) {
+			all = append(all, m.Left)
+		}
+		return all
+	}
+	first := table.Decide(r, &Subject{Recipient: "+1", Cost: 7}, nil, begin)
+	if got := left(); !first.OK || !slices.Equal(got, []int64{3, 13, 9}) {
+		t.Fatalf("%v left: %+v", got, first)
+	}
+	table.Decide(r, &Subject{Recipient: "+1"}, nil, begin)
+	if got := left(); !slices.Equal(got, []int64{2, 12, 8}) {
+		t.Fatalf("%v left", got)
+	}
+	if returned, missing := table.GiveBack(r, first.Charges, begin); !slices.Equal(returned, first.Charges) || len(missing) > 0 {
+		t.Fatalf("returned %v, missing %v", returned, missing)
+	}
+	if got := left(); !slices.Equal(got, []int64{9, 19, 9}) {
+		t.Fatalf("%v left", got)
+	}
+}
+
+// The greatest costs, of messages that were sent elsewhere: a counter stops at its end.
+func TestGreatestCosts(t *testing.T) {
+	l := perRecipient(t, "a", "5/60s", "1000000000/calendar-day", "bucket 1000000000 refill 1000/1ms")
+	l.Count = schemas.CountCost
 	r, table := rulesOf(t, l), NewTable()
 	begin := at(t, "2026-11-21T12:00:00Z")
-	res := table.Decide(r, &Subject{Recipient: "+1", Segments: 4}, nil, begin)
-	if res.OK || res.RetryAt != 0 || len(res.Refused) != 1 || res.Refused[0].Window != "3/60s" {
+	s := &Subject{Recipient: "+1", Cost: schemas.MaxCost}
+	for range 5000 {
+		table.Record(r, s, begin, begin)
+	}
+	if res := table.Decide(r, s, nil, begin); res.OK || res.Refused[0].Count != 5000*schemas.MaxCost && res.Refused[1].Count != 5000*schemas.MaxCost {
 		t.Fatalf("%+v", res)
 	}
-	// One window is full for a while and another for ever: for ever.
-	table.Decide(r, &Subject{Recipient: "+1", Segments: 3}, nil, begin)
-	if res = table.Decide(r, &Subject{Recipient: "+1", Segments: 4}, nil, begin); res.OK || res.RetryAt != 0 || len(res.Refused) != 2 {
-		t.Fatalf("%+v", res)
-	}
-	if res = table.Decide(r, &Subject{Recipient: "+1", Segments: 3}, nil, begin+minute); res.OK || res.RetryAt != begin+hour {
-		t.Fatalf("%+v", res)
-	}
-	if res = table.Decide(r, &Subject{Recipient: "+1", Segments: 2}, nil, begin+minute); !res.OK || res.Charges[0].Cost != 2 {
-		t.Fatalf("%+v", res)
+	for _, m := range table.Peek(r, s, begin) {
+		if m.Left != 0 {
+			t.Errorf("%s: %d left", m.Window, m.Left)
+		}
 	}
 }
 

@@ -286,6 +286,9 @@ func oracleCost(l *oracleLimit, s *Subject) int64 {
 	if l.Count == schemas.CountSegments && s.Segments > 1 {
 		return s.Segments
 	}
+	if l.Count == schemas.CountCost && s.Cost > 1 {
+		return s.Cost
+	}
 	return 1
 }
 

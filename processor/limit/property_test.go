@@ -106,6 +106,8 @@ func (w *world) limit(name string) schemas.Limit {
 		l.Count = schemas.CountAttempt
 	case 1, 2:
 		l.Count = schemas.CountSegments
+	case 3, 4:
+		l.Count = schemas.CountCost
 	}
 	if w.rng.IntN(3) == 0 {
 		l.Match.Class = []string{"verify"}
@@ -176,7 +178,7 @@ func (w *world) revise() {
 
 func (w *world) subject() *Subject {
 	s := &Subject{Recipient: pick(w.rng, "+8613800000000", "+8613800000000", "+8613800000001", "+15005550006"),
-		Tenant: "t", Class: pick(w.rng, "verify", "verify", "notice"), Segments: pick[int64](w.rng, 0, 1, 1, 2, 3)}
+		Tenant: "t", Class: pick(w.rng, "verify", "verify", "notice"), Segments: pick[int64](w.rng, 0, 1, 1, 2, 3), Cost: pick[int64](w.rng, 0, 0, 0, 2, 5, schemas.MaxCost)}
 	if w.rng.IntN(4) == 0 {
 		s.Metadata = map[string]string{"ip": pick(w.rng, "1", "1,2", "a=b%")}
 	}

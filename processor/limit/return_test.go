@@ -28,12 +28,13 @@ func TestDecideReturn(t *testing.T) {
 		{name: "attempts", policy: "count: attempt, allow: [1/10s]", cost: 1, back: 9_000},
 		{name: "a bucket beside a window", policy: "allow: [2/10s, bucket 1 refill 1/20s]", cost: 1, back: 9_000},
 		{name: "a bucket beside a window, in parts", policy: "count: segments, allow: [4/10s, bucket 3 refill 1/20s]", cost: 2, back: 9_000},
+		{name: "a bucket beside a window, by cost", policy: "count: cost, allow: [4/10s, bucket 3 refill 1/20s]", cost: 2, back: 9_000},
 		{name: "a bucket beside a full window", policy: "allow: [1/10s, bucket 2 refill 1/20s]", cost: 1, others: []schemas.Millis{10_000}, back: 11_000, full: "1/10s", retry: 20_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, table := statesPolicy(t, "limits: [{name: verify, per: [recipient], "+c.policy+"}]"), NewTable()
 			defer table.Close()
-			s := &Subject{Recipient: to, Segments: c.cost}
+			s := &Subject{Recipient: to, Segments: c.cost, Cost: c.cost}
 			first := table.Decide(r, s, nil, start)
 			for _, at := range c.others {
 				if res := table.Decide(r, s, nil, start+at); !res.OK {

@@ -58,7 +58,8 @@ type rule struct {
 	zone      *time.Location
 	observe   bool // refuses nobody
 	attempts  bool // every attempt keeps its place
-	segments  bool
+	segments  bool // a place for each SMS part
+	costs     bool // as many places as the request says
 
 	// Of the windows, every override and what is retained of an earlier revision
 	// together: an override may end at the next revision, and its recipient then
@@ -139,6 +140,8 @@ func compile(l *schemas.Limit, since map[string]schemas.Millis, boxes *recipient
 		c.attempts = true
 	case schemas.CountSegments:
 		c.segments = true
+	case schemas.CountCost:
+		c.costs = true
 	default:
 		return c, fmt.Errorf("count %q: no such count", l.Count)
 	}
@@ -324,9 +327,13 @@ func (c *rule) windowsFor(recipient string) []window {
 	return c.windows
 }
 
+// cost returns how many places a message takes in the limit.
 func (c *rule) cost(s *Subject) int64 {
-	if c.segments {
+	switch {
+	case c.segments:
 		return max(s.Segments, 1)
+	case c.costs:
+		return max(s.Cost, 1)
 	}
 	return 1
 }

@@ -25,6 +25,7 @@ type Subject struct {
 	Country   string
 	Metadata  map[string]string
 	Segments  int64 // SMS parts, for limits that count segments; 0 is 1
+	Cost      int64 // as the request says, for limits that count cost; 0 is 1
 }
 
 // dimension is one entry of a limit's per.

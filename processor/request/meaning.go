@@ -64,6 +64,9 @@ func Describe(q *schemas.Request, pol *schemas.Policy, env *schemas.Envelope, ev
 	env.CallbackURL, event.CallbackURL = q.CallbackURL, q.CallbackURL
 	event.Tenant, event.Channel, event.Class, event.Template = q.Tenant, string(q.Channel), q.Class, q.Template
 	event.To = cmp.Or(event.To, q.To)
+	if Named(q.Action) {
+		event.Cost = max(q.Cost, 0) // a request that is rejected for its cost may say less
+	}
 	return class
 }
 

@@ -483,7 +483,10 @@ type SendRequest struct {
 	// At most 16 pairs and 4 KiB.
 	Metadata map[string]string `protobuf:"bytes,22,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// For record only: when the message was sent elsewhere.
-	At            *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=at,proto3" json:"at,omitempty"`
+	At *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=at,proto3" json:"at,omitempty"`
+	// How many places it takes in limits with count: cost, 1 to 1000000; 1 when
+	// absent or 0.
+	Cost          int64 `protobuf:"varint,24,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,6 +682,13 @@ func (x *SendRequest) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SendRequest) GetCost() int64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
 // StatusEvent is one step of a message, or one change of a partition's state.
 // Weir itself writes JSON to weir.status; this is the same event for those who
 // carry it on in protobuf.
@@ -718,7 +728,9 @@ type StatusEvent struct {
 	Source      *Source   `protobuf:"bytes,26,opt,name=source,proto3" json:"source,omitempty"`
 	Decision    *Decision `protobuf:"bytes,27,opt,name=decision,proto3" json:"decision,omitempty"`
 	// Where this message's status changes go, where its request says so.
-	CallbackUrl   string `protobuf:"bytes,28,opt,name=callback_url,json=callbackUrl,proto3" json:"callback_url,omitempty"`
+	CallbackUrl string `protobuf:"bytes,28,opt,name=callback_url,json=callbackUrl,proto3" json:"callback_url,omitempty"`
+	// What its request says that it costs in limits with count: cost; 1 when absent.
+	Cost          int64 `protobuf:"varint,29,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -947,6 +959,13 @@ func (x *StatusEvent) GetCallbackUrl() string {
 		return x.CallbackUrl
 	}
 	return ""
+}
+
+func (x *StatusEvent) GetCost() int64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
 }
 
 // Source is where a record stands in Kafka.
@@ -1564,7 +1583,7 @@ var File_weir_proto protoreflect.FileDescriptor
 const file_weir_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"weir.proto\x12\aweir.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\a\n" +
+	"weir.proto\x12\aweir.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\a\n" +
 	"\vSendRequest\x12'\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x0f.weir.v1.ActionR\x06action\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12*\n" +
@@ -1590,7 +1609,8 @@ const file_weir_proto_rawDesc = "" +
 	"expires_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12!\n" +
 	"\fcallback_url\x18\x15 \x01(\tR\vcallbackUrl\x12>\n" +
 	"\bmetadata\x18\x16 \x03(\v2\".weir.v1.SendRequest.MetadataEntryR\bmetadata\x12*\n" +
-	"\x02at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x1a7\n" +
+	"\x02at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04cost\x18\x18 \x01(\x03R\x04cost\x1a7\n" +
 	"\tVarsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
@@ -1599,7 +1619,7 @@ const file_weir_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\a\n" +
 	"\vStatusEvent\x12!\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\r.weir.v1.KindR\x04kind\x12\x1d\n" +
 	"\n" +
@@ -1633,7 +1653,8 @@ const file_weir_proto_rawDesc = "" +
 	"\bobserved\x18\x19 \x01(\bR\bobserved\x12'\n" +
 	"\x06source\x18\x1a \x01(\v2\x0f.weir.v1.SourceR\x06source\x12-\n" +
 	"\bdecision\x18\x1b \x01(\v2\x11.weir.v1.DecisionR\bdecision\x12!\n" +
-	"\fcallback_url\x18\x1c \x01(\tR\vcallbackUrl\"T\n" +
+	"\fcallback_url\x18\x1c \x01(\tR\vcallbackUrl\x12\x12\n" +
+	"\x04cost\x18\x1d \x01(\x03R\x04cost\"T\n" +
 	"\x06Source\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +

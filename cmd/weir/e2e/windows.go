@@ -99,6 +99,9 @@ func cost(l *schemas.Limit, e *schemas.Event) int64 {
 	if l.Count == schemas.CountSegments {
 		return int64(max(e.Segments, 1))
 	}
+	if l.Count == schemas.CountCost {
+		return int64(max(e.Cost, 1))
+	}
 	return 1
 }
 

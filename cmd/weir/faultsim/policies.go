@@ -20,6 +20,7 @@ var policies = []string{`
   - {name: everyone, per: [recipient], allow: [3/5s, 8/calendar-minute]}
   - {name: later, match: {class: notice}, per: [recipient, class], allow: [2/4s], on_refusal: defer}
   - {name: tries, match: {class: verify}, per: [recipient], allow: [6/30s], count: attempt}
+  - {name: weight, per: [recipient], allow: [9/10s, 60/calendar-hour], count: cost}
 `, `
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [3/5s, 6/40s, 30/calendar-day], timezone: America/New_York, overrides: [{to: "+8613800000001", allow: [1/10s]}]}
   - {name: everyone, per: [recipient], allow: [6/5s, 14/calendar-minute], exempt: ["+8613800000002"]}
@@ -28,6 +29,7 @@ var policies = []string{`
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [2/10s, 4/20s, 20/calendar-month], timezone: Asia/Shanghai}
   - {name: addresses, match: {channel: email}, per: [recipient, channel], allow: [2/8s]}
   - {name: later, match: {class: notice}, per: [recipient], allow: [3/10s], on_refusal: defer}
+  - {name: weight, match: {class: notice}, per: [recipient, class], allow: [6/12s], count: cost, on_refusal: defer}
 `}
 
 // wide are those with limits beyond one recipient: two or more on every message,
@@ -38,6 +40,7 @@ var wide = []string{`
   - {name: verify, match: {class: verify}, per: [recipient, class], allow: [2/5s, 4/20s]}
   - {name: tenant, per: [tenant], allow: [5/4s, 30/calendar-minute], timezone: Asia/Shanghai}
   - {name: everybody, per: [], allow: [9/4s]}
+  - {name: load, per: [tenant, class], allow: [14/6s, 90/calendar-minute], count: cost}
 `, `
   - {name: everybody, per: [], allow: [12/5s, 60/calendar-hour]}
   - {name: everyone, per: [recipient], allow: [5/5s, 12/calendar-minute]}
@@ -62,6 +65,7 @@ var wide = []string{`
   - {name: everyone, per: [class], allow: [9/4s]}
   - {name: verify, match: {class: [verify, hold]}, per: ["prefix:5", class], allow: [8/6s]}
   - {name: provider, per: [provider], allow: [11/5s]}
+  - {name: load, per: [channel], allow: [18/6s, bucket 24 refill 4/s], count: cost}
 `, `
   - {name: tenant, per: [tenant], allow: [9/6s]}
   - {name: everybody, per: [], allow: [6/4s], exempt: ["+8613800000002"]}

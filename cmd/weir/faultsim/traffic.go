@@ -47,7 +47,7 @@ var bounces = []string{"+15005550010", "bounce@example.com"}
 
 // traffic draws the requests of a plan.
 func traffic(p *Plan) []send {
-	r := rand.New(rand.NewPCG(p.Seed, 0x74726166))
+	r, weigh := rand.New(rand.NewPCG(p.Seed, 0x74726166)), weights(p)
 	var all []send
 	type sent struct{ id, to, tenant string }
 	var ids []sent
@@ -63,7 +63,7 @@ func traffic(p *Plan) []send {
 			} else if edge == 1 {
 				at += time.Duration(r.IntN(400)) * time.Millisecond
 			}
-			q := schemas.Request{Channel: schemas.ChannelSMS, Class: "verify", Body: fmt.Sprintf("code %06d", r.IntN(1_000_000))}
+			q := schemas.Request{Channel: schemas.ChannelSMS, Class: "verify", Body: fmt.Sprintf("code %06d", r.IntN(1_000_000)), Cost: weigh()}
 			number := 0
 			fmt.Sscan(to, &number)
 			q.To = fmt.Sprintf(spellings[r.IntN(len(spellings))], number)
@@ -149,7 +149,7 @@ func traffic(p *Plan) []send {
 				case 2:
 					q.ExpiresAt = schemas.MillisOf(p.Start.Add(soon()))
 				case 3:
-					q = schemas.Request{Action: schemas.ActionRecord, Channel: q.Channel, To: q.To, Class: q.Class, Tenant: q.Tenant, Metadata: q.Metadata, At: schemas.MillisOf(p.Start.Add(at - time.Second))}
+					q = schemas.Request{Action: schemas.ActionRecord, Channel: q.Channel, To: q.To, Class: q.Class, Tenant: q.Tenant, Metadata: q.Metadata, Cost: q.Cost, At: schemas.MillisOf(p.Start.Add(at - time.Second))}
 					s.message = false
 				}
 			}
@@ -181,11 +181,11 @@ func terms(r *rand.Rand, p *Plan, at time.Duration, q *schemas.Request) {
 // that may come to it, and releases of them: before, soon after, at the edges of
 // windows, more than once.
 func decisions(p *Plan) (all []send) {
-	r := rand.New(rand.NewPCG(p.Seed, 0x64656369))
+	r, weigh := rand.New(rand.NewPCG(p.Seed, 0x64656369)), weights(p)
 	for range p.Requests / 3 {
 		at := time.Duration(r.Int64N(int64(p.Span)))
 		q := schemas.Request{
-			ID: draw(r), Channel: schemas.ChannelSMS, Class: []string{"verify", "notice"}[r.IntN(2)], Body: "code",
+			ID: draw(r), Channel: schemas.ChannelSMS, Class: []string{"verify", "notice"}[r.IntN(2)], Body: "code", Cost: weigh(),
 			To: fmt.Sprintf("+861380000000%d", 1+r.IntN(3)),
 		}
 		if r.IntN(4) > 0 {
@@ -204,6 +204,14 @@ func decisions(p *Plan) (all []send) {
 		}
 	}
 	return all
+}
+
+// weights draws costs, for limits that count them: one in ten messages is more than some
+// window ever allows. They have numbers of their own, so that a seed has the traffic that
+// it had without them.
+func weights(p *Plan) func() int {
+	r := rand.New(rand.NewPCG(p.Seed, 0x636f7374))
+	return func() int { return []int{0, 0, 0, 0, 0, 2, 2, 3, 4, 12}[r.IntN(10)] }
 }
 
 // beyond gives a request what limits beyond its recipient tell apart: a tenant, an

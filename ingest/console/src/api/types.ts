@@ -1559,6 +1559,7 @@ export interface components {
             expires_at?: components["schemas"]["SendRequest"]["expires_at"];
             callback_url?: components["schemas"]["SendRequest"]["callback_url"];
             metadata?: components["schemas"]["SendRequest"]["metadata"];
+            cost?: components["schemas"]["SendRequest"]["cost"];
         };
         /**
          * @description What is known of a message. `status` is the one of the highest rank in the timeline (an end outranks a step on the
@@ -2847,6 +2848,11 @@ export interface components {
             metadata?: {
                 [key: string]: string | number | boolean;
             } | null;
+            /**
+             * @description How many places the message takes in limits with count: cost; in all other limits it makes no difference. It is no price. Digits only: 3.0 and 3e0 are refused.
+             * @default 1
+             */
+            cost: number | null;
         };
         /** @description The value of a weir.status record: one step of a message, or one change of a partition's state. Absent means empty, 0 or false. Readers must ignore fields they do not know. Times are RFC 3339 in UTC with milliseconds. */
         Event: {
@@ -2905,6 +2911,8 @@ export interface components {
             accepted_at?: string | null;
             /** @description Short messages that an SMS takes. */
             segments?: number;
+            /** @description How many places its request takes in limits with count: cost, where that is more than one. It is no price. ClickHouse has no column for it. */
+            cost?: number;
             /** @description What the provider bills: a decimal, as text. */
             price?: string;
             /** @description ISO 4217. */
@@ -3095,11 +3103,11 @@ export interface components {
              */
             on_refusal: "reject" | "defer";
             /**
-             * @description message takes one place, at its latest attempt, given back if it ends unreceived; attempt keeps a place for each; segments takes one for each part of an SMS.
+             * @description message takes one place, at its latest attempt, given back if it ends unreceived; attempt keeps a place for each; segments takes one for each part of an SMS; cost takes as many as the request says in its field cost.
              * @default message
              * @enum {unknown}
              */
-            count: "message" | "attempt" | "segments";
+            count: "message" | "attempt" | "segments" | "cost";
             /**
              * @description Recipients who take no place in this limit.
              * @default []

@@ -9,7 +9,7 @@ import { plural } from "../ui/format.ts";
 const choices = [
   ["mode", "Mode", [["enforce", "enforce: refuse"], ["observe", "observe: let pass, and mark"], ["off", "off"]]],
   ["on_refusal", "When it is full", [["reject", "refuse the message"], ["defer", "let it wait until there is room"]]],
-  ["count", "What takes a place", [["message", "a message"], ["attempt", "every attempt"], ["segments", "every SMS part"]]],
+  ["count", "What takes a place", [["message", "a message"], ["attempt", "every attempt"], ["segments", "every SMS part"], ["cost", "each unit of the request's cost"]]],
 ] as const;
 
 interface Props {
