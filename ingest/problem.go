@@ -100,6 +100,9 @@ func after(p *client.Problem, d time.Duration) *client.Problem {
 // says it.
 func refuse(w http.ResponseWriter, r *http.Request, p *client.Problem) {
 	p.Instance = r.URL.EscapedPath()
+	if p.Code == overloaded.code || p.Code == tooManyStreams.code { // nothing was begun
+		giveBack(w)
+	}
 	if p.RetryAfter > 0 {
 		seconds := (p.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
