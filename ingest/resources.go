@@ -129,6 +129,9 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 			if err == nil {
 				err = put.Check()
 			}
+			if err == nil && k == schemas.ResourceTenant {
+				err = s.callable(put, &have.Policy)
+			}
 			if err == nil {
 				err = revise.Decidable(put.Policy)
 			}
@@ -158,6 +161,16 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 		report(&out, res, o.dryRun)
 		answerResource(w, status, out)
 	}
+}
+
+// callable refuses a tenant with a new address for its callbacks that they never reach.
+func (s *Server) callable(put *schemas.Edited, have *schemas.Policy) error {
+	tenant := &put.Policy.Tenants[put.Item]
+	was, _ := have.Tenant(tenant.Name)
+	if tenant.Callback == nil || was.Callback != nil && was.Callback.URL == tenant.Callback.URL || s.callbacks.JudgeURL(tenant.Callback.URL) == nil {
+		return nil
+	}
+	return schemas.PolicyErrors{{Path: put.Path() + ".callback.url", Message: privateURL}}
 }
 
 func (s *Server) deleteResource(k schemas.ResourceKind) handler {
