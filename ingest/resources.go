@@ -189,8 +189,8 @@ func (s *Server) deleteResource(k schemas.ResourceKind) handler {
 			if p := s.since(o.holds(have.Revision, was, true), &o, have, name); p != nil {
 				return nil, p
 			}
-			next, _ := have.Policy.Without(k, name)
-			if err := revise.Judge(next); err != nil {
+			next, _, err := revise.Without(&have.Policy, k, name)
+			if err != nil {
 				return nil, conflicting("Others refer to it, as errors lists: change those first.", err)
 			}
 			return next, nil
