@@ -222,6 +222,48 @@ func TestBatchShare(t *testing.T) {
 	lines(w.do("POST", "/v1/messages/batch", one("1"), ndjson, other))
 }
 
+// TestOverloadedCostsNothing: a call that the server had no room for takes nothing from its
+// caller's rate, nor from what the keys of its tenant may do together.
+func TestOverloadedCostsNothing(t *testing.T) {
+	w := newWorld(t, settings{policy: strings.NewReplacer("scopes: [send, read],", "scopes: [send, read], rates: {batch: bucket 3 refill 1/h, query: bucket 3 refill 1/h},",
+		"- {name: other}", "- {name: other, total_rates: {batch: bucket 2 refill 1/h}}").Replace(keyedPolicy), keys: true})
+	const other = "Authorization: Bearer " + otherKey
+	full := func(is bool) {
+		w.srv.batches.any.mu.Lock()
+		defer w.srv.batches.any.mu.Unlock()
+		w.srv.streams.mu.Lock()
+		defer w.srv.streams.mu.Unlock()
+		w.srv.batches.any.in, w.srv.streams.all = 0, 0
+		if is {
+			w.srv.batches.any.in, w.srv.streams.all = maxBatches, streamsOfAll
+		}
+	}
+	full(true)
+	for range 5 {
+		for key, want := range map[string]string{auth: `"batch";r=3;t=0`, other: `"batch";r=2;t=0`} {
+			r := w.do("POST", "/v1/messages/batch", one("1"), ndjson, key)
+			if r.problem(503, "overloaded"); r.header.Get("RateLimit") != want || r.header.Get("X-RateLimit-Remaining") != want[10:11] {
+				t.Errorf("%v, want %s", r.header, want)
+			}
+		}
+		r := w.do("POST", "/api/messages/batch", `{"messages":[]}`, auth)
+		if r.code != 503 || r.header.Get("RateLimit") != `"batch";r=3;t=0` {
+			t.Errorf("the legacy API: %d %v", r.code, r.header)
+		}
+		r = w.do("GET", "/v1/events", "", auth)
+		if r.problem(503, "overloaded"); r.header.Get("RateLimit") != `"query";r=3;t=0` {
+			t.Errorf("a stream: %v", r.header)
+		}
+	}
+	full(false)
+	for key, n := range map[string]int{auth: 3, other: 2} {
+		for range n {
+			lines(w.do("POST", "/v1/messages/batch", one("1"), ndjson, key))
+		}
+		w.do("POST", "/v1/messages/batch", one("1"), ndjson, key).problem(429, "client_rate")
+	}
+}
+
 // What a body's piece begins with is no refusal of net/http's, whatever it looks like.
 func TestBodiesAreNoRefusals(t *testing.T) {
 	for _, piece := range []string{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir/ingest/client"
 	"github.com/weirhq/weir/ingest/throttle"
+	"github.com/weirhq/weir/processor/revise"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -50,7 +51,7 @@ func (c *caller) by() string {
 	if c.key == nil {
 		return "without a key"
 	}
-	return "key " + c.key.Name
+	return revise.ByKey + c.key.Name
 }
 
 // prefer is what the caller's key prefers where a request says nothing.

@@ -66,12 +66,16 @@ func (s *Server) edit(r *http.Request, c *caller, o options, edit revise.Edit) (
 		}
 		return next, err
 	}
+	editor := s.editor.AcceptingLoss(o.loss)
+	if c.bound() {
+		editor = editor.For(c.tenant)
+	}
 	var res *revise.Result
 	var err error
 	if o.dryRun {
-		res, err = s.editor.Draft(ctx, guarded)
+		res, err = editor.Draft(ctx, guarded)
 	} else {
-		res, err = s.editor.AcceptingLoss(o.loss).Revise(ctx, c.by(), revise.Tries, guarded, nil)
+		res, err = editor.Revise(ctx, c.by(), revise.Tries, guarded, nil)
 	}
 	if err == nil {
 		return res, nil
@@ -91,6 +95,8 @@ func (s *Server) edit(r *http.Request, c *caller, o options, edit revise.Edit) (
 		return nil, lastAdminKey.problem("Without it nobody could change anything over HTTP. Make another first, or add ?force=true; weir keys create would still do.")
 	case errors.Is(err, policy.ErrConflict):
 		return nil, after(policyBusy.problem("Every try met another change that came first. Nothing was changed."), time.Second)
+	case errors.Is(err, revise.ErrShare):
+		return nil, policyShare.problem("Remove or shorten limits, routes or keys of the tenant, or ask the operator for more room.", client.FieldError{Code: policyShare.code, Detail: err.Error()})
 	case errors.Is(err, revise.ErrRefused):
 		return nil, policyConflict.problem("What was in force before does not allow it.", client.FieldError{Code: schemas.ReasonBadValue, Detail: err.Error()})
 	}

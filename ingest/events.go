@@ -37,32 +37,42 @@ type streams struct {
 	beat   time.Duration
 	within time.Duration // a client takes what is written, or is dropped
 
-	mu    sync.Mutex
-	all   int
-	byKey map[string]int
+	mu       sync.Mutex
+	all      int
+	byKey    map[string]int
+	byTenant map[string]int
 }
 
-// enter counts one more, or says why there may be no more.
-func (s *streams) enter(who string) *client.Problem {
+// enter counts one more, or says why there may be no more. A tenant may have no more
+// streams than are free, counting before it opens the next: one tenant alone has half of
+// all at most, a second then half of the rest, and so on. So none takes what others need.
+func (s *streams) enter(c *caller) *client.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
+	who, free := c.by(), streamsOfAll-s.all
+	switch n := s.byTenant[c.tenant]; {
 	case s.byKey[who] >= streamsOfKey:
 		return after(tooManyStreams.problem("This key has 16 streams of events open, and a key may have no more. Close one, such as a page of the console in another tab."), 5*time.Second)
-	case s.all >= streamsOfAll:
+	case free <= 0:
 		return after(overloaded.problem("This server has as many streams of events as it may."), 5*time.Second)
+	case n >= free:
+		return after(tooManyStreams.problem(fmt.Sprintf("The keys of this tenant have %d streams of events open on this server, %d are free, and a tenant may have no more than are free. Close some.", n, free)), 5*time.Second)
 	}
 	s.all++
 	s.byKey[who]++
+	s.byTenant[c.tenant]++
 	return nil
 }
 
-func (s *streams) leave(who string) {
+func (s *streams) leave(c *caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all--
-	if s.byKey[who]--; s.byKey[who] == 0 {
-		delete(s.byKey, who)
+	if s.byKey[c.by()]--; s.byKey[c.by()] == 0 {
+		delete(s.byKey, c.by())
+	}
+	if s.byTenant[c.tenant]--; s.byTenant[c.tenant] == 0 {
+		delete(s.byTenant, c.tenant)
 	}
 }
 
@@ -118,13 +128,13 @@ func (s *Server) readEventFilter(r *http.Request, c *caller) (*eventFilter, *cli
 func (s *Server) getEvents(w http.ResponseWriter, r *http.Request, c *caller) {
 	q, p := s.readEventFilter(r, c)
 	if p == nil {
-		p = s.streams.enter(c.by())
+		p = s.streams.enter(c)
 	}
 	if p != nil {
 		refuse(w, r, p)
 		return
 	}
-	defer s.streams.leave(c.by())
+	defer s.streams.leave(c)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
 	w.WriteHeader(http.StatusOK)

@@ -245,14 +245,52 @@ func TestEventsAreBounded(t *testing.T) {
 	w.srv.streams.mu.Unlock()
 	w.do("GET", "/v1/events", "", "Authorization: Bearer "+otherKey).problem(http.StatusServiceUnavailable, "overloaded")
 	w.srv.streams.mu.Lock()
+	w.srv.streams.all -= 2*streamsOfKey + 1 // as many are free as acme has
+	w.srv.streams.mu.Unlock()
+	if p := w.do("GET", "/v1/events", "", "Authorization: Bearer "+readKey).problem(http.StatusTooManyRequests, "too_many_streams"); !strings.Contains(p.Detail, "this tenant have 16 streams") || !strings.Contains(p.Detail, "16 are free") {
+		t.Error(p.Detail)
+	}
+	w.stream("/v1/events", "Authorization: Bearer "+otherKey).close()
+	w.srv.streams.mu.Lock()
+	w.srv.streams.all += 2*streamsOfKey + 1
+	w.srv.streams.mu.Unlock()
+	w.srv.streams.mu.Lock()
 	w.srv.streams.all -= streamsOfAll
 	w.srv.streams.mu.Unlock()
 	last.close()
 	w.until("one has left", func() bool {
 		w.srv.streams.mu.Lock()
 		defer w.srv.streams.mu.Unlock()
-		return w.srv.streams.all == streamsOfKey && len(w.srv.streams.byKey) == 1
+		return w.srv.streams.all == streamsOfKey && len(w.srv.streams.byKey) == 1 && len(w.srv.streams.byTenant) == 1
 	})
+}
+
+// TestStreamsOfTenants: however many keys a tenant has, others find streams free.
+func TestStreamsOfTenants(t *testing.T) {
+	s := streams{byKey: make(map[string]int), byTenant: make(map[string]int)}
+	open := func(tenant string) (all []*caller) {
+		for i := range streamsOfAll {
+			c := &caller{tenant: tenant, key: &schemas.Key{Name: fmt.Sprint(tenant, i/streamsOfKey)}}
+			if s.enter(c) == nil {
+				all = append(all, c)
+			}
+		}
+		return all
+	}
+	var all []*caller
+	for i, want := range []int{128, 64, 32, 16, 8} {
+		got := open(fmt.Sprint("t", i))
+		if len(got) != want {
+			t.Errorf("tenant %d has %d streams, want %d", i, len(got), want)
+		}
+		all = append(all, got...)
+	}
+	for _, c := range all {
+		s.leave(c)
+	}
+	if s.all != 0 || len(s.byKey)+len(s.byTenant) != 0 {
+		t.Errorf("when all have left: %d, %v, %v", s.all, s.byKey, s.byTenant)
+	}
 }
 
 // A stream does not outlive its key.

@@ -39,6 +39,7 @@ func (s *Server) measure(next http.Handler) http.Handler {
 type answering struct {
 	http.ResponseWriter
 	status int
+	paid   charge       // undone by giveBack
 	waited atomic.Int64 // nanoseconds; of a batch's messages, that wait side by side, more than it took
 }
 

@@ -271,6 +271,51 @@ func TestTotalRatesAreTheOperators(t *testing.T) {
 	}
 }
 
+// TestShareOfThePolicy: a tenant's key with the scopes policy and keys makes the tenant's
+// own entries no larger than its policy_bytes, which it cannot change. Rotations and the
+// edits of others go on.
+func TestShareOfThePolicy(t *testing.T) {
+	w := newWorld(t, settings{keys: true, policy: keyedPolicy})
+	admin := "Authorization: Bearer " + adminKey
+	of := func(tenant string) string {
+		w.do("PUT", "/v1/keys/boss-"+tenant, `{"tenant":"`+tenant+`","scopes":["policy","keys"]}`, admin)
+		return "Authorization: Bearer " + read[client.RawResource](w.do("POST", "/v1/keys/boss-"+tenant+"/rotate", "", admin), 200).Secret
+	}
+	boss, other := of("acme"), of("other")
+	if r := w.do("PUT", "/v1/tenants/acme", `{"default_region":"CN","policy_bytes":4000}`, admin); r.code != 200 {
+		t.Fatalf("%d %s", r.code, r.body)
+	}
+	limit := func(tenant, metadata string) string {
+		return `{"match":{"tenant":"` + tenant + `","metadata.x":"` + metadata + `"},"per":["recipient"],"allow":["1/1h"]}`
+	}
+	large := limit("acme", strings.Repeat("x", 4000))
+	for _, query := range []string{"", "?dry_run=true"} {
+		p := w.do("PUT", "/v1/limits/large"+query, large, boss).problem(409, "policy_share")
+		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Detail, "at most 4000; that is its policy_bytes") {
+			t.Errorf("%+v", p)
+		}
+	}
+	for _, tt := range []struct {
+		who, method, path, body, key string
+		code                         int
+	}{
+		{"a tenant raises its share", "PUT", "/v1/tenants/acme", `{"default_region":"CN","policy_bytes":400000}`, boss, 403},
+		{"a tenant takes the default", "PUT", "/v1/tenants/acme", `{"default_region":"CN"}`, boss, 403},
+		{"a tenant removes itself", "DELETE", "/v1/tenants/acme", ``, boss, 409},
+		{"a smaller limit", "PUT", "/v1/limits/small", limit("acme", "x"), boss, 201},
+		{"another tenant's", "PUT", "/v1/limits/theirs", limit("other", strings.Repeat("x", 4000)), other, 201},
+		{"the operator's", "PUT", "/v1/limits/large", large, admin, 201},
+		{"a tenant beyond its share adds", "PUT", "/v1/limits/more", limit("acme", "y"), boss, 409},
+		{"a tenant beyond its share makes a key", "PUT", "/v1/keys/more", `{"tenant":"acme","scopes":["policy"]}`, boss, 409},
+		{"a tenant beyond its share rotates", "POST", "/v1/keys/boss-acme/rotate", ``, boss, 200},
+		{"a tenant beyond its share removes", "DELETE", "/v1/limits/small", ``, boss, 204},
+	} {
+		if r := w.do(tt.method, tt.path, tt.body, tt.key); r.code != tt.code {
+			t.Errorf("%s: %d, want %d: %s", tt.who, r.code, tt.code, r.body)
+		}
+	}
+}
+
 // TestTenantsKeyEditsItsTenantOnly: it does not see the entries of other tenants, and
 // changes none that concern another tenant, not by their order either.
 func TestTenantsKeyEditsItsTenantOnly(t *testing.T) {

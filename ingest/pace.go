@@ -74,7 +74,9 @@ func (p *pacer) register(to *prometheus.Registry) error {
 func (p *pacer) now() time.Duration { return time.Since(p.began) }
 
 // follow has the limits be those of the policy in force.
-func (p *pacer) follow() { p.limits.SetPolicy(&p.policy.Latest().Policy, p.shared()) }
+func (p *pacer) follow(now time.Duration) {
+	p.limits.SetPolicy(&p.policy.Latest().Policy, p.shared(), now)
+}
 
 // pass returns nil when the call may go on, which for a smooth rate is after it
 // has waited its turn.
@@ -82,21 +84,55 @@ func (p *pacer) pass(w http.ResponseWriter, r *http.Request, c *caller, kind pac
 	if kind == paceNone {
 		return nil
 	}
-	p.follow()
-	var v throttle.Verdict
+	now := p.now()
+	p.follow(now)
+	paid := charge{pacer: p}
 	var limited bool
 	if c.key != nil {
-		v, limited = p.limits.Key(c.key.Name, kind, p.now())
+		paid.key = c.key.Name
+		paid.verdict, limited = p.limits.Key(paid.key, kind, now)
 	} else {
-		v, limited = p.limits.Address(throttle.ClientAddr(r, p.trusted), kind, p.now())
+		paid.address = throttle.ClientAddr(r, p.trusted)
+		paid.verdict, limited = p.limits.Address(paid.address, kind, now)
 	}
 	if !limited {
 		return nil
 	}
-	if p.tell(w, v); !v.Allowed {
-		return tooFast(v)
+	if p.tell(w, paid.verdict); !paid.verdict.Allowed {
+		return tooFast(paid.verdict)
 	}
-	return p.wait(w, r, v.Wait)
+	if a, ok := w.(*answering); ok {
+		a.paid = paid
+	}
+	return p.wait(w, r, paid.verdict.Wait)
+}
+
+// charge is what a call took of its caller's rate.
+type charge struct {
+	pacer   *pacer // nil: nothing
+	key     string // empty: of the address
+	address netip.Addr
+	verdict throttle.Verdict
+}
+
+// giveBack undoes what a call took of its caller's rate: the server could not do what was
+// asked, and has not begun. The answer's header says what is left then.
+func giveBack(w http.ResponseWriter) {
+	a, ok := w.(*answering)
+	if !ok || a.paid.pacer == nil {
+		return
+	}
+	p, paid := a.paid.pacer, a.paid
+	a.paid = charge{}
+	var left throttle.Verdict
+	if paid.key != "" {
+		left, ok = p.limits.GiveBack(paid.key, paid.verdict, p.now())
+	} else {
+		left, ok = p.limits.GiveBackAddress(paid.address, paid.verdict, p.now())
+	}
+	if ok {
+		show(w.Header(), left)
+	}
 }
 
 // guessed counts a key that is nobody's against the address that it came from, and
@@ -121,7 +157,12 @@ func (p *pacer) tell(w http.ResponseWriter, v throttle.Verdict) {
 		p.refused.WithLabelValues(kind).Inc()
 	}
 	p.left.WithLabelValues(kind).Observe(float64(v.Remaining) / float64(v.Rate.Limit()))
+	show(w.Header(), v)
+}
 
+// show writes a verdict into an answer's header.
+func show(h http.Header, v throttle.Verdict) {
+	kind := string(v.Rate.Kind())
 	// Every call has these: their values are cut from one text and one list.
 	var room [128]byte
 	b := append(append(append(room[:0], '"'), kind...), `";r=`...)
@@ -136,7 +177,6 @@ func (p *pacer) tell(w http.ResponseWriter, v throttle.Verdict) {
 	b = strconv.AppendInt(b, time.Now().Add(v.Reset+time.Second-1).Unix(), 10)
 	text := string(b)
 	values := []string{v.Rate.Policy(), text[:state], text[state:limit], text[limit:remaining], text[remaining:]}
-	h := w.Header()
 	h["Ratelimit-Policy"] = values[0:1:1]
 	h["Ratelimit"] = values[1:2:2]
 	h["X-Ratelimit-Limit"] = values[2:3:3]

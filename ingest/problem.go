@@ -48,6 +48,7 @@ var (
 	requestGone          = newKind(http.StatusGone, "request_gone", "request-gone", "Its request is no longer there")
 	requestTimeout       = newKind(http.StatusRequestTimeout, "request_timeout", "request-timeout", "The body came too slowly")
 	policyConflict       = newKind(http.StatusConflict, "policy_conflict", "policy-conflict", "The rest of the policy does not allow it")
+	policyShare          = newKind(http.StatusConflict, "policy_share", "policy-share", "The tenant's share of the policy is used up")
 	lastAdminKey         = newKind(http.StatusConflict, "last_admin_key", "last-admin-key", "It is the last admin key")
 	preconditionFailed   = newKind(http.StatusPreconditionFailed, "precondition_failed", "precondition-failed", "Another version is in force")
 	tooLarge             = newKind(http.StatusRequestEntityTooLarge, "too_large", "too-large", "The request is too large")
@@ -100,6 +101,9 @@ func after(p *client.Problem, d time.Duration) *client.Problem {
 // says it.
 func refuse(w http.ResponseWriter, r *http.Request, p *client.Problem) {
 	p.Instance = r.URL.EscapedPath()
+	if p.Code == overloaded.code || p.Code == tooManyStreams.code { // nothing was begun
+		giveBack(w)
+	}
 	if p.RetryAfter > 0 {
 		seconds := (p.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))

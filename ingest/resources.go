@@ -129,6 +129,9 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 			if err == nil {
 				err = put.Check()
 			}
+			if err == nil && k == schemas.ResourceTenant {
+				err = s.callable(put, &have.Policy)
+			}
 			if err == nil {
 				err = revise.Decidable(put.Policy)
 			}
@@ -160,6 +163,16 @@ func (s *Server) putResource(k schemas.ResourceKind) handler {
 	}
 }
 
+// callable refuses a tenant with a new address for its callbacks that they never reach.
+func (s *Server) callable(put *schemas.Edited, have *schemas.Policy) error {
+	tenant := &put.Policy.Tenants[put.Item]
+	was, _ := have.Tenant(tenant.Name)
+	if tenant.Callback == nil || was.Callback != nil && was.Callback.URL == tenant.Callback.URL || s.callbacks.JudgeURL(tenant.Callback.URL) == nil {
+		return nil
+	}
+	return schemas.PolicyErrors{{Path: put.Path() + ".callback.url", Message: privateURL}}
+}
+
 func (s *Server) deleteResource(k schemas.ResourceKind) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *caller) {
 		o, p := editOptions(r, k, "dry_run", "force")
@@ -176,8 +189,8 @@ func (s *Server) deleteResource(k schemas.ResourceKind) handler {
 			if p := s.since(o.holds(have.Revision, was, true), &o, have, name); p != nil {
 				return nil, p
 			}
-			next, _ := have.Policy.Without(k, name)
-			if err := revise.Judge(next); err != nil {
+			next, _, err := revise.Without(&have.Policy, k, name)
+			if err != nil {
 				return nil, conflicting("Others refer to it, as errors lists: change those first.", err)
 			}
 			return next, nil

@@ -165,11 +165,13 @@ func TestResourcesStand(t *testing.T) {
 
 func TestResourceMistakes(t *testing.T) {
 	w := newWorld(t, settings{policy: `
-limits: [{name: l, per: [recipient], allow: [1/60s]}]
+limits: [{name: l, match: {class: [other, verify]}, per: [recipient], allow: [1/60s]}]
+classes: [{name: verify}]
+templates: [{name: t, channel: sms, class: verify, body: b}]
 providers: [{name: p, type: simulated, channels: [sms, email], pace: [10/1s], lanes: 2}, {name: x, type: external, channels: [sms]}]
-routes: [{name: r, match: {channel: sms}, to: [{provider: p}]}]
+routes: [{name: r, match: {channel: sms, class: verify}, to: [{provider: p}]}]
 tenants: [{name: acme}]
-keys: [{name: k, tenant: acme, scopes: [read], hash: "` + hashOf("k") + `"}]
+keys: [{name: k, tenant: acme, class: verify, scopes: [read], hash: "` + hashOf("k") + `"}]
 `})
 	before := w.pol.Latest().Revision
 	for _, c := range []struct {
@@ -190,6 +192,7 @@ keys: [{name: k, tenant: acme, scopes: [read], hash: "` + hashOf("k") + `"}]
 		{"too large", "PUT", "templates/a", `{"channel":"sms","body":"` + strings.Repeat("x", 256<<10) + `"}`, 413, "too_large", nil},
 		{"what a route needs", "PUT", "providers/p", `{"type":"simulated","channels":["email"],"pace":["10/1s"],"lanes":2}`, 409, "policy_conflict", []string{"route r: to[0].provider"}},
 		{"what a route sends to", "DELETE", "providers/p", ``, 409, "policy_conflict", []string{"route r: to[0].provider"}},
+		{"what limits and others refer to", "DELETE", "classes/verify", ``, 409, "policy_conflict", []string{"template t: class", "key k: class", "limit l: match.class", "route r: match.class"}},
 		{"whose key there is", "DELETE", "tenants/acme", ``, 409, "policy_conflict", []string{"key k: tenant"}},
 		{"other readers", "PUT", "providers/x", `{"type":"simulated","channels":["sms"]}`, 409, "policy_conflict", []string{"cannot become simulated"}},
 		{"fewer lanes", "PUT", "providers/p", `{"type":"simulated","channels":["sms","email"],"pace":["10/1s"],"lanes":1}`, 409, "policy_conflict", []string{"lanes only grow"}},

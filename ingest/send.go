@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -114,18 +112,13 @@ func (s *Server) prepare(q *schemas.Request, c *caller, now time.Time) (*message
 // unreachable is the problem of a callback_url whose host is an address that callbacks never
 // reach. A name is resolved and checked when it is called.
 func (s *Server) unreachable(callback string) *client.Problem {
-	u, err := url.Parse(callback)
-	if err != nil {
-		return nil // the request is valid
-	}
-	if a, err := netip.ParseAddr(u.Hostname()); err != nil || s.callbacks.Judge(a) == nil {
+	if s.callbacks.JudgeURL(callback) == nil {
 		return nil
 	}
-	return invalidRequest.problem("Its callbacks would not be sent.", client.FieldError{
-		Pointer: "/callback_url", Code: schemas.ReasonBadURL,
-		Detail: "names a loopback, private, link-local or otherwise reserved address, which is not called unless callback.allow_private has its network",
-	})
+	return invalidRequest.problem("Its callbacks would not be sent.", client.FieldError{Pointer: "/callback_url", Code: schemas.ReasonBadURL, Detail: privateURL})
 }
+
+const privateURL = "names a loopback, private, link-local or otherwise reserved address, or one that holds such an address of IPv4; it is not called unless callback.allow_private has its network"
 
 // tooLong is the problem of a message that is over its channel's limit, with its
 // variables filled in. Admission would refuse it too, where nobody waits for it. What

@@ -57,7 +57,9 @@ tenants:
 	}
 	for url, allowed := range map[string]bool{
 		"http://169.254.169.254/latest/meta-data/": false, "https://127.0.0.1:8443/x": false, "http://[::1]/x": false, "http://[::ffff:10.0.0.1]/x": false,
-		"http://192.168.1.7/x": false, "http://10.2.0.1/x": false, "http://10.1.0.1/x": true, "https://93.184.216.34/x": true, "https://callbacks.example.com/x": true,
+		"https://[::ffff:0:10.0.0.1]/x": false, "https://[64:ff9b::10.0.0.1]/x": false, "https://[2002:0a00:0001::]/x": false, "https://[2001:0:a00:1::]/x": false, "https://10.0.0.1./x": false,
+		"https://[64:ff9b::10.1.0.1]/x": true,
+		"http://192.168.1.7/x":          false, "http://10.2.0.1/x": false, "http://10.1.0.1/x": true, "https://93.184.216.34/x": true, "https://callbacks.example.com/x": true,
 	} {
 		if allowed {
 			read[client.Sent](w.post(body(url)), http.StatusAccepted)
@@ -69,6 +71,31 @@ tenants:
 		}
 		if r := w.do("POST", "/v1/messages/batch", `{"messages":[`+body(url)+`]}`); !strings.Contains(string(r.body), "/callback_url") {
 			t.Errorf("%s in a batch: %d %s", url, r.code, r.body)
+		}
+	}
+}
+
+// TestTenantsCallbackAddress: nor is such an address taken into the policy. What the policy
+// has already may stay.
+func TestTenantsCallbackAddress(t *testing.T) {
+	w := newWorld(t, settings{policy: `
+providers:
+  - {name: sim, type: simulated, channels: [sms]}
+tenants:
+  - {name: acme, callback: {url: "https://10.0.0.1/x", secret: "${CALLBACK_SECRET}"}}
+`})
+	tenant := func(url, more string) string {
+		return fmt.Sprintf(`{"callback":{"url":%q,"secret":"${CALLBACK_SECRET}"}%s}`, url, more)
+	}
+	for _, url := range []string{"https://10.0.0.2/x", "https://[::ffff:0:10.0.0.1]/x", "https://[2002:0a00:0001::]/x"} {
+		p := w.do("PUT", "/v1/tenants/acme", tenant(url, "")).problem(http.StatusBadRequest, "invalid_request")
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != "/callback/url" {
+			t.Errorf("%s: %+v", url, p.Errors)
+		}
+	}
+	for _, body := range []string{tenant("https://10.0.0.1/x", `,"default_region":"CN"`), tenant("https://93.184.216.34/x", ""), tenant("https://callbacks.example.com/x", ""), `{}`} {
+		if r := w.do("PUT", "/v1/tenants/acme", body); r.code != http.StatusOK {
+			t.Errorf("%s: %d %s", body, r.code, r.body)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func New(_ context.Context, cfg Config) (*Server, error) {
 		legacyWait: waitLegacy,
 		recent:     newRecent(bounds{messages: 50_000, bytes: 64 << 20, events: 256, age: 10 * time.Minute}),
 		feed:       newFeed(cfg.Partitions, feedEvents, feedBytes),
-		streams:    streams{beat: streamBeat, within: streamWrite, byKey: make(map[string]int)},
+		streams:    streams{beat: streamBeat, within: streamWrite, byKey: make(map[string]int), byTenant: make(map[string]int)},
 	}
 	s.pace = newPacer(cfg.Policy, s.instances.count, cfg.TrustedProxies)
 	if s.registry == nil {

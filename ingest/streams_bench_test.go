@@ -31,7 +31,7 @@ func BenchmarkStreams(b *testing.B) {
 		events  int // that each stream writes of a second; 0 where it sums them up
 	}{{"1 stream", 1, "", second}, {"16 streams", 16, "", second}, {"16 streams summed up", 16, "?summary=1s", 0}} {
 		b.Run(c.name, func(b *testing.B) {
-			s := &Server{feed: newFeed(1, feedEvents, feedBytes), streams: streams{beat: time.Hour, within: streamWrite, byKey: make(map[string]int)}}
+			s := &Server{feed: newFeed(1, feedEvents, feedBytes), streams: streams{beat: time.Hour, within: streamWrite, byKey: make(map[string]int), byTenant: make(map[string]int)}}
 			all := make([]discarding, c.streams)
 			var wg sync.WaitGroup
 			for i := range all {

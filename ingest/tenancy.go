@@ -100,10 +100,15 @@ func (c *caller) mayMake(have, next *schemas.Policy) *client.Problem {
 			}
 		}
 	}
-	// What all keys of a tenant may do together is the operator's bound on the tenant.
-	if c.bound() && !maps.Equal(c.total(have), c.total(next)) {
-		return forbiddenTenant.problem("total_rates of a tenant are the operator's to change: the entry has to keep them as they are. Nothing was changed.",
-			client.FieldError{Pointer: "/total_rates", Code: forbiddenTenant.code, Detail: "is not the caller's"})
+	// What all keys of a tenant may do together, and how much of the policy they may take,
+	// are the operator's bounds on the tenant.
+	if was, is := c.entry(have), c.entry(next); c.bound() && !(maps.Equal(was.TotalRates, is.TotalRates) && was.PolicyBytes == is.PolicyBytes) {
+		field := "policy_bytes"
+		if !maps.Equal(was.TotalRates, is.TotalRates) {
+			field = "total_rates"
+		}
+		return forbiddenTenant.problem("total_rates and policy_bytes of a tenant are the operator's to change: the entry has to keep them as they are. Nothing was changed.",
+			client.FieldError{Pointer: "/" + field, Code: forbiddenTenant.code, Detail: "is not the caller's"})
 	}
 	// A reference is to what the operator holds, and a callback sends it to an address
 	// that the tenant chooses.
@@ -139,10 +144,10 @@ func (c *caller) own(p *schemas.Policy) *schemas.Policy {
 	return &schemas.Policy{Tenants: slices.DeleteFunc(slices.Clone(p.Tenants), func(t schemas.Tenant) bool { return t.Name != c.tenant })}
 }
 
-// total is what all keys of the caller's tenant may do together.
-func (c *caller) total(p *schemas.Policy) map[string]schemas.Window {
+// entry is the caller's tenant.
+func (c *caller) entry(p *schemas.Policy) schemas.Tenant {
 	t, _ := p.Tenant(c.tenant)
-	return t.TotalRates
+	return t
 }
 
 // lacks says what another key has that the caller's has not; "" is nothing.

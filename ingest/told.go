@@ -15,7 +15,36 @@ func (s *Server) told(m *message, reply *schemas.Reply) (*client.Sent, *client.P
 	if e.Status == schemas.StatusDuplicate {
 		return s.first(m, cmp.Or(e.DuplicateOf, e.MessageID, m.req.ID))
 	}
-	return outcome(m.req.ID, e, reply.Limits, time.Now())
+	sent, p := outcome(m.req.ID, e, reply.Limits, time.Now())
+	if p != nil && p.Code == keyReused.code {
+		s.reused(p, m, cmp.Or(e.DuplicateOf, m.req.ID))
+	}
+	return sent, p
+}
+
+// reused adds to the problem of m, whose key or id names another message, which message
+// that is and what of it differs. Weir keeps a hash of a message's content, so of what no
+// status has, such as its text, it only knows that something differs.
+func (s *Server) reused(p *client.Problem, m *message, id string) {
+	p.Errors = []client.FieldError{{Code: reasonKeyReused, Detail: "the idempotency key, or the id, names a message with other content"}}
+	now := ""
+	if _, events, _ := s.tailed(m.req.Tenant, id); len(events) > 0 {
+		is := fold(id, nil, events)
+		now = ", accepted at " + is.AcceptedAt.String() + " and now " + string(is.Status)
+		for _, f := range []struct{ pointer, was, is string }{
+			{"/channel", is.Channel, string(m.req.Channel)},
+			{"/class", cmp.Or(is.Class, schemas.DefaultClass), cmp.Or(m.req.Class, schemas.DefaultClass)},
+			{"/template", is.Template, m.req.Template},
+		} {
+			if f.was != f.is {
+				p.Errors = append(p.Errors, client.FieldError{Pointer: f.pointer, Code: reasonKeyReused, Detail: "is another than that message's"})
+			}
+		}
+		if len(p.Errors) == 1 {
+			p.Errors = append(p.Errors, client.FieldError{Code: reasonKeyReused, Detail: "channel, class and template are that message's: its text, variables, metadata, times or another field differ"})
+		}
+	}
+	p.Detail = "The key names the message " + id + now + ". GET /v1/messages/" + id + " shows it. This one is not sent: for another message use another key."
 }
 
 // first is the answer to a repeat: that of the message which its key or id named

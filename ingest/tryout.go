@@ -57,6 +57,7 @@ func (s *Server) postTry(w http.ResponseWriter, r *http.Request, _ *caller) {
 	case s.tryout.turn <- struct{}{}:
 		defer func() { <-s.tryout.turn }()
 	default:
+		giveBack(w)
 		refuse(w, r, after(busy.problem("Limits are being tried already, and one at a time they may be."), tryBusyAfter))
 		return
 	}

@@ -134,8 +134,20 @@ func TestPreferWait(t *testing.T) {
 		if again.ID != first.ID || first.Status != schemas.StatusQueued {
 			t.Errorf("%+v, then %+v", first, again)
 		}
-		r := w.post(verify("004", `,"metadata":{"x":"y"}`), auth, "Prefer: wait=30", "Idempotency-Key: a")
-		r.problem(409, "idempotency_key_reused")
+		w.until("its status is known", func() bool {
+			_, events, _ := w.srv.tailed("acme", first.ID)
+			return len(events) > 0
+		})
+		for body, want := range map[string]string{
+			verify("004", `,"metadata":{"x":"y"}`):                       "channel, class and template are that message's",
+			strings.Replace(verify("004", ""), `"verify"`, `"later"`, 1): "/class is another than that message's",
+		} {
+			r := w.post(body, auth, "Prefer: wait=30", "Idempotency-Key: a")
+			p := r.problem(409, "idempotency_key_reused")
+			if len(p.Errors) != 2 || !strings.Contains(p.Errors[1].Pointer+" "+p.Errors[1].Detail, want) || !strings.Contains(p.Detail, first.ID) || !strings.Contains(p.Detail, " and now queued") {
+				t.Errorf("%s", r.body)
+			}
+		}
 	})
 	t.Run("a refusal again under its key", func(t *testing.T) {
 		read[client.Sent](w.post(verify("005", ""), auth, "Prefer: wait=30"), 202)

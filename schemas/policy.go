@@ -260,6 +260,9 @@ type Tenant struct {
 	Smooth bool              `json:"smooth,omitempty"`
 	// TotalRates is how often all its keys may call together.
 	TotalRates map[string]Window `json:"total_rates,omitempty"`
+	// PolicyBytes is how much of the policy edits by the tenant's keys may make the
+	// tenant's own entries take; DefaultPolicyBytes when 0.
+	PolicyBytes int64 `json:"policy_bytes,omitempty"`
 }
 
 // Callback is where a tenant's status changes go. Without URL only those of
@@ -355,6 +358,7 @@ const (
 	DefaultTimezone     = "UTC"
 	DefaultWeight       = 1
 	DefaultAtMost       = "1/10m"
+	DefaultPolicyBytes  = 64 << 10 // of a tenant
 )
 
 // How long after the decision that charged it a message may be called, where its class
@@ -378,7 +382,7 @@ const (
 	MaxTimeout     = 5 * time.Minute
 	MaxConcurrency = 10_000
 	MaxLanes       = 128
-	MaxPolicyBytes = 4 << 20 // of a policy's YAML
+	MaxPolicyBytes = 4 << 20 // of a policy, as YAML or as JSON
 	MaxMailboxes   = 100     // entries of mailboxes, and domains of one
 )
 

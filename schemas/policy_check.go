@@ -366,6 +366,7 @@ func (c *checker) tenant(v *Tenant, path string) {
 	}
 	c.rates(path+".rates", v.Rates)
 	c.rates(path+".total_rates", v.TotalRates)
+	c.whole(path+".policy_bytes", v.PolicyBytes, 1, MaxPolicyBytes, "262144")
 	cb := v.Callback
 	if cb == nil {
 		return

@@ -98,6 +98,35 @@ func (p *Policy) Only(k ResourceKind, name string) *Policy {
 	return out
 }
 
+// Of returns a policy with those resources of p that a key of the tenant may change: the
+// tenant, its keys, and limits and routes that match it alone. Mailboxes are p's, since
+// they belong to what the limits count. It need not be valid.
+func (p *Policy) Of(tenant string) *Policy {
+	alone := func(m *Match) bool { return len(m.Tenant) == 1 && m.Tenant[0] == tenant }
+	out := &Policy{Mailboxes: p.Mailboxes}
+	for i := range p.Limits {
+		if alone(&p.Limits[i].Match) {
+			out.Limits = append(out.Limits, p.Limits[i])
+		}
+	}
+	for i := range p.Routes {
+		if alone(&p.Routes[i].Match) {
+			out.Routes = append(out.Routes, p.Routes[i])
+		}
+	}
+	for i := range p.Tenants {
+		if p.Tenants[i].Name == tenant {
+			out.Tenants = append(out.Tenants, p.Tenants[i])
+		}
+	}
+	for i := range p.Keys {
+		if p.Keys[i].Tenant == tenant {
+			out.Keys = append(out.Keys, p.Keys[i])
+		}
+	}
+	return out
+}
+
 // Without returns p without one resource, and whether there was one. The result
 // need not be valid: Validate says who refers to what is gone.
 func (p *Policy) Without(k ResourceKind, name string) (*Policy, bool) {

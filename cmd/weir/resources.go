@@ -206,12 +206,12 @@ which routes it anew.`,
 
 // without removes a resource that nothing refers to.
 func without(p *schemas.Policy, kind schemas.ResourceKind, name string) (*schemas.Policy, error) {
-	next, found := p.Without(kind, name)
-	if !found {
+	next, found, err := revise.Without(p, kind, name)
+	switch {
+	case !found:
 		return nil, noSuch(p, kind, name)
-	}
-	if err := revise.Judge(next); err != nil {
-		return nil, fmt.Errorf("the policy is not valid without %s %s, nothing was changed:\n%w", kind, name, err)
+	case err != nil:
+		return nil, fmt.Errorf("others refer to %s %s, so nothing was changed:\n%w", kind, name, err)
 	}
 	return next, nil
 }

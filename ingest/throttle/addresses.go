@@ -68,10 +68,13 @@ func (t *table) take(a netip.Addr, kind int, r *Rate, now int64) Verdict {
 		at = s.place(now)
 		s.hashes[at], s.slots[at].id = h, who
 		s.slots[at].forget()
+		s.slots[at].rate = r
 	}
 	c := &s.slots[at]
-	if c.rate != r { // a new one, or the policy has changed
-		c.forget()
+	if c.rate != r { // the policy, or the number of processes, has changed
+		s.kept -= len(c.ring)
+		c.state = c.carry(c.rate, r, now)
+		s.kept += len(c.ring)
 		c.rate = r
 	}
 	if r.length > 0 {
@@ -82,6 +85,23 @@ func (t *table) take(a netip.Addr, kind int, r *Rate, now int64) Verdict {
 	s.kept += len(c.ring) - before
 	s.used[at], s.full[at] = now, c.state.full(r)
 	return v
+}
+
+// giveBack undoes a call that was allowed. ok is false for an address that is forgotten.
+func (t *table) giveBack(a netip.Addr, kind int, at, now int64) (v Verdict, ok bool) {
+	who := idOf(a, kind)
+	h := maphash.Bytes(t.seed, who[:])
+	s := &t.sets[h%uint64(len(t.sets))]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(h, who)
+	if i < 0 {
+		return Verdict{}, false
+	}
+	c := &s.slots[i]
+	v = c.giveBack(c.rate, at, now)
+	s.full[i] = c.state.full(c.rate)
+	return v, true
 }
 
 func (s *set) find(h uint64, who id) int {

@@ -42,9 +42,8 @@ type key struct {
 // lane is one key's calls of one kind, or those of all keys of a tenant. Where both are
 // locked, the tenant's is locked first.
 type lane struct {
-	whole Rate  // over all processes
-	rate  *Rate // what this one lets through
-	mu    sync.Mutex
+	rate *Rate // what this process lets through
+	mu   sync.Mutex
 	state
 	// Calls decided, refused ones too, of the minute and the one before it. What
 	// the policy bounds needs no sketch: each key counts its own.
@@ -72,16 +71,16 @@ func New(cfg Config) *Limiter {
 		login = Defaults[Login]
 	}
 	l := &Limiter{table: newTable(cmp.Or(cfg.Addresses, DefaultAddresses)), login: login}
-	l.SetPolicy(&schemas.Policy{}, 1)
+	l.SetPolicy(&schemas.Policy{}, 1, 0)
 	return l
 }
 
 // SetPolicy takes over the keys and rates of a policy, which must not change
-// afterwards, and the number of processes that share them. A caller whose rate stays keeps
-// its state, scaled where the number has changed; one whose rate changed begins
-// with a full one. To set the same again costs next to nothing.
-func (l *Limiter) SetPolicy(p *schemas.Policy, processes int) {
-	instances := max(int64(processes), 1)
+// afterwards, and the number of processes that share them. A caller keeps its state; where
+// its rate has changed, or the number, what it had used stays used (state.carry). To set
+// the same again costs next to nothing.
+func (l *Limiter) SetPolicy(p *schemas.Policy, processes int, now time.Duration) {
+	instances, t := max(int64(processes), 1), now.Microseconds()
 	same := func(r *rules) bool { return r != nil && r.of == p && r.instances == instances }
 	if same(l.rules.Load()) {
 		return
@@ -99,27 +98,27 @@ func (l *Limiter) SetPolicy(p *schemas.Policy, processes int) {
 	for i := range p.Tenants {
 		tenants[p.Tenants[i].Name] = &p.Tenants[i]
 	}
-	now := &rules{of: p, instances: instances, keys: make(map[string]*key, len(p.Keys)), totals: make(map[string]*key)}
-	for name, t := range tenants {
-		if len(t.TotalRates) == 0 {
+	next := &rules{of: p, instances: instances, keys: make(map[string]*key, len(p.Keys)), totals: make(map[string]*key)}
+	for name, of := range tenants {
+		if len(of.TotalRates) == 0 {
 			continue
 		}
 		all := &key{name: name}
 		for j, kind := range Kinds {
-			if w, ok := t.TotalRates[string(kind)]; ok {
-				all.lanes[j] = before.totals[name].lane(j).goOn(kind, w, false, instances)
+			if w, ok := of.TotalRates[string(kind)]; ok {
+				all.lanes[j] = before.totals[name].lane(j).goOn(kind, w, false, instances, t)
 			}
 		}
-		now.totals[name] = all
+		next.totals[name] = all
 	}
 	for i := range p.Keys {
 		spec := &p.Keys[i]
-		k := &key{name: spec.Name, total: now.totals[spec.Tenant]}
+		k := &key{name: spec.Name, total: next.totals[spec.Tenant]}
 		for j, kind := range Kinds {
 			w, smooth, _ := rateOf(kind, spec, tenants[spec.Tenant])
-			k.lanes[j] = before.keys[spec.Name].lane(j).goOn(kind, w, smooth, instances)
+			k.lanes[j] = before.keys[spec.Name].lane(j).goOn(kind, w, smooth, instances, t)
 		}
-		now.keys[spec.Name] = k
+		next.keys[spec.Name] = k
 	}
 	for j, kind := range Kinds {
 		w, smooth, declared := rateOf(kind, &schemas.Key{}, tenants[schemas.DefaultTenant])
@@ -130,9 +129,9 @@ func (l *Limiter) SetPolicy(p *schemas.Policy, processes int) {
 		if old := before.addresses[j]; old != nil && *old == *r {
 			r = old
 		}
-		now.addresses[j], now.declared[j] = r, declared
+		next.addresses[j], next.declared[j] = r, declared
 	}
-	l.rules.Store(now)
+	l.rules.Store(next)
 }
 
 // rateOf is the rate of a key's calls: its own, else its tenant's, else the
@@ -160,9 +159,9 @@ func (k *key) lane(i int) *lane {
 }
 
 // goOn is the lane that follows l, which may be nil, under a rate that processes share.
-func (l *lane) goOn(kind Kind, w schemas.Window, smooth bool, instances int64) *lane {
-	next := &lane{whole: *NewRate(kind, w, smooth), rate: NewRate(kind, share(w, instances), smooth)}
-	if l == nil || l.whole != next.whole {
+func (l *lane) goOn(kind Kind, w schemas.Window, smooth bool, instances, now int64) *lane {
+	next := &lane{rate: NewRate(kind, share(w, instances), smooth)}
+	if l == nil {
 		return next
 	}
 	if *l.rate == *next.rate {
@@ -170,7 +169,7 @@ func (l *lane) goOn(kind Kind, w schemas.Window, smooth bool, instances int64) *
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next.state = l.rescale(l.rate, next.rate)
+	next.state = l.carry(l.rate, next.rate, now)
 	next.minute, next.now, next.last = l.minute, l.now, l.last
 	return next
 }
@@ -198,16 +197,50 @@ func (l *Limiter) Key(name string, kind Kind, now time.Duration) (v Verdict, ok 
 		return v, true
 	}
 	together := all.take(all.rate, t)
-	together.Together = true
-	switch {
-	case !together.Allowed:
+	if !together.Allowed {
 		own.state = before // the call is refused, and costs neither
-		return together, true
-	case together.Remaining < v.Remaining: // the header says what bounds the next call
-		together.Wait = v.Wait
+		together.Together = true
 		return together, true
 	}
-	return v, true
+	return v.and(together), true
+}
+
+// and is the verdict on a call that its key's rate and its tenant's both allow: the header
+// says what bounds the next call.
+func (v Verdict) and(together Verdict) Verdict {
+	out := v
+	if together.Remaining < v.Remaining {
+		out, out.Wait, out.Together = together, v.Wait, true
+	}
+	out.at, out.all, out.both = v.at, together.at, true
+	return out
+}
+
+// GiveBack undoes a call that Key allowed with the verdict v, and returns what is left. ok
+// is false for a key that is gone.
+func (l *Limiter) GiveBack(name string, v Verdict, now time.Duration) (left Verdict, ok bool) {
+	k, ok := l.rules.Load().keys[name]
+	if !ok {
+		return Verdict{}, false
+	}
+	i, t := v.Rate.Kind().index(), now.Microseconds()
+	own, all := k.lanes[i], k.total.lane(i)
+	if all != nil {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	left = own.giveBack(own.rate, v.at, t)
+	if all == nil || !v.both { // the total came into force after the call
+		return left, true
+	}
+	return left.and(all.giveBack(all.rate, v.all, t)), true
+}
+
+// GiveBackAddress is GiveBack for Address.
+func (l *Limiter) GiveBackAddress(a netip.Addr, v Verdict, now time.Duration) (left Verdict, ok bool) {
+	return l.table.giveBack(a.Unmap(), v.Rate.Kind().index(), v.at, now.Microseconds())
 }
 
 // Address decides a call from an address without a key: by the rates of tenant

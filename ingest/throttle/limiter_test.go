@@ -43,7 +43,7 @@ keys:
 
 func TestWhoseRate(t *testing.T) {
 	l := New(Config{Addresses: 64})
-	l.SetPolicy(parsed(t, tiers), 1)
+	l.SetPolicy(parsed(t, tiers), 1, 0)
 	for _, tt := range []struct {
 		key    string
 		kind   Kind
@@ -91,7 +91,7 @@ func TestAddressesAreTenantDefaults(t *testing.T) {
 		{"another tenant's", "tenants: [{name: acme, rates: {write: 7/1s}}]", there, Write, `"write";q=30;w=6`},
 		{"no address", "", netip.Addr{}, Write, `"write";q=30;w=6`},
 	} {
-		l.SetPolicy(parsed(t, tt.policy), 1)
+		l.SetPolicy(parsed(t, tt.policy), 1, 0)
 		v, ok := l.Address(tt.addr, tt.kind, 0)
 		if ok != (tt.want != "") || ok && v.Rate.Policy() != tt.want {
 			t.Errorf("%s: %v %+v, want %q", tt.name, ok, v, tt.want)
@@ -122,29 +122,29 @@ func TestWhoIsOneCaller(t *testing.T) {
 	}
 }
 
-// A new policy leaves the state of those whose rate it does not change.
+// A new policy leaves what was used, also of those whose rate it changes.
 func TestPolicyChanges(t *testing.T) {
 	const one = `keys: [{name: a, tenant: default, scopes: [send], rates: {write: 3/60s}, ` + hash + `}, {name: b, tenant: default, scopes: [send], rates: {write: 3/60s}, ` + hash + `}]`
 	const two = `keys: [{name: a, tenant: default, scopes: [read], rates: {write: 3/1m}, ` + hash + `}, {name: b, tenant: default, scopes: [send], rates: {write: 4/60s}, ` + hash + `}]
 tenants: [{name: default, rates: {query: 3/60s}}]`
 	l := New(Config{Addresses: 64})
-	l.SetPolicy(parsed(t, one), 1)
+	l.SetPolicy(parsed(t, one), 1, 0)
 	there := netip.MustParseAddr("192.0.2.1")
 	for _, key := range []string{"a", "b"} {
 		l.Key(key, Write, 0)
 	}
 	l.Address(there, Write, 0)
 	l.Address(there, Query, 0)
-	l.SetPolicy(parsed(t, two), 1)
+	l.SetPolicy(parsed(t, two), 1, 0)
 	for _, tt := range []struct {
 		who       string
 		remaining int64
 		take      func() (Verdict, bool)
 	}{
 		{"a kept its rate", 1, func() (Verdict, bool) { return l.Key("a", Write, 0) }},
-		{"b has a new rate", 3, func() (Verdict, bool) { return l.Key("b", Write, 0) }},
+		{"b has a new rate, one of 4", 2, func() (Verdict, bool) { return l.Key("b", Write, 0) }},
 		{"the address kept its rate", 28, func() (Verdict, bool) { return l.Address(there, Write, 0) }},
-		{"the address has a new rate", 2, func() (Verdict, bool) { return l.Address(there, Query, 0) }},
+		{"the address has a new rate, and had used some", 1, func() (Verdict, bool) { return l.Address(there, Query, 0) }},
 	} {
 		if v, ok := tt.take(); !ok || v.Remaining != tt.remaining {
 			t.Errorf("%s: %d remain, want %d", tt.who, v.Remaining, tt.remaining)
@@ -170,7 +170,7 @@ func TestAMillionAddresses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := New(Config{})
-			l.SetPolicy(parsed(t, tt.policy+"\nkeys: [{name: plain, tenant: default, scopes: [send], rates: {write: bucket 30 refill 5/s}, "+hash+"}]"), 1)
+			l.SetPolicy(parsed(t, tt.policy+"\nkeys: [{name: plain, tenant: default, scopes: [send], rates: {write: bucket 30 refill 5/s}, "+hash+"}]"), 1, 0)
 			base := heap()
 			l.Key("plain", Write, 0)
 			now := time.Duration(0)
@@ -204,7 +204,7 @@ func TestAMillionAddresses(t *testing.T) {
 func TestTimesKeptAreBounded(t *testing.T) {
 	for _, n := range []int{200, 10_000} {
 		l := New(Config{Addresses: 1})
-		l.SetPolicy(parsed(t, fmt.Sprintf("tenants: [{name: default, rates: {write: %d/1h}}]", n)), 1)
+		l.SetPolicy(parsed(t, fmt.Sprintf("tenants: [{name: default, rates: {write: %d/1h}}]", n)), 1, 0)
 		for who := range uint32(3 * ways) {
 			for i := range n + 1 {
 				if v, _ := l.Address(ipv4(1<<24+who), Write, 0); v.Allowed != (i < n) {
@@ -233,7 +233,7 @@ func heap() uint64 {
 // Who is as if he had never called makes room first; then whose call is longest ago.
 func TestWhoIsForgotten(t *testing.T) {
 	l := New(Config{Addresses: 1}) // one set
-	l.SetPolicy(parsed(t, "tenants: [{name: default, rates: {write: 1/10s, query: 1/100s}}]"), 1)
+	l.SetPolicy(parsed(t, "tenants: [{name: default, rates: {write: 1/10s, query: 1/100s}}]"), 1, 0)
 	at := func(n uint32, kind Kind, s int) Verdict {
 		v, _ := l.Address(ipv4(1<<24+n), kind, time.Duration(s)*time.Second)
 		return v
@@ -268,7 +268,7 @@ func TestWhoIsForgotten(t *testing.T) {
 func TestConcurrentCallsAreCounted(t *testing.T) {
 	l := New(Config{})
 	policy := parsed(t, `keys: [{name: a, tenant: default, scopes: [send], rates: {write: bucket 1000 refill 100/d, query: 1000/1d}, `+hash+`}]`)
-	l.SetPolicy(policy, 1)
+	l.SetPolicy(policy, 1, 0)
 	there := netip.MustParseAddr("192.0.2.1")
 	var byBucket, byWindow, byAddress, busy atomic.Int64
 	var wg sync.WaitGroup
@@ -290,7 +290,7 @@ func TestConcurrentCallsAreCounted(t *testing.T) {
 				l.Address(ipv4(1<<24+uint32(i)), Login, 0)
 				if i%100 == 0 {
 					busy.Store(int64(len(l.Busiest(10, 0))))
-					l.SetPolicy(&schemas.Policy{Keys: policy.Keys}, 1)
+					l.SetPolicy(&schemas.Policy{Keys: policy.Keys}, 1, 0)
 				}
 			}
 		})
@@ -310,7 +310,7 @@ func TestBusiest(t *testing.T) {
 		text += fmt.Sprintf("  - {name: k%02d, tenant: default, scopes: [send], %s}\n", i, hash)
 	}
 	l := New(Config{Addresses: 64})
-	l.SetPolicy(parsed(t, "keys:\n"+text), 1)
+	l.SetPolicy(parsed(t, "keys:\n"+text), 1, 0)
 	call := func(key string, n int, at time.Duration) {
 		for range n {
 			l.Key(key, Query, at)
@@ -339,7 +339,7 @@ func TestBusiest(t *testing.T) {
 
 func TestDecisionsAllocateNothing(t *testing.T) {
 	l := New(Config{})
-	l.SetPolicy(parsed(t, tiers), 1)
+	l.SetPolicy(parsed(t, tiers), 1, 0)
 	now := time.Duration(0)
 	for name, f := range map[string]func(){
 		"key":     func() { l.Key("gold", Write, now) },
@@ -378,7 +378,7 @@ func BenchmarkLimiter(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			l := New(Config{})
-			l.SetPolicy(policy, 1)
+			l.SetPolicy(policy, 1, 0)
 			var from atomic.Int64
 			for i := range 200_000 { // what is remembered is there
 				bb.f(l, i, time.Since(began))
@@ -404,7 +404,7 @@ func TestProcessesShare(t *testing.T) {
 		all := make([]*Limiter, processes)
 		for i := range all {
 			all[i] = New(Config{})
-			all[i].SetPolicy(pol, processes)
+			all[i].SetPolicy(pol, processes, 0)
 		}
 		passed := func(kind Kind, at time.Duration) (n int) {
 			for i := range 1000 {
@@ -430,7 +430,7 @@ func TestProcessesShare(t *testing.T) {
 func TestProcessComesAndGoes(t *testing.T) {
 	pol := parsed(t, "tenants: [{name: acme}]\nkeys: [{name: k, tenant: acme, scopes: [send], rates: {write: bucket 30 refill 5/s, query: 100/10s}, "+hash+"}]")
 	l := New(Config{})
-	l.SetPolicy(pol, 1)
+	l.SetPolicy(pol, 1, 0)
 	ask := func(kind Kind, n int) (passed int) {
 		for range n {
 			if v, _ := l.Key("k", kind, 0); v.Allowed {
@@ -442,12 +442,12 @@ func TestProcessComesAndGoes(t *testing.T) {
 	if got := ask(Write, 20) + ask(Query, 90); got != 110 {
 		t.Fatal(got)
 	}
-	l.SetPolicy(pol, 2) // a third of 15 is left of the bucket, and none of 50 of the window
+	l.SetPolicy(pol, 2, 0) // a third of 15 is left of the bucket, and none of 50 of the window
 	if w, q := ask(Write, 100), ask(Query, 100); w != 5 || q != 0 {
 		t.Errorf("%d and %d", w, q)
 	}
-	l.SetPolicy(pol, 1)
-	if w, q := ask(Write, 100), ask(Query, 100); w != 0 || q != 50 {
+	l.SetPolicy(pol, 1, 0)
+	if w, q := ask(Write, 100), ask(Query, 100); w != 0 || q != 10 { // of 100, 90 are used
 		t.Errorf("%d and %d", w, q)
 	}
 }
@@ -461,7 +461,7 @@ func TestKeysOfATenantTogether(t *testing.T) {
 	text := "tenants: [{name: acme, total_rates: {write: %s}}, {name: other}]\nkeys:\n" + key("a", "{write: 8/10s}") + key("b", "{write: 8/10s}") + strings.Replace(key("c", "{write: 8/10s}"), "acme", "other", 1)
 	for _, total := range []string{"10/10s", "bucket 10 refill 1/h"} {
 		l := New(Config{})
-		l.SetPolicy(parsed(t, fmt.Sprintf(text, total)), 1)
+		l.SetPolicy(parsed(t, fmt.Sprintf(text, total)), 1, 0)
 		for i, c := range []struct {
 			key       string
 			allowed   bool
@@ -483,7 +483,7 @@ func TestKeysOfATenantTogether(t *testing.T) {
 	}
 	// What the total refused, the key has not used up.
 	l := New(Config{})
-	l.SetPolicy(parsed(t, fmt.Sprintf(text, "bucket 10 refill 1/s")), 1)
+	l.SetPolicy(parsed(t, fmt.Sprintf(text, "bucket 10 refill 1/s")), 1, 0)
 	for range 8 {
 		l.Key("b", Write, 0)
 		l.Key("a", Write, 0)
@@ -491,6 +491,134 @@ func TestKeysOfATenantTogether(t *testing.T) {
 	for i := range 3 {
 		if v, _ := l.Key("a", Write, 3*time.Second); !v.Allowed {
 			t.Errorf("call %d: %+v", i, v)
+		}
+	}
+}
+
+// TestChangedRate: what a caller has used stays used when its rate is changed, at a key,
+// at all keys of a tenant and at an address, as often as it is changed.
+func TestChangedRate(t *testing.T) {
+	type step struct {
+		rate string
+		at   time.Duration
+		want int // calls that pass of 2000
+	}
+	for name, steps := range map[string][]step{
+		"a bucket grows a little":            {{"bucket 30 refill 1/h", 0, 30}, {"bucket 31 refill 1/h", 0, 0}, {"bucket 30 refill 1/h", 0, 0}, {"bucket 31 refill 1/h", 0, 0}},
+		"a larger bucket is as empty":        {{"bucket 1 refill 1/h", 0, 1}, {"bucket 700 refill 1/h", 0, 0}, {"bucket 700 refill 1/h", time.Hour, 1}},
+		"it fills as it was":                 {{"bucket 30 refill 5/s", 0, 30}, {"bucket 30 refill 1/h", 3 * time.Second, 15}, {"bucket 30 refill 5/s", time.Minute, 0}},
+		"it was full again":                  {{"bucket 30 refill 5/s", 0, 30}, {"bucket 40 refill 1/h", 6 * time.Second, 40}},
+		"a window grows by what is new":      {{"10/1h", 0, 10}, {"20/1h", 0, 10}, {"20/1h", time.Hour, 20}},
+		"a window that is small for a while": {{"1000/1h", 0, 1000}, {"1/1h", 0, 0}, {"1000/1h", 0, 0}, {"3/1h", time.Hour, 3}},
+		"a smaller window":                   {{"10/1h", 0, 10}, {"4/1h", time.Minute, 0}, {"4/1h", time.Hour, 4}},
+		"a shorter window":                   {{"10/1h", 0, 10}, {"10/1m", time.Minute, 10}},
+		"from a bucket to a window":          {{"bucket 30 refill 1/h", 0, 30}, {"60/1h", 0, 0}, {"60/1h", time.Hour, 60}},
+		"from a window to a bucket":          {{"60/1h", 0, 60}, {"bucket 30 refill 1/m", 0, 0}, {"bucket 30 refill 1/m", 10 * time.Minute, 10}},
+	} {
+		here := netip.MustParseAddr("192.0.2.1")
+		for who, of := range map[string]struct {
+			policy string
+			call   func(l *Limiter, at time.Duration) (Verdict, bool)
+		}{
+			"key":     {"tenants: [{name: acme}]\nkeys: [{name: k, tenant: acme, scopes: [send], rates: {write: %s}, " + hash + "}]", func(l *Limiter, at time.Duration) (Verdict, bool) { return l.Key("k", Write, at) }},
+			"total":   {"tenants: [{name: acme, total_rates: {write: %s}}]\nkeys: [{name: k, tenant: acme, scopes: [send], rates: {write: bucket 100000 refill 1000/s}, " + hash + "}]", func(l *Limiter, at time.Duration) (Verdict, bool) { return l.Key("k", Write, at) }},
+			"address": {"tenants: [{name: default, rates: {write: %s}}]", func(l *Limiter, at time.Duration) (Verdict, bool) { return l.Address(here, Write, at) }},
+		} {
+			l := New(Config{Addresses: 64})
+			for i, s := range steps {
+				l.SetPolicy(parsed(t, fmt.Sprintf(of.policy, s.rate)), 1, s.at)
+				passed := 0
+				for range 2000 {
+					if v, _ := of.call(l, s.at); v.Allowed {
+						passed++
+					} else if v.Remaining != 0 || v.Reset <= 0 {
+						t.Fatalf("%s, %s, step %d: refused with %+v", name, who, i, v)
+					}
+				}
+				if passed != s.want {
+					t.Errorf("%s, %s, step %d, %s at %v: %d passed, want %d", name, who, i, s.rate, s.at, passed, s.want)
+				}
+			}
+		}
+	}
+}
+
+// Half of what is used is half, whatever the size.
+func TestChangedRateKeepsTheShare(t *testing.T) {
+	for _, tt := range []struct {
+		from string
+		used int
+		to   string
+		want int64 // left, after one call more
+	}{
+		{"bucket 30 refill 1/h", 15, "bucket 60 refill 1/h", 29}, {"bucket 60 refill 1/h", 30, "bucket 30 refill 1/h", 14},
+		{"bucket 10 refill 1/h", 5, "20/1h", 9}, {"20/1h", 10, "bucket 10 refill 1/h", 4},
+		{"10/1h", 4, "20/1h", 15}, {"20/1h", 4, "10/1h", 5},
+	} {
+		const policy = "keys: [{name: k, tenant: default, scopes: [send], rates: {write: %s}, " + hash + "}]"
+		l := New(Config{Addresses: 64})
+		l.SetPolicy(parsed(t, fmt.Sprintf(policy, tt.from)), 1, 0)
+		for range tt.used {
+			l.Key("k", Write, 0)
+		}
+		l.SetPolicy(parsed(t, fmt.Sprintf(policy, tt.to)), 1, 0)
+		if v, _ := l.Key("k", Write, 0); !v.Allowed || v.Remaining != tt.want {
+			t.Errorf("%d of %s, then %s: %+v, want %d left", tt.used, tt.from, tt.to, v, tt.want)
+		}
+	}
+}
+
+// TestGiveBack: a call that is given back is as if it had not been made, and its time with it.
+func TestGiveBack(t *testing.T) {
+	here := netip.MustParseAddr("192.0.2.1")
+	for _, rate := range []string{"3/10s", "bucket 3 refill 3/10s"} {
+		const text = `tenants: [{name: acme, total_rates: {write: %[1]s}}, {name: default, rates: {write: %[1]s}}]
+keys: [{name: own, tenant: default, scopes: [send], rates: {write: %[1]s}, ` + hash + `}, {name: total, tenant: acme, scopes: [send], rates: {write: 100/10s}, ` + hash + `}]`
+		l := New(Config{Addresses: 64})
+		l.SetPolicy(parsed(t, fmt.Sprintf(text, rate)), 1, 0)
+		key := func(name string) (func(time.Duration) Verdict, func(Verdict, time.Duration) (Verdict, bool)) {
+			return func(at time.Duration) Verdict { v, _ := l.Key(name, Write, at); return v },
+				func(v Verdict, at time.Duration) (Verdict, bool) { return l.GiveBack(name, v, at) }
+		}
+		check := func(who string, call func(time.Duration) Verdict, back func(Verdict, time.Duration) (Verdict, bool)) {
+			t.Helper()
+			at := func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
+			call(at(0))
+			second := call(at(1))
+			call(at(2))
+			if v := call(at(3)); v.Allowed {
+				t.Errorf("%s, %s: a fourth: %+v", rate, who, v)
+			}
+			if left, ok := back(second, at(4)); !ok || left.Remaining != 1 || left.Rate.Limit() != 3 {
+				t.Errorf("%s, %s: given back: %t %+v", rate, who, ok, left)
+			}
+			if v := call(at(5)); !v.Allowed || v.Remaining != 0 {
+				t.Errorf("%s, %s: in its place: %+v", rate, who, v)
+			}
+			if v := call(at(6)); v.Allowed {
+				t.Errorf("%s, %s: one more: %+v", rate, who, v)
+			}
+			if rate == "3/10s" { // those of 0 and 2 ms have left, that of 5 ms has not
+				if v := call(at(10_004)); !v.Allowed || v.Remaining != 1 {
+					t.Errorf("%s, %s: later: %+v", rate, who, v)
+				}
+			}
+			if left, _ := back(second, at(40_000)); left.Remaining != 3 {
+				t.Errorf("%s, %s: of a call that is long gone: %+v", rate, who, left)
+			}
+		}
+		call, back := key("own")
+		check("a key", call, back)
+		call, back = key("total")
+		check("a tenant", call, back)
+		check("an address", func(at time.Duration) Verdict { v, _ := l.Address(here, Write, at); return v }, func(v Verdict, at time.Duration) (Verdict, bool) { return l.GiveBackAddress(here, v, at) })
+		v, _ := l.Key("own", Write, 0)
+		l.SetPolicy(&schemas.Policy{}, 1, 0)
+		if _, ok := l.GiveBack("own", v, 0); ok {
+			t.Error("of a key that is gone")
+		}
+		if _, ok := l.GiveBackAddress(netip.MustParseAddr("192.0.2.2"), v, 0); ok {
+			t.Error("of an address that is forgotten")
 		}
 	}
 }

@@ -14,18 +14,9 @@ func share(w schemas.Window, instances int64) schemas.Window {
 	return w
 }
 
-// rescale is a caller's state where only the number of processes has changed: of a bucket
-// the same part is missing, and of a window the latest calls stay in it.
-func (s state) rescale(from, to *Rate) state {
-	if to.part > 0 {
-		hi, lo := bits.Mul64(uint64(s.debt), uint64(to.room+to.part))
-		debt, _ := bits.Div64(hi, lo, uint64(from.room+from.part)) // debt is not beyond room and part of from
-		return state{at: s.at, debt: int64(debt)}
-	}
-	keep := min(s.count, int32(to.limit))
-	out := state{at: s.at, ring: make([]int64, keep), count: keep}
-	for i := range keep {
-		out.ring[i] = s.ring[int(s.first+s.count-keep+i)%len(s.ring)]
-	}
-	return out
+// scale is a*b/c for a up to c, for a*b beyond 64 bits.
+func scale(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(q)
 }

@@ -14,6 +14,9 @@ type Verdict struct {
 	// it grows; 0 where it cannot. After a refusal Reset is when to try again.
 	Remaining int64
 	Reset     time.Duration
+
+	at, all int64 // when an allowed call counts: for its caller, and for all keys of its tenant
+	both    bool  // it counts for all keys of its tenant, too
 }
 
 // state is what is kept of one caller and kind. Zero is a caller who has not
@@ -34,63 +37,115 @@ type state struct {
 // take decides one call. Callers read their clock before they are let at the
 // state, so a time may be older than the last one: it counts as that.
 func (s *state) take(r *Rate, now int64) Verdict {
+	s.pass(r, now)
+	v := Verdict{Rate: r, at: s.at}
+	switch {
+	case r.part > 0:
+		if v.Allowed = s.debt <= r.room; v.Allowed {
+			if r.smooth {
+				v.Wait = micros(ceil(s.debt, r.refill))
+			}
+			s.debt += r.part
+		}
+	default:
+		if v.Allowed = int64(s.count) < r.limit; v.Allowed {
+			if int(s.count) == len(s.ring) {
+				s.grow(s.next(r))
+			}
+			s.ring[int(s.first+s.count)%len(s.ring)] = s.at
+			s.count++
+		}
+	}
+	s.tell(r, &v)
+	return v
+}
+
+// pass lets time pass up to now: a bucket fills, and calls leave a window. A call
+// stands in the window for exactly its length.
+func (s *state) pass(r *Rate, now int64) {
 	now = max(now, s.at)
 	if r.part > 0 {
-		return s.pour(r, now)
-	}
-	return s.mark(r, now)
-}
-
-// pour is a bucket's decision.
-func (s *state) pour(r *Rate, now int64) Verdict {
-	debt := s.debt
-	if debt > 0 {
 		// The product is bounded only once the time is.
-		if elapsed := now - s.at; elapsed > debt/r.refill {
-			debt = 0
+		if elapsed := now - s.at; elapsed > s.debt/r.refill {
+			s.debt = 0
 		} else {
-			debt = max(0, debt-elapsed*r.refill)
+			s.debt = max(0, s.debt-elapsed*r.refill)
 		}
-	}
-	s.at, s.debt = now, debt
-	v := Verdict{Rate: r}
-	if debt <= r.room {
-		v.Allowed = true
-		if r.smooth {
-			v.Wait = micros(ceil(debt, r.refill))
+	} else {
+		for s.count > 0 && now-s.ring[s.first] >= r.length {
+			s.first = (s.first + 1) % int32(len(s.ring))
+			s.count--
 		}
-		debt += r.part
-		s.debt = debt
-	}
-	if debt <= r.room {
-		v.Remaining = (r.room-debt)/r.part + 1
-	}
-	if v.Remaining < r.limit {
-		v.Reset = micros(ceil(debt-(r.room-v.Remaining*r.part), r.refill))
-	}
-	return v
-}
-
-// mark is a rolling window's decision. A call stands in the window for exactly
-// its length.
-func (s *state) mark(r *Rate, now int64) Verdict {
-	for s.count > 0 && now-s.ring[s.first] >= r.length {
-		s.first = (s.first + 1) % int32(len(s.ring))
-		s.count--
 	}
 	s.at = now
-	v := Verdict{Rate: r}
-	if int64(s.count) < r.limit {
-		v.Allowed = true
-		if int(s.count) == len(s.ring) {
-			s.grow(s.next(r))
+}
+
+// tell says what is left at the time of the state.
+func (s *state) tell(r *Rate, v *Verdict) {
+	if r.part > 0 {
+		if s.debt <= r.room {
+			v.Remaining = (r.room-s.debt)/r.part + 1
 		}
-		s.ring[int(s.first+s.count)%len(s.ring)] = now
-		s.count++
+		if v.Remaining < r.limit {
+			v.Reset = micros(ceil(s.debt-(r.room-v.Remaining*r.part), r.refill))
+		}
+		return
 	}
-	v.Remaining = r.limit - int64(s.count)
-	v.Reset = micros(s.ring[s.first] + r.length - now)
+	v.Remaining = max(0, r.limit-int64(s.count))
+	if s.count > 0 { // beyond the limit are calls of a time when it was larger
+		next := int(s.first) + max(0, int(s.count)-int(r.limit))
+		v.Reset = micros(s.ring[next%len(s.ring)] + r.length - s.at)
+	}
+}
+
+// giveBack undoes a call that was allowed at a time. Of a smooth rate the turn is free
+// again for the last in line, so two calls may go on at once if others took later turns.
+func (s *state) giveBack(r *Rate, at, now int64) Verdict {
+	s.pass(r, now)
+	if r.part > 0 {
+		s.debt = max(0, s.debt-r.part)
+	} else {
+		for i := s.count - 1; i >= 0; i-- {
+			if s.ring[int(s.first+i)%len(s.ring)] == at {
+				for ; i+1 < s.count; i++ {
+					s.ring[int(s.first+i)%len(s.ring)] = s.ring[int(s.first+i+1)%len(s.ring)]
+				}
+				s.count--
+				break
+			}
+		}
+	}
+	v := Verdict{Rate: r, Allowed: true, at: at}
+	s.tell(r, &v)
 	return v
+}
+
+// carry is the state of a caller whose rate has become another: what was used stays used.
+// Of a bucket the same part is missing, and a window keeps its calls, also those beyond a
+// smaller n, so that a rate which is changed back has nothing more to give. Between a
+// bucket and a window it is the part that is used. Rings are not shared.
+func (s state) carry(from, to *Rate, now int64) state {
+	s.pass(from, now)
+	out := state{at: s.at}
+	switch {
+	case from.part > 0 && to.part > 0:
+		out.debt = scale(s.debt, to.room+to.part, from.room+from.part)
+	case from.part > 0:
+		out.count = int32(divUp(s.debt, to.limit, from.room+from.part))
+		out.ring = make([]int64, out.count)
+		for i := range out.ring {
+			out.ring[i] = s.at
+		}
+	case to.part > 0:
+		out.debt = scale(min(int64(s.count), from.limit), to.room+to.part, from.limit)
+	default:
+		out.count = s.count
+		out.ring = make([]int64, s.count)
+		for i := range out.ring {
+			out.ring[i] = s.ring[(int(s.first)+i)%len(s.ring)]
+		}
+	}
+	return out
 }
 
 // next is how long the ring becomes when it grows.

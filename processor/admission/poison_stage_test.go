@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -91,7 +92,7 @@ func (w *world) dead() (out []schemas.Envelope, values []int) {
 }
 
 // audited holds that the audit finds nothing wrong, and says what it did not judge.
-func (w *world) audited() {
+func (w *world) audited() *audit.Report {
 	w.t.Helper()
 	r, err := audit.Run(w.t.Context(), audit.Config{Brokers: w.seeds, Names: w.names, Partitions: partitions})
 	if err != nil {
@@ -99,6 +100,35 @@ func (w *world) audited() {
 	}
 	for _, v := range r.Violations {
 		w.t.Errorf("audit: %+v", v)
+	}
+	return r
+}
+
+// TestABatchIsNamed: of a batch that is not read the dead letter and the audit say where it
+// is, from its first offset to its last. It is no violation.
+func TestABatchIsNamed(t *testing.T) {
+	w := newWorld(t)
+	const to = "+8613800000000"
+	home := schemas.PartitionOf(to, partitions)
+	send := func() { w.request(home, `{"channel":"sms","to":"`+to+`","class":"verify","body":"x"}`) }
+	send()
+	w.hostileTogether(w.names.Requests(), home, 3)
+	send()
+	stop := w.admit("0")
+	w.statuses(2)
+	stop()
+	letters, _ := w.dead()
+	want := fmt.Sprintf("the batch of the offsets 1 to 3 of %s/%d", w.names.Requests(), home)
+	if len(letters) != 1 || letters[0].Reason != schemas.ReasonBatchTooLarge || !strings.Contains(letters[0].Error, want) {
+		t.Errorf("%+v, want %s", letters, want)
+	}
+	r := w.audited()
+	if is := (audit.Unread{Topic: w.names.Requests(), Partition: home, First: 1, Last: 3}); !slices.Equal(r.Unread, []audit.Unread{is}) || r.Checked.Unread != 1 {
+		t.Errorf("%+v of %d, want %+v", r.Unread, r.Checked.Unread, is)
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), fmt.Sprintf("%s/%d, offsets 1 to 3\n", w.names.Requests(), home)) {
+		t.Errorf("%v\n%s", err, &text)
 	}
 }
 

@@ -94,9 +94,13 @@ func (p *partition) input() (*kgo.Record, *schemas.Envelope, error) {
 		}
 		_, seen := f.pop()
 		f.start, f.read = true, at+1
-		if r.Context == tooLarge { // all of its batch is answered by it
+		if first, is := unreadFrom(r); is { // all of its batch is answered by it
 			if p.e.Reason != schemas.ReasonBatchTooLarge {
 				p.fault(KindPhantom, "it answers %s, the last record of a batch that is too large to be read", d.Input)
+			}
+			if p.judged {
+				p.counts.Unread++
+				p.found.notRead(Unread{r.Topic, r.Partition, first, r.Offset})
 			}
 			return nil, nil, nil
 		}

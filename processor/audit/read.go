@@ -243,11 +243,11 @@ func (r *reader) openTo(ctx context.Context, topic string, num int32, from, unti
 				return nil, fmt.Errorf("read %s/%d: %w", topic, num, context.Cause(ctx))
 			}
 			var failed error
-			var unread []*kgo.Record
+			var skipped []*kgo.Record
 			fetches.EachError(func(_ string, _ int32, err error) {
 				if at, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
 					cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {num: {Epoch: at.Epoch, Offset: at.NextOffset}}})
-					unread = append(unread, &kgo.Record{Topic: topic, Partition: num, Offset: at.NextOffset - 1, Context: tooLarge})
+					skipped = append(skipped, &kgo.Record{Topic: topic, Partition: num, Offset: at.NextOffset - 1, Context: context.WithValue(context.Background(), unread{}, at.Offset)})
 					return
 				}
 				if !kerr.IsRetriable(err) && !errors.Is(err, context.DeadlineExceeded) {
@@ -260,7 +260,7 @@ func (r *reader) openTo(ctx context.Context, topic string, num int32, from, unti
 			if failed != nil {
 				return nil, fmt.Errorf("read %s/%d: %w", topic, num, failed)
 			}
-			if batch = append(fetches.Records(), unread...); len(batch) == 0 && time.Since(progress) >= stall {
+			if batch = append(fetches.Records(), skipped...); len(batch) == 0 && time.Since(progress) >= stall {
 				err := fmt.Errorf("read %s/%d: nothing came for %s before its end: %w", topic, num, stall, silence(ctx, cl))
 				if r.stalled == nil {
 					return nil, err
@@ -295,10 +295,18 @@ func (r *reader) each(ctx context.Context, topic string, num int32, from int64, 
 // saysSo is after how long a reader that waits on says that nothing comes.
 const saysSo = 10 * time.Second
 
-// tooLarge marks the record that stands for a batch that nobody reads, at its last offset.
-var tooLarge = context.WithValue(context.Background(), unread{}, true)
-
+// unread marks the record that stands for a batch that no one reads, at its last offset.
+// Its value is the first.
 type unread struct{}
+
+// unreadFrom returns the first offset of the batch that a record stands for.
+func unreadFrom(r *kgo.Record) (first int64, ok bool) {
+	if r.Context == nil {
+		return 0, false
+	}
+	first, ok = r.Context.Value(unread{}).(int64)
+	return first, ok
+}
 
 // silence says why nothing comes: the brokers are away, or a transaction was
 // left open.

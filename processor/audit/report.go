@@ -108,6 +108,15 @@ type Untold struct {
 	Count int64  `json:"count"`
 }
 
+// Unread is a batch of requests that decompresses to more than Weir reads. One decision and
+// one dead letter are about all of it, and its requests have no status.
+type Unread struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	First     int64  `json:"first"` // offset
+	Last      int64  `json:"last"`
+}
+
 // Counts is what was checked.
 type Counts struct {
 	Records    int64 `json:"records"` // of weir.status
@@ -124,6 +133,7 @@ type Counts struct {
 	Forwarded  int64 `json:"forwarded"`
 	Redriven   int64 `json:"redriven"`
 	TurnedAway int64 `json:"turned_away"` // ended at an input: another tenant's, or unreadable
+	Unread     int64 `json:"unread_batches"`
 	Others     int64 `json:"other_verdicts"`
 	Windows    int64 `json:"windows"` // recounted
 
@@ -205,7 +215,8 @@ type Report struct {
 	Untold     []Untold                 `json:"untold"`
 	Aside      []Untold                 `json:"aside"` // records that Weir did not write, and that changed nothing
 	Skips      []Skip                   `json:"skips"` // records that an operator let Weir go on without
-	Told       []Untold                 `json:"told"`  // by providers, and does not fit: no promise of Weir's, and so no part of the outcome
+	Unread     []Unread                 `json:"unread_batches"`
+	Told       []Untold                 `json:"told"` // by providers, and does not fit: no promise of Weir's, and so no part of the outcome
 	Faults     map[Kind]int64           `json:"faults"`
 	Violations []Violation              `json:"violations"` // the first of each kind
 	Took       time.Duration            `json:"took"`
@@ -277,12 +288,22 @@ func (f *findings) putAside(r *kgo.Record) {
 	f.aside[r.Topic]++
 }
 
+// notRead takes note of a batch of requests that no one reads.
+func (f *findings) notRead(b Unread) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.report.Unread) < kept {
+		f.report.Unread = append(f.report.Unread, b)
+	}
+}
+
 // take adds what was found for good to the findings of a cut.
 func (f *findings) take(o *findings) {
 	for kind, n := range o.report.Faults {
 		f.report.Faults[kind] += n
 	}
 	f.report.Violations = append(f.report.Violations, o.report.Violations...)
+	f.report.Unread = append(f.report.Unread, o.report.Unread...)
 	for what, u := range o.untold {
 		f.untold[what] = unknown{f.untold[what].count + u.count, u.last}
 	}
@@ -319,6 +340,12 @@ func (f *findings) finish() *Report {
 	if r.Skips == nil {
 		r.Skips = []Skip{}
 	}
+	if r.Unread == nil {
+		r.Unread = []Unread{}
+	}
+	slices.SortFunc(r.Unread, func(a, b Unread) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.First, b.First))
+	})
 	for _, what := range slices.Sorted(maps.Keys(f.told)) {
 		r.Told = append(r.Told, Untold{what, f.told[what]})
 	}
@@ -356,7 +383,7 @@ func (c *Counts) add(o *Counts) {
 		{&c.InFlight, &o.InFlight}, {&c.LateCalls, &o.LateCalls}, {&c.Unsaid, &o.Unsaid}, {&c.Unnumbered, &o.Unnumbered}, {&c.Waiting, &o.Waiting}, {&c.Letters, &o.Letters},
 		{&c.Owners, &o.Owners}, {&c.Charged, &o.Charged}, {&c.OwnersPlaces, &o.OwnersPlaces}, {&c.OwnersRefused, &o.OwnersRefused},
 		{&c.Passed, &o.Passed}, {&c.Carried, &o.Carried}, {&c.Released, &o.Released}, {&c.Reinstated, &o.Reinstated},
-		{&c.Restored, &o.Restored}, {&c.UnderWay, &o.UnderWay},
+		{&c.Restored, &o.Restored}, {&c.UnderWay, &o.UnderWay}, {&c.Unread, &o.Unread},
 	} {
 		*p[0] += *p[1]
 	}
@@ -456,6 +483,12 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("\nRecords that Weir did not write, which changed nothing:\n")
 		for _, u := range r.Aside {
 			fmt.Fprintf(&b, "  %d: %s\n", u.Count, u.What)
+		}
+	}
+	if len(r.Unread) > 0 {
+		fmt.Fprintf(&b, "\nBatches that decompress to more than %d MiB, %d in all: not read, so their requests have no status:\n", schemas.MaxBatchBytes>>20, c.Unread)
+		for _, u := range r.Unread {
+			fmt.Fprintf(&b, "  %s/%d, offsets %d to %d\n", u.Topic, u.Partition, u.First, u.Last)
 		}
 	}
 	if len(r.Skips) > 0 {

@@ -31,6 +31,9 @@ func TestJudge(t *testing.T) {
 		"::": false, "::1": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::ffff:169.254.169.254": false, "::ffff:93.184.215.14": true,
 		"::127.0.0.1": false, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b::5db8:d70e": true, "64:ff9b:1::1": false,
 		"2002:7f00:1::1": false, "2002:a9fe:a9fe::": false, "2002:5db8:d70e::1": true, "2001::1": false, "2001:db8::1": false,
+		"::ffff:0:10.0.0.1": false, "::ffff:0:93.184.215.14": false, "::ffff:0:0:1": false, "64:ff9b::10.0.0.1": false, "2002:0a00:0001::": false, "64:ff9b:1::10.0.0.1": false,
+		"2001:0:5db8:d70e::f5ff:fffe": false, "2606:4700::5efe:10.0.0.1": false, "2606:4700::200:5efe:127.0.0.1": false, "2606:4700::5efe:93.184.215.14": true, "2606:4700::1:5efe:a00:1": true,
+		"4000::1": false, "1::1": false, "9000::a00:1": false, "3fff:0fff::1": false, "64:ff9b::ffff:10.0.0.1": false,
 		"fe80::1": false, "fe80::1%lo": false, "fec0::1": false, "fc00::1": false, "fd00:ec2::254": false, "ff02::1": false, "100::1": false,
 	} {
 		var none outbound.Networks
@@ -47,6 +50,7 @@ func TestJudge(t *testing.T) {
 	}
 	for addr, ok := range map[string]bool{
 		"10.255.0.1": true, "127.0.0.1": true, "127.0.0.2": false, "::ffff:10.0.0.1": true, "64:ff9b::a00:1": true, "fd12::1": true, "fc00::1": false, "169.254.169.254": false, "1.1.1.1": true,
+		"2002:a00:1::": true, "fd12::5efe:192.168.0.1": true, "::ffff:0:10.0.0.1": false,
 	} {
 		if err := some.Judge(netip.MustParseAddr(addr)); (err == nil) != ok {
 			t.Errorf("%s with %s: %v", addr, some, err)
@@ -55,6 +59,23 @@ func TestJudge(t *testing.T) {
 	for _, bad := range []string{"", "10.0.0.1/8", "localhost", "::ffff:10.0.0.0/104", "fe80::1%lo", "10.0.0.0/33"} {
 		if got, err := outbound.ParseNetworks([]string{bad}); err == nil {
 			t.Errorf("%q is read as %s", bad, got)
+		}
+	}
+}
+
+// TestJudgeURL: a URL is refused by its host, if that is an address.
+func TestJudgeURL(t *testing.T) {
+	some, err := outbound.ParseNetworks([]string{"10.1.0.0/16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, ok := range map[string]bool{
+		"https://10.0.0.1/a": false, "https://10.0.0.1./": false, "https://user@10.0.0.1:8443/": false, "https://[::ffff:10.0.0.1]/": false, "https://[::ffff:0:10.0.0.1]/": false,
+		"https://[64:ff9b::10.0.0.1]/": false, "https://[2002:0a00:0001::]:1/": false, "https://[2001:0:1::]/": false, "https://[fe80::1%25eth0]/": false, "https://[::1]/": false,
+		"https://10.1.0.1/": true, "https://[64:ff9b::10.1.0.1]/": true, "https://93.184.215.14/": true, "https://hooks.example.com/": true, "https://10.0.0.1.example.com/": true, "://": true, "": true,
+	} {
+		if err := some.JudgeURL(text); (err == nil) != ok || err != nil && !errors.Is(err, outbound.ErrRefused) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
@@ -91,7 +112,7 @@ func TestClosed(t *testing.T) {
 	defer c.Close()
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
-		"2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1.", "[64:ff9b::127.0.0.1]", "[::127.0.0.1]", "[::1%25lo]",
+		"2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1.", "[64:ff9b::127.0.0.1]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[2606:4700::5efe:127.0.0.1]", "[::1%25lo]",
 	} {
 		if a, err := post(t, c, "http://"+host+":"+port(s)+"/"); err == nil {
 			t.Errorf("%s answered %d", host, a.Code)

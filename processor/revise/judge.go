@@ -3,6 +3,7 @@ package revise
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirhq/weir/processor/limit"
@@ -21,6 +22,49 @@ func Judge(p *schemas.Policy) error {
 		return errs.Named(p)
 	}
 	return err
+}
+
+// Without returns p without a resource that nothing refers to, and whether there was one.
+// Its error is a schemas.PolicyErrors whose paths name who refers to it.
+//
+// A limit or a route may match a class that was never declared, since producers name
+// classes: such a policy is valid. But a class that is removed while limits and routes
+// match it leaves its messages to other rules than those that they were written for.
+func Without(p *schemas.Policy, k schemas.ResourceKind, name string) (next *schemas.Policy, found bool, err error) {
+	if next, found = p.Without(k, name); !found {
+		return nil, false, nil
+	}
+	var errs schemas.PolicyErrors
+	if err := Judge(next); err != nil {
+		judged, ok := errors.AsType[schemas.PolicyErrors](err)
+		if !ok {
+			return nil, true, err
+		}
+		errs = judged
+	}
+	if k == schemas.ResourceClass && name != schemas.DefaultClass { // which is always there
+		errs = append(errs, matching(next, name)...)
+	}
+	if len(errs) > 0 {
+		return nil, true, errs
+	}
+	return next, true, nil
+}
+
+// matching are the limits and routes that match a class.
+func matching(p *schemas.Policy, class string) (errs schemas.PolicyErrors) {
+	look := func(k schemas.ResourceKind, name string, m *schemas.Match) {
+		if slices.Contains(m.Class, class) {
+			errs = append(errs, schemas.PolicyError{Path: string(k) + " " + name + ": match.class", Message: fmt.Sprintf("it matches the class %q: change it or remove it first", class)})
+		}
+	}
+	for i := range p.Limits {
+		look(schemas.ResourceLimit, p.Limits[i].Name, &p.Limits[i].Match)
+	}
+	for i := range p.Routes {
+		look(schemas.ResourceRoute, p.Routes[i].Name, &p.Routes[i].Match)
+	}
+	return errs
 }
 
 // Decidable refuses a valid policy that no partition could decide on: it must

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/schemas"
@@ -14,6 +15,9 @@ const (
 	DefaultOverlap = 24 * time.Hour
 	MaxOverlap     = 31 * 24 * time.Hour
 )
+
+// ByKey begins what a revision says of who made it, where that is a key: its name follows.
+const ByKey = "key "
 
 // Why an edit of a key is none.
 var (
@@ -41,7 +45,8 @@ func withKeys(p *schemas.Policy) *schemas.Policy {
 func CreateKey(have *schemas.Policy, key schemas.Key, now schemas.Millis) (next *schemas.Policy, secret string, err error) {
 	switch {
 	case keyIndex(have, key.Name) >= 0:
-		return nil, "", fmt.Errorf("key %s: %w", key.Name, ErrKeyThere)
+		is := &have.Keys[keyIndex(have, key.Name)]
+		return nil, "", fmt.Errorf("key %s: %w: it is of tenant %s with the scopes %s", key.Name, ErrKeyThere, is.Tenant, strings.Join(is.Scopes, ", "))
 	case key.ExpiresAt != 0 && key.ExpiresAt <= now:
 		return nil, "", fmt.Errorf("key %s: %w", key.Name, ErrKeyPast)
 	}

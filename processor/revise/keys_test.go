@@ -2,6 +2,7 @@ package revise_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,10 @@ func TestKeysRefusals(t *testing.T) {
 	rotate := func(name string, d time.Duration) error {
 		_, _, err := revise.RotateKey(have, name, d, noon)
 		return err
+	}
+	have.Keys[0].Tenant, have.Keys[0].Scopes = "acme", []string{"send", "read"}
+	if err := create(schemas.Key{Name: "shop", Tenant: "other"}); err == nil || !strings.Contains(err.Error(), "it is of tenant acme with the scopes send, read") {
+		t.Errorf("it does not say what there is: %v", err)
 	}
 	for _, c := range []struct {
 		name      string

@@ -50,6 +50,7 @@ type Editor struct {
 	Options []kgo.Opt
 
 	acceptLoss bool
+	tenant     string // whose keys' edits these are; empty where they are no tenant's
 }
 
 // AcceptingLoss returns an editor that brings an edit into force, if accept is
@@ -90,6 +91,7 @@ type Result struct {
 	Now    *schemas.Revision // in force at the end: From when Next says nothing new, and in a draft
 	Topics topics.Diff       // what it needs of them, before they were made
 
+	made   int             // revisions by keys of Editor.tenant within shareTime
 	course limit.Course    // up to From
 	ended  map[string]bool // hashes of secrets that a revision had and From has no longer
 }
@@ -172,11 +174,16 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 	}
 	r := &Result{From: have, Next: next, Now: have}
 	r.ended = make(map[string]bool)
+	before := &schemas.Revision{}
 	for n := int64(1); n <= have.Revision; n++ {
 		rev, err := w.Get(ctx, n) // read already: it does not wait
 		if err != nil {
 			return nil, err
 		}
+		if e.tenant != "" && madeBy(before, rev, e.tenant) && rev.At > schemas.MillisOf(time.Now().Add(-shareTime)) {
+			r.made++
+		}
+		before = rev
 		r.course.Take(&rev.Policy, rev.At)
 		for hash := range secretsOf(&rev.Policy, 0) {
 			r.ended[hash] = true
@@ -204,6 +211,11 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		}
 		if n := r.course.MarkerBytes(next, schemas.MillisOf(time.Now())); n > maxMarkerBytes {
 			return nil, fmt.Errorf("%w: the policy would have too many limits: since when each window counts takes %d bytes of a record, and at most %d are possible: have fewer limits or windows, or shorter names", ErrRefused, n, maxMarkerBytes)
+		}
+		if e.tenant != "" {
+			if err := r.share(e.tenant, schemas.MillisOf(time.Now())); err != nil {
+				return nil, err
+			}
 		}
 	}
 	cfg := e.Topics

@@ -90,8 +90,8 @@ var guards = []mutation{
 		what:   "an address of IPv4 inside one of IPv6 is judged as it is written",
 		harm:   "a private address is called through NAT64",
 		file:   "processor/outbound/networks.go",
-		old:    "a = netip.AddrFrom4([4]byte(b[12:16]))",
-		new:    "_ = b[12:16]",
+		old:    "return netip.AddrFrom4([4]byte(b[12:16])), true",
+		new:    "return a, false",
 		checks: []check{networkTests},
 	},
 	{

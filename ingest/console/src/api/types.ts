@@ -449,7 +449,7 @@ export interface paths {
          *     memory reaches (65,536 statuses of all tenants, or 32 MiB of them). Where it does not, `event: gap` comes first. A comment comes
          *     after 15 seconds of silence. `event: cut` ends the stream of a client that took less than came, and `event: end` that of a
          *     server that shuts down or of a key that was revoked: the `reason` in `data` says which. Connect again with the last `id`. At
-         *     most 16 streams a key (429), 256 a server (503).
+         *     most 16 streams a key (429), 256 a server (503), and of one tenant no more than are free on the server (429).
          *
          *     With `summary=1s` no status comes by itself: once a second, also where nothing happened, comes `event: summary` with a Summary in
          *     `data`, which counts the statuses since the last one by channel, class, provider and status. For pages that show how much happens,
@@ -2199,7 +2199,7 @@ export interface components {
              * @description The problem's name for programs.
              * @enum {string}
              */
-            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_reference" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "no_hook" | "bad_hook" | "forged_hook" | "hook_unavailable" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "no_callbacks" | "request_gone" | "request_timeout" | "policy_conflict" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
+            code: "invalid_request" | "malformed_http" | "incomplete_body" | "bad_idempotency_key" | "idempotency_key_conflict" | "unauthenticated" | "forbidden_reference" | "forbidden_scope" | "forbidden_tenant" | "no_test_provider" | "cross_origin" | "not_found" | "no_hook" | "bad_hook" | "forged_hook" | "hook_unavailable" | "message_not_found" | "resource_not_found" | "method_not_allowed" | "idempotency_key_reused" | "not_to_retry" | "no_callbacks" | "request_gone" | "request_timeout" | "policy_conflict" | "policy_share" | "last_admin_key" | "precondition_failed" | "too_large" | "unsupported_media_type" | "unknown_expectation" | "headers_too_large" | "misdirected_host" | "client_rate" | "too_many_streams" | "message_rejected" | "message_suppressed" | "suppression_refused" | "message_expired" | "message_cancelled" | "no_decider" | "quota_exceeded" | "internal" | "kafka_unavailable" | "undecided" | "overloaded" | "busy" | "history_unavailable" | "policy_busy" | "not_ready";
             /** @description Everything that is wrong with the request, at most 32. */
             errors?: components["schemas"]["FieldError"][];
             /**
@@ -3473,6 +3473,12 @@ export interface components {
             rates?: components["schemas"]["rates"];
             /** @description How often all of the tenant's keys may call together, by kind of call; without it each key counts for itself alone. A call that passes its key's rate and not this one is refused, and costs neither. */
             total_rates?: components["schemas"]["rates"];
+            /**
+             * @description How many bytes the tenant's own entries of the policy may take: the tenant, its keys, and limits and routes that match it alone. An edit by a key of the tenant that takes more is refused; the operator's edits are not bounded by it.
+             * @default 65536
+             * @example 262144
+             */
+            policy_bytes: number;
             /**
              * @description Over Kafka, a request with a field that Weir does not know ends rejected, unknown_field, rather than without that field. HTTP is always so. A suppress is never rejected for it.
              * @default false
