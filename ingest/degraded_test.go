@@ -209,6 +209,29 @@ func TestDegradedJournalIsResumed(t *testing.T) {
 func TestDegradedNotAllowed(t *testing.T) {
 	t.Run("no journal", func(t *testing.T) {
 		w := newWorld(t, settings{policy: openPolicy, keys: true})
+		warned := func(when string) {
+			t.Helper()
+			if n := strings.Count(w.log.String(), "Set http.degraded_journal"); n != 1 {
+				t.Errorf("%s: warned %d times: %s", when, n, w.log)
+			}
+		}
+		warned("at the start")
+		w.line.cut()
+		for range 2 {
+			w.do("POST", "/v1/decisions", verify("001", ""), openAuth).problem(503, "kafka_unavailable")
+		}
+		warned("after two calls")
+	})
+	t.Run("no journal, and the key comes later", func(t *testing.T) {
+		w := newWorld(t, settings{policy: limited, keys: true})
+		doc, err := schemas.ParsePolicy("p.yaml", []byte(openPolicy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.pol.Publish(t.Context(), w.cl, w.pol.Latest().Revision, "test", doc.Policy); err != nil {
+			t.Fatal(err)
+		}
+		w.until("the key is known", func() bool { return w.do("GET", "/v1/session", "", openAuth).code == http.StatusOK })
 		w.line.cut()
 		for range 2 {
 			w.do("POST", "/v1/decisions", verify("001", ""), openAuth).problem(503, "kafka_unavailable")

@@ -40,7 +40,7 @@ func providersHealth(pol *schemas.Policy, health routing.Health, now schemas.Mil
 		if standing, ok := health[p.Name]; ok {
 			v.Share = float64(standing.Best(now)) / 100
 			for _, h := range standing.Lanes {
-				v.Lanes = append(v.Lanes, client.LaneHealth{Lane: h.Lane, Breaker: h.Breaker, ProbeAt: h.ProbeAt, SilentUntil: h.SilentUntil, Calls: h.Calls, Failures: h.Failures, At: h.At})
+				v.Lanes = append(v.Lanes, client.LaneHealth{Lane: h.Lane, Breaker: h.Breaker, ProbeAt: h.ProbeAt, SilentUntil: h.SilentUntil, Calls: h.Calls, Failures: h.Failures, Refused: h.Refused, At: h.At})
 			}
 			slices.SortFunc(v.Lanes, func(a, b client.LaneHealth) int { return cmp.Compare(a.Lane, b.Lane) })
 		}

@@ -29,12 +29,12 @@ providers:
 	}
 	at := schemas.Millis(1_795_309_200_000)
 	lanes := []schemas.Health{
-		{Provider: "b", Lane: 1, Breaker: schemas.BreakerOpen, ProbeAt: at + 30_000, Calls: 20, Failures: 15, At: at},
+		{Provider: "b", Lane: 1, Breaker: schemas.BreakerOpen, ProbeAt: at + 30_000, Calls: 20, Failures: 15, Refused: 3, At: at},
 		{Provider: "b", Lane: 0, Breaker: schemas.BreakerHalfOpen, Calls: 2, At: at},
 	}
 	health = routing.Health{"b": routing.Step(routing.Standing{}, lanes, at)}
 	v := providersHealth(&w.pol.Latest().Policy, health, at).Providers[0]
-	if want := []client.LaneHealth{{Lane: 0, Breaker: schemas.BreakerHalfOpen, Calls: 2, At: at}, {Lane: 1, Breaker: schemas.BreakerOpen, ProbeAt: at + 30_000, Calls: 20, Failures: 15, At: at}}; !reflect.DeepEqual(v.Lanes, want) || v.Share != 0.02 {
+	if want := []client.LaneHealth{{Lane: 0, Breaker: schemas.BreakerHalfOpen, Calls: 2, At: at}, {Lane: 1, Breaker: schemas.BreakerOpen, ProbeAt: at + 30_000, Calls: 20, Failures: 15, Refused: 3, At: at}}; !reflect.DeepEqual(v.Lanes, want) || v.Share != 0.02 {
 		t.Errorf("%+v", v)
 	}
 	health = routing.Health{"b": routing.Step(routing.Standing{}, lanes[:1], at)}

@@ -340,7 +340,18 @@ func TestWait(t *testing.T) {
 // TestProcessesAreCounted: a second process that serves HTTP halves the rates, and its end
 // gives them back.
 func TestProcessesAreCounted(t *testing.T) {
-	w := newWorld(t, settings{})
+	w := newWorld(t, settings{keys: true, policy: `
+providers: [{name: sim, type: simulated, channels: [sms]}]
+tenants: [{name: default, default_region: CN, rates: {query: 100/1h}}]
+keys: [{name: shop, tenant: default, scopes: [read], hash: "` + hashOf("weir_live_shop") + `"}]`})
+	shares := func(want string) {
+		t.Helper()
+		r := w.do("GET", "/v1/messages/x", "", "Authorization: Bearer weir_live_shop")
+		if got := r.header.Get("X-RateLimit-Limit"); got != want {
+			t.Errorf("of 100 calls it lets %s through, want %s", got, want)
+		}
+	}
+	shares("100")
 	second, err := New(t.Context(), Config{Brokers: w.broker.ListenAddrs(), Names: w.names, Partitions: partitions, Replies: 8, Slot: 1, Policy: w.pol, Keyless: true})
 	if err != nil {
 		t.Fatal(err)
@@ -353,9 +364,11 @@ func TestProcessesAreCounted(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- second.Serve(ctx, ln) }()
 	w.until("two are counted", func() bool { return w.srv.instances.count() == 2 && second.instances.count() == 2 })
+	shares("50")
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	w.until("one is counted", func() bool { return w.srv.instances.count() == 1 })
+	shares("100")
 }

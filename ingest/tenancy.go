@@ -80,7 +80,7 @@ func (c *caller) share(p *schemas.Policy, k schemas.ResourceKind, name string) s
 		}
 	case schemas.ResourceClass, schemas.ResourceProvider, schemas.ResourceTemplate:
 		return readable
-	case schemas.ResourceAlert: // the operator's
+	case schemas.ResourceAlert, schemas.SettingsKind: // the operator's
 	}
 	return hidden
 }

@@ -27,12 +27,13 @@ type Health struct {
 	// SilentUntil is until when the lane makes no call because the provider throttles
 	// everyone; absent when it does not.
 	SilentUntil Millis `json:"silent_until,omitzero"`
-	Calls       int64  `json:"calls"`    // ended in the last HealthWindow, and permitted since the breaker last closed
-	Failures    int64  `json:"failures"` // of these: transient or unknown
+	Calls       int64  `json:"calls"`            // ended in the last HealthWindow, and permitted since the breaker last closed
+	Failures    int64  `json:"failures"`         // of these: transient or unknown, which is what breakers and routing judge by
+	Refused     int64  `json:"refused,omitzero"` // of these: neither accepted nor failed, but throttled or refused for good
 	At          Millis `json:"at"`
 }
 
-// HealthWindow is the span, in milliseconds, that Calls and Failures count.
+// HealthWindow is the span, in milliseconds, that Calls, Failures and Refused count.
 const HealthWindow = 60_000
 
 // HealthKey is the key of a lane's records on weir.health.

@@ -317,15 +317,16 @@ type PreviousKey struct {
 
 // Of what an alert tells: values of Alert.When.
 const (
-	AlertLimitObserved  = "limit.observed"  // a limit in observe mode would have refused a message; it was sent
-	AlertLimitRefused   = "limit.refused"   // a limit refused a message, or let it wait
-	AlertBreakerOpen    = "breaker.open"    // a provider's breaker is open, as one of its lanes sees it
-	AlertDLQRecord      = "dlq.record"      // a message was given up on
-	AlertSinkDifference = "sink.difference" // ClickHouse lacks rows, has too many, or cannot be written to
-	AlertClockStall     = "clock.stall"     // a worker's clock is ahead of the broker's: it decides nothing
-	AlertStageStuck     = "stage.stuck"     // a stage of a process has had work for a minute and has committed nothing
-	AlertAudit          = "audit"           // the last audit found a violation, or one that follows has judged nothing for five minutes
-	AlertLag            = "lag"             // a stage has left a record unread for longer than AlertLagAfter
+	AlertLimitObserved   = "limit.observed"   // a limit in observe mode would have refused a message; it was sent
+	AlertLimitRefused    = "limit.refused"    // a limit refused a message, or let it wait
+	AlertBreakerOpen     = "breaker.open"     // a provider's breaker is open, as one of its lanes sees it
+	AlertDLQRecord       = "dlq.record"       // a message was given up on
+	AlertSinkDifference  = "sink.difference"  // ClickHouse lacks rows, has too many, or cannot be written to
+	AlertClockStall      = "clock.stall"      // a worker's clock is ahead of the broker's: it decides nothing
+	AlertStageStuck      = "stage.stuck"      // a stage of a process has had work for a minute and has committed nothing
+	AlertAudit           = "audit"            // the last audit found a violation, or one that follows has judged nothing for five minutes
+	AlertProviderStalled = "provider.stalled" // messages wait for a provider, and no call is made
+	AlertLag             = "lag"              // a stage has left a record unread for longer than AlertLagAfter
 )
 
 // AlertLagAfter is how long a stage may leave a record unread before AlertLag. A

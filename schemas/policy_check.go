@@ -16,7 +16,7 @@ var (
 	KeyRates     = []string{"write", "query", "batch", "import"}
 	MailboxParts = []MailboxPart{IgnoreDots, IgnoreTag}
 	AlertTypes   = []string{"slack", "webhook", "email"}
-	AlertEvents  = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertStageStuck, AlertAudit, AlertLag}
+	AlertEvents  = []string{AlertLimitObserved, AlertLimitRefused, AlertBreakerOpen, AlertDLQRecord, AlertSinkDifference, AlertClockStall, AlertStageStuck, AlertProviderStalled, AlertAudit, AlertLag}
 )
 
 // ProviderTypes are the adapters and the channels each can carry.

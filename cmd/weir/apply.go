@@ -38,6 +38,7 @@ its hash: a warning names such keys, with --dry-run too.
 A provider that is removed drains: its lanes hand what waits back to admission,
 which routes it again. Its topics stay. Its lanes can become more and never
 fewer.`,
+	exits:   applyExits,
 	example: "weir apply -f policy.yaml --prune --dry-run",
 	run: func(ctx context.Context, c *call) error {
 		fs := flag.NewFlagSet("apply", flag.ContinueOnError)

@@ -99,7 +99,7 @@ partition, with --follow of all partitions at once; --memory bounds it (at least
 			if r == nil || r.Outcome != audit.Violated {
 				return &exitStatus{exitUntold, err}
 			}
-			fmt.Fprintf(c.stderr, "weir audit: %v; this was found until then:\n", err)
+			fmt.Fprintf(c.stderr, "weir audit: %v\nThis was found until then:\n", c.why(ctx, err))
 		}
 		if !*silent {
 			if err := tellOfAudit(ctx, s, schemas.ReportKeyAudit, r.Brief()); err != nil {
@@ -130,14 +130,14 @@ func exitOf(o audit.Outcome) error {
 	return nil
 }
 
-// tellOfAudit writes to weir.reports what an audit came to.
+// tellOfAudit writes to weir.reports what an audit came to, also when a signal has ended it.
 func tellOfAudit(ctx context.Context, s *Settings, key string, r schemas.AuditReport) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers...), kgo.ClientID("weir-audit"), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(1))
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	by := author()
 	if host, err := os.Hostname(); err == nil {

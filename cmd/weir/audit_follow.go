@@ -93,8 +93,6 @@ func followAudit(ctx context.Context, c *call, s *Settings, cfg audit.Config, ev
 		return &exitStatus{exitUntold, errors.Join(errors.New("it ended before anything was judged"), err)}
 	}
 	if !silent && err == nil { // it is over, and not stopped
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
 		report(ctx, false)
 	}
 	if err != nil {

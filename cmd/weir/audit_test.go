@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,20 @@ func TestAuditIsTold(t *testing.T) {
 	}
 	if code, said := audited(); code != exitError || !strings.Contains(said, "warning: the console and alerts will not know of this audit") {
 		t.Errorf("without the topic: exit %d, %q", code, said)
+	}
+}
+
+// An audit that a signal ends says how much is done, and nothing of its inside.
+func TestAuditIsInterrupted(t *testing.T) {
+	broker := handmade(t, time.Now().Add(-time.Hour), func(*schemas.Event) {})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stopSignal{os.Interrupt})
+	for _, more := range [][]string{nil, {"--follow"}} {
+		var out, errs bytes.Buffer
+		code := run(ctx, append([]string{"audit", "--no-report", "--kafka-brokers", broker, "--dir", t.TempDir()}, more...), func(string) string { return "" }, &out, &errs)
+		if want := "weir audit: interrupted. Nothing was changed. Run it again; --since judges less.\n"; code != exitUntold || errs.String() != want || out.Len() > 0 {
+			t.Errorf("%v: exit %d, %q%q", more, code, errs.String(), out.String())
+		}
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/weirhq/weir/deploy/embedded/child"
 	"github.com/weirhq/weir/deploy/embedded/engine"
 	"github.com/weirhq/weir/deploy/presets"
-	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/sink/warehouse"
 	"github.com/weirhq/weir/schemas"
 )
@@ -64,9 +63,6 @@ var devCommand = command{
 		if fs.NArg() > 0 {
 			return usagef("takes no argument %q", fs.Arg(0))
 		}
-		if d.grace < time.Second || d.grace > 10*time.Minute {
-			return usagef("--shutdown-grace %v: 1s to 10m", d.grace)
-		}
 		if misspelt, _ := unknownVariables(os.Environ(), c.getenv("WEIR_SECRETS_ENV_PREFIX")); len(misspelt) > 0 {
 			return &usageError{errors.Join(misspelt...).Error()}
 		}
@@ -80,6 +76,28 @@ type dev struct {
 	dir, http, kafka, clickhouse, clickhouseURL, policyFile, logLevel string
 	fresh, showing                                                    bool
 	grace                                                             time.Duration
+}
+
+// settings are what is known before broker and engine run.
+func (d *dev) settings() (*Settings, error) {
+	s := defaultSettings()
+	s.Partitions, s.Replication, s.Slot = devPartitions, 1, "0"
+	s.HTTP, s.ClickHouse, s.LogLevel, s.Grace = cmp.Or(d.http, devHTTP), d.clickhouseURL, d.logLevel, d.grace
+	s.Private, s.Providers = devNetworks, devNetworks
+	for _, one := range settings {
+		switch one.key {
+		case "callback.allow_private", "provider.allow_private", "secrets.dir", "secrets.env_prefix":
+			if v := d.getenv(one.env()); v != "" {
+				if err := assign(one.value(&s), v); err != nil {
+					return nil, usagef("%s: %v", one.env(), err)
+				}
+			}
+		}
+	}
+	if err := s.check(func(one setting) string { return one.key }); err != nil {
+		return nil, &usageError{err.Error()}
+	}
+	return &s, nil
 }
 
 func (d *dev) run(ctx context.Context) (err error) {
@@ -99,6 +117,10 @@ func (d *dev) run(ctx context.Context) (err error) {
 	}
 	for _, w := range doc.Policy.Warnings() {
 		fmt.Fprintf(d.stderr, "Warning: %s: %s\n", name, w)
+	}
+	s, err := d.settings()
+	if err != nil {
+		return err
 	}
 	if err := d.prepare(); err != nil {
 		return err
@@ -141,35 +163,8 @@ func (d *dev) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s := defaultSettings()
-	s.Brokers, s.Partitions, s.Replication, s.ClickHouse = []string{kafka.Addr()}, devPartitions, 1, clickhouse
-	s.HTTP, s.Slot, s.LogLevel = listener.Addr().String(), "0", d.logLevel
-	s.Grace = d.grace
-	s.Private = devNetworks
-	if v := d.getenv("WEIR_CALLBACK_ALLOW_PRIVATE"); v != "" {
-		if err := assign(&s.Private, v); err != nil {
-			return err
-		}
-		if _, err := outbound.ParseNetworks(s.Private); err != nil {
-			return usagef("WEIR_CALLBACK_ALLOW_PRIVATE: %v", err)
-		}
-	}
-	s.Providers = devNetworks
-	for _, key := range []string{"provider.allow_private", "secrets.dir", "secrets.env_prefix"} {
-		i := slices.IndexFunc(settings, func(one setting) bool { return one.key == key })
-		if v := d.getenv(settings[i].env()); v != "" {
-			if err := assign(settings[i].value(&s), v); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := outbound.ParseNetworks(s.Providers); err != nil {
-		return usagef("WEIR_PROVIDER_ALLOW_PRIVATE: %v", err)
-	}
-	if err := s.Secrets.Validate(); err != nil {
-		return usagef("%v", err)
-	}
-	if err := d.bringIntoForce(ctx, &s, &doc.Policy); err != nil {
+	s.Brokers, s.ClickHouse, s.HTTP = []string{kafka.Addr()}, clickhouse, listener.Addr().String()
+	if err := d.bringIntoForce(ctx, s, &doc.Policy); err != nil {
 		return err
 	}
 
@@ -177,7 +172,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchChild(ctx, cancel, "broker", kafka)
-	sys := &system{settings: &s, logger: logger, listener: listener, keyless: true}
+	sys := &system{settings: s, logger: logger, listener: listener, keyless: true}
 	defer os.Remove(filepath.Join(d.dir, endpointsFile)) // nobody listens any more
 	var telling sync.WaitGroup
 	defer telling.Wait()

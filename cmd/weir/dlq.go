@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -331,8 +332,13 @@ func (c *call) redrive(ctx context.Context, box *dlq.Box, f dlq.Filter, o dlq.Re
 			warnReceived(c.stdout, s)
 		}
 	}
-	if err != nil && !s.DryRun {
-		err = fmt.Errorf("%w\nIt broke off. To go on: weir dlq redrive --resume", err)
+	const goOn = "To go on: weir dlq redrive --resume"
+	switch {
+	case err == nil || s.DryRun:
+	case ctx.Err() != nil:
+		err = errors.New(c.progress.interrupted(goOn))
+	default:
+		err = fmt.Errorf("%w\nIt broke off. %s", err, goOn)
 	}
 	return s.Matched, err
 }

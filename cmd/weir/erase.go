@@ -118,7 +118,10 @@ sending to them again, and their opt-out stays (docs/erase.md).`,
 			if err != nil {
 				return err
 			}
-			err = r.work(ctx, store, func(line string) { fmt.Fprintln(c.stderr, line) })
+			err = r.work(ctx, store, func(what string) func(done, total int64) {
+				c.progress = newProgress(c.stderr, time.Now)
+				return func(done, total int64) { c.progress.at(done, total, what, "") }
+			})
 			if err = errors.Join(err, store.Close(context.WithoutCancel(ctx))); err != nil {
 				return err
 			}
@@ -194,16 +197,16 @@ type erasure struct {
 // passes bounds how often rows that arrive meanwhile are gone after.
 const passes = 3
 
-func (r *erasure) work(ctx context.Context, store *erase.Store, progress func(string)) (err error) {
+// work erases. progress begins to show how much is done of something.
+func (r *erasure) work(ctx context.Context, store *erase.Store, progress func(what string) func(done, total int64)) (err error) {
 	if r.Tables, err = store.Find(ctx); err != nil || r.DryRun {
 		return err
 	}
 	for range passes {
-		if err := store.Erase(ctx, progress); err != nil {
+		if err := store.Erase(ctx, progress("rows erased")); err != nil {
 			return err
 		}
-		progress("searching every column of every table")
-		if r.Left, err = store.Mentions(ctx); err != nil || len(r.Left) == 0 {
+		if r.Left, err = store.Mentions(ctx, progress("tables searched for what is left")); err != nil || len(r.Left) == 0 {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 var keysCommand = command{
 	name:    "keys",
-	args:    "create|rotate|revoke NAME [--tenant T] [--scopes send,read] [--overlap 24h] [--quiet|--json] [flags]",
+	args:    "create|rotate|revoke NAME [--tenant T] [--scopes send,read] [--class CLASS] [--on-unavailable allow] [--overlap 24h] [--quiet|--json] [flags]",
 	summary: "Make, replace and revoke API keys.",
 	details: `create   makes a key and prints its secret, once: Weir keeps only its hash
 rotate   gives a key a new secret; the one before is good for --overlap longer
@@ -38,6 +38,8 @@ providers of type simulated only.`,
 		scopes := fs.String("scopes", "send,read", "create: what it may do: "+strings.Join(schemas.KeyScopes, ", "))
 		fs.BoolVar(&key.Test, "test", false, "create: for trying out, sends to simulated providers only")
 		expires := fs.String("expires", "", "create: for how long it is good (90d), or until when (RFC 3339); for ever when empty")
+		fs.StringVar(&key.Class, "class", "", "create: the class of messages that name none, and whose template names none")
+		fs.StringVar(&key.OnUnavailable, "on-unavailable", "", "create: allow answers POST /v1/decisions while Kafka is unreachable, and limits do not hold for it then; needs http.degraded_journal")
 		fs.StringVar(&key.Prefer, "prefer", "", "create: the Prefer header of calls that have none, such as wait=1")
 		overlap := schemas.Duration(revise.DefaultOverlap)
 		fs.TextVar(&overlap, "overlap", overlap, "rotate: how long the secret before is still good; 0s ends it at once")

@@ -69,6 +69,15 @@ func TestKeys(t *testing.T) {
 	b.does([]string{"apply", "-f", b.file(b.does([]string{"get", "keys"})), "--prune"}, "Nothing to change")
 }
 
+func TestKeysHaveAClassAndWhatIsUndecided(t *testing.T) {
+	b := newBench(t)
+	b.does([]string{"apply", "-f", b.file("classes: [{name: verify}]\n")}, "Revision 1")
+	b.does([]string{"keys", "create", "login", "--class", "verify", "--on-unavailable", "allow", "--quiet"})
+	b.does([]string{"get", "key", "login"}, "class: verify\n", "on_unavailable: allow\n")
+	b.fails([]string{"keys", "create", "x", "--class", "other"}, `there is no class "other"`)
+	b.fails([]string{"keys", "create", "x", "--on-unavailable", "deny"}, "write allow, or leave it out")
+}
+
 // A file that is older than the keys neither revives revoked ones nor removes new ones, but
 // where that is asked for by name; and a rollback never does.
 func TestKeysSurviveTheirPolicy(t *testing.T) {
@@ -120,7 +129,11 @@ func TestRollbackMeetsTheRest(t *testing.T) {
 	b.does([]string{"apply", "-f", b.file(twoProviders + "tenants: [{name: other}]\n"), "--prune"}, "- tenant acme\n", "Revision 3")
 	b.fails([]string{"rollback", "2"}, "does not fit the tenants, keys, alerts and inputs of today")
 	b.fails([]string{"rollback", "0"}, "no provider would be left for [sms], and all messages of that kind would be rejected (no_route)\nTo roll back nevertheless, add --accept-loss")
-	b.does([]string{"rollback", "0", "--dry-run"}, "- provider one\n", "WARNING: sms would be unroutable")
+	code, stdout, stderr := weir(t, append([]string{"rollback", "0", "--dry-run"}, b.flags...)...)
+	if code != exitError || !strings.Contains(stdout, "- provider one\n") || !strings.Contains(stdout, "WARNING: sms would be unroutable") || !strings.Contains(stderr, "To roll back nevertheless, add --accept-loss") {
+		t.Errorf("a dry run of what is refused: exit %d, %s%s", code, stdout, stderr)
+	}
+	b.does([]string{"rollback", "0", "--dry-run", "--accept-loss"}, "- provider one\n")
 	b.does([]string{"rollback", "0", "--accept-loss"}, "- provider one\n", "(1 unchanged)", "Revision 4")
 	b.does([]string{"get", "tenants"}, "name: other")
 }

@@ -32,7 +32,7 @@ func main() {
 	// same program, in another role.
 	child.Main(map[string]child.Role{broker.Name: broker.Role, engine.RoleName: engine.Role})
 	collector.Tune(context.Background(), os.Getenv)
-	os.Exit(run(untilSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(run(untilSignal(os.Args[1:]), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
 // Exit codes.
@@ -100,6 +100,14 @@ type call struct {
 	seen func(words []string, fs *flag.FlagSet)
 }
 
+// why is the error to print: of a long command that a signal ended, how much is done and how to go on.
+func (c *call) why(ctx context.Context, err error) error {
+	if ctx.Err() != nil && c.resume != "" {
+		return errors.New(c.progress.interrupted(c.resume))
+	}
+	return err
+}
+
 // exitStatus ends a command with an exit code of its own; err may be nil, when
 // the output has said all.
 type exitStatus struct {
@@ -164,10 +172,7 @@ func runCommands(ctx context.Context, all []command, args []string, getenv func(
 			}
 			code = e.code
 		}
-		fmt.Fprintf(stderr, "weir %s: %v\n", cmd.name, err)
-		if ctx.Err() != nil && cmd.resume != "" {
-			fmt.Fprintln(stderr, c.progress.interrupted(cmd.resume))
-		}
+		fmt.Fprintf(stderr, "weir %s: %v\n", cmd.name, c.why(ctx, err))
 		return code
 	}
 	fmt.Fprintf(stderr, "weir: there is no command %q%s See: weir help\n", args[0], schemas.DidYouMean(args[0], names))

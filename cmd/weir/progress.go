@@ -55,11 +55,11 @@ func (p *progress) at(done, total int64, what, more string) {
 	}
 }
 
-// interrupted ends the error of a command that a signal ended: with how much it did, and how to go on.
+// interrupted is the error of a command that a signal ended: how much it did, and how to go on.
 func (p *progress) interrupted(goOn string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text := "It was interrupted"
+	text := "interrupted"
 	if p.last != "" {
 		text += " after " + p.last
 	}

@@ -25,10 +25,10 @@ func TestProgress(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("%s", &out)
 	}
-	if got := p.interrupted("Run it again."); got != "It was interrupted after 1000 of 1000 records. Run it again." {
+	if got := p.interrupted("Run it again."); got != "interrupted after 1000 of 1000 records. Run it again." {
 		t.Error(got)
 	}
-	if got := newProgress(&out, time.Now).interrupted(""); got != "It was interrupted." {
+	if got := newProgress(&out, time.Now).interrupted(""); got != "interrupted." {
 		t.Error(got)
 	}
 }
@@ -46,7 +46,7 @@ func TestInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	}}
 	var out, errs strings.Builder
 	code := runCommands(ctx, []command{long}, []string{"long"}, func(string) string { return "" }, &out, &errs)
-	if want := "weir long: read: a signal\nIt was interrupted after 7 of 10 rows. Run it again.\n"; code != exitUntold || errs.String() != want {
+	if want := "weir long: interrupted after 7 of 10 rows. Run it again.\n"; code != exitUntold || errs.String() != want {
 		t.Errorf("exit %d, %q", code, errs.String())
 	}
 	for _, name := range []string{"audit", "limits", "erase", "ledger", "sink", "suppressions"} {

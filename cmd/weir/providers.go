@@ -10,7 +10,8 @@ import (
 )
 
 // providerStatus is a provider of the policy in force, as its lanes say it is.
-// Calls ended in the last minute; those that failed were transient or unknown.
+// Calls ended in the last minute. Those that failed were transient or unknown; those that were refused
+// were neither accepted nor failed.
 type providerStatus struct {
 	Name    string          `json:"name"`
 	Lanes   int32           `json:"lanes"`
@@ -21,6 +22,7 @@ type providerStatus struct {
 	SilentUntil schemas.Millis `json:"silent_until,omitzero"`
 	Calls       int64          `json:"calls"`
 	Failures    int64          `json:"failures"`
+	Refused     int64          `json:"refused"`
 	Pace        []string       `json:"pace"`
 }
 
@@ -35,6 +37,7 @@ func providersOf(pol *schemas.Policy, health route.Health, now schemas.Millis) [
 			if now-h.At <= schemas.HealthWindow { // else its lane has ended, or makes no calls
 				st.Calls += h.Calls
 				st.Failures += h.Failures
+				st.Refused += h.Refused
 			}
 			st.Breaker = worse(st.Breaker, h.Breaker)
 			if h.SilentUntil > now {
@@ -62,7 +65,7 @@ func printProviders(w io.Writer, all []providerStatus) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nPROVIDER\tBREAKER\tCALLS IN 60 s\tSUCCEEDED\tPACE")
+	fmt.Fprintln(w, "\nPROVIDER\tBREAKER\tCALLS IN 60 s\tACCEPTED\tPACE")
 	for _, p := range all {
 		breaker, rate, pace := "–", "–", "–"
 		switch {
@@ -74,7 +77,7 @@ func printProviders(w io.Writer, all []providerStatus) {
 			breaker = string(p.Breaker)
 		}
 		if p.Calls > 0 {
-			rate = fmt.Sprintf("%.1f %%", 100*float64(p.Calls-p.Failures)/float64(p.Calls))
+			rate = fmt.Sprintf("%.1f %%", 100*float64(p.Calls-p.Failures-p.Refused)/float64(p.Calls))
 		}
 		if len(p.Pace) > 0 {
 			pace = strings.Join(p.Pace, " ")

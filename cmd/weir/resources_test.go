@@ -268,3 +268,22 @@ func TestQueuesKeepTheirReaders(t *testing.T) {
 	b.fails([]string{"apply", "--dry-run", "-f", of("simulated")}, "cannot become simulated")
 	b.does([]string{"apply", "-f", of("external")}, "Revision 4")
 }
+
+// A dry run exits as apply would.
+func TestDryRunSaysWhatWouldBeRefused(t *testing.T) {
+	b := newBench(t)
+	of := func(match string) string {
+		return b.file("limits:\n  - {name: verify, match: {" + match + "}, per: [recipient], allow: [1/60s]}\nclasses: [{name: verify}, {name: other}]\n")
+	}
+	b.does([]string{"apply", "-f", of("class: verify")}, "Revision 1")
+	const lost = "limit verify: 1/60s would not count what was sent from "
+	for _, more := range [][]string{{"--dry-run"}, {"--dry-run", "--json"}} {
+		code, stdout, stderr := weir(t, append(append([]string{"apply", "-f", of("class: other")}, more...), b.flags...)...)
+		if code != exitError || !strings.Contains(stderr, "unless --accept-loss is given") || len(more) == 1 && !strings.Contains(stdout, lost) || len(more) == 2 && !strings.Contains(stdout, `"lost": [`) {
+			t.Errorf("%v: exit %d, %s%s", more, code, stdout, stderr)
+		}
+	}
+	b.does([]string{"apply", "-f", of("class: other"), "--dry-run", "--accept-loss"}, lost, "revision 1 is in force")
+	b.fails([]string{"apply", "-f", of("class: other")}, lost)
+	b.does([]string{"apply", "-f", of("class: other"), "--accept-loss"}, "Revision 2")
+}

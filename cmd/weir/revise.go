@@ -41,8 +41,15 @@ func (o *changeOptions) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.acceptLoss, "accept-loss", false, "apply it though limits lose history: recipients may get more than they allow")
 }
 
+// applyExits are the exit codes of commands with changeOptions.
+var applyExits = []string{
+	"0 in force, now or before; with --dry-run: it would be",
+	"1 not done: the error says why; with --dry-run: it would be refused, such as without --accept-loss",
+	"2 wrong usage",
+}
+
 // change brings an edit into force, or in a dry run only says what it would do,
-// and prints what came of it. kept is asked afterwards.
+// and prints what came of it. Where it would be refused, a dry run is an error too. kept is asked afterwards.
 func (c *call) change(ctx context.Context, k *cluster, s *Settings, tries int, edit revise.Edit, kept func() []string, o changeOptions) error {
 	var r *revise.Result
 	var err error
@@ -59,7 +66,10 @@ func (c *call) change(ctx context.Context, k *cluster, s *Settings, tries int, e
 	}
 	out := r.Report(o.dryRun, time.Now())
 	out.Kept = kept()
-	return c.printReport(out, o.asJSON)
+	if err := c.printReport(out, o.asJSON); err != nil || !o.dryRun || o.acceptLoss || len(out.Lost) == 0 {
+		return err
+	}
+	return errors.New("limits would lose history, as shown: without --dry-run this is refused, unless --accept-loss is given")
 }
 
 func (c *call) printReport(r *revise.Report, asJSON bool) error {
@@ -97,9 +107,6 @@ func (c *call) printReport(r *revise.Report, asJSON bool) error {
 	}
 	for i := range r.Lost {
 		fmt.Fprintln(c.stdout, revise.LossText(&r.Lost[i]))
-	}
-	if len(r.Lost) > 0 && r.DryRun {
-		fmt.Fprintln(c.stdout, "To apply it nevertheless, add --accept-loss.")
 	}
 	if r.Topics != nil {
 		fmt.Fprintln(c.stdout, strings.TrimSpace(r.Topics.String()))

@@ -21,6 +21,7 @@ revoked key works again and no new one ends; so do tenants, alerts and inputs. T
 routes_only and mailboxes come back. Nothing is changed unless the result as a whole is valid,
 nor, without --accept-loss, where a channel would have no provider any more. Revision 0 is the
 empty policy.`,
+	exits:   applyExits,
 	example: "weir rollback 3 --dry-run",
 	run: func(ctx context.Context, c *call) error {
 		words := c.leading(1)
@@ -44,17 +45,26 @@ empty policy.`,
 			if err != nil {
 				return err
 			}
+			var refused error // what a dry run shows nevertheless
 			edit := func(have *schemas.Revision) (*schemas.Policy, error) {
-				next, err := revise.Rollback(&have.Policy, &to.Policy, o.acceptLoss || o.dryRun)
-				switch {
-				case errors.Is(err, revise.ErrRefused):
-					return nil, fmt.Errorf("%w\nTo roll back nevertheless, add --accept-loss", err)
-				case err != nil:
+				next, err := revise.Rollback(&have.Policy, &to.Policy, o.acceptLoss)
+				if errors.Is(err, revise.ErrRefused) {
+					err = fmt.Errorf("%w\nTo roll back nevertheless, add --accept-loss", err)
+					if !o.dryRun {
+						return nil, err
+					}
+					refused = err
+					next, err = revise.Rollback(&have.Policy, &to.Policy, true)
+				}
+				if err != nil {
 					return nil, fmt.Errorf("revision %d does not fit the tenants, keys, alerts and inputs of today, nothing was changed:\n%w", number, err)
 				}
 				return next, nil
 			}
-			return c.change(ctx, k, s, revise.Tries, edit, func() []string { return nil }, o)
+			if err := c.change(ctx, k, s, revise.Tries, edit, func() []string { return nil }, o); err != nil {
+				return err
+			}
+			return refused
 		})
 	},
 }

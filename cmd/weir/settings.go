@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -63,35 +61,36 @@ var allRoles = []string{"ingest", "inputs", "admission", "lanes", "delay", "rece
 type setting struct {
 	key   string
 	usage string
-	value func(*Settings) any // *string, *bool, *int, *time.Duration or *[]string
+	value func(*Settings) any   // *string, *bool, *int, *time.Duration or *[]string
+	check func(*Settings) error // what its value has to be, with an example; nil: anything
 }
 
 var settings = []setting{
-	{"kafka.brokers", "addresses of Kafka's brokers, with commas", func(s *Settings) any { return &s.Brokers }},
-	{"kafka.prefix", "begins every topic's name", func(s *Settings) any { return &s.Prefix }},
-	{"kafka.partitions", "partitions of requests and of the state; cannot change later", func(s *Settings) any { return &s.Partitions }},
-	{"kafka.replication", "replicas of each topic; 0 is three, or the number of brokers if fewer", func(s *Settings) any { return &s.Replication }},
-	{"clickhouse.url", "http address of ClickHouse; empty keeps status in Kafka only", func(s *Settings) any { return &s.ClickHouse }},
-	{"clickhouse.cluster", "name of the ClickHouse cluster whose replicas keep Weir's tables, one shard; empty is a single server", func(s *Settings) any { return &s.Cluster }},
-	{"clickhouse.hash_key_file", "file with the key of the column recipient_hash, the same for all processes with the role sink, such as openssl rand -hex 32 makes; empty is no key: whoever can read the column and guess a number can tell that it is that number's", func(s *Settings) any { return &s.HashKeyFile }},
-	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }},
-	{"http.public_url", "how providers reach the HTTP API from outside, such as https://weir.example.com: receipts and inbound messages come to /v1/receipts/NAME and /v1/inbound/NAME under it, and signatures are of the address that the provider called; empty is what the call itself says", func(s *Settings) any { return &s.PublicURL }},
-	{"receipts.reference_key_file", "file with the key that signs what providers are given to give back with their receipts, the same for all processes with the roles lanes and receipts, such as openssl rand -hex 32 makes; empty is a key of this process alone: receipts of messages that another process sent, or this one before its start, are looked up in ClickHouse", func(s *Settings) any { return &s.ReferenceKeyFile }},
-	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }},
-	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }},
-	{"http.degraded_journal", "directory in which this process, and no other, keeps the decisions that it allowed while Kafka was unreachable until it has recorded them, for API keys with on_unavailable: allow; it holds recipients. Empty is none: such keys are then refused as others are", func(s *Settings) any { return &s.Degraded }},
-	{"http.degraded_journal_bytes", "how large that journal may become; what is more is refused", func(s *Settings) any { return &s.DegradedBytes }},
-	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }},
-	{"metrics.listen", "address that serves nothing but /metrics: for processes without the role ingest, which serves it with the HTTP API; empty is none", func(s *Settings) any { return &s.Metrics }},
-	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }},
-	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }},
-	{"admission.standby", "follow the partitions that other workers own, so that a takeover reads only what is left: costs each worker the memory of all recipients (about 100 bytes a recipient and limit), and reading what all workers write to the ledger", func(s *Settings) any { return &s.Standby }},
-	{"shutdown.grace", "how long an orderly end may take, SIGTERM to exit, 1s to 10m: set it below what the supervisor waits (Kubernetes: 30 s)", func(s *Settings) any { return &s.Grace }},
-	{"callback.allow_private", "networks that alerts may call although they are private, link-local or loopback, with commas, such as 10.0.0.0/8", func(s *Settings) any { return &s.Private }},
-	{"provider.allow_private", "networks in which providers may be called although they are private, link-local or loopback, with commas, such as 10.0.0.0/8", func(s *Settings) any { return &s.Providers }},
-	{"secrets.dir", "directory below which the files stand that a policy names with file:PATH; empty is any file for a policy applied at the host, and none for one over HTTP", func(s *Settings) any { return &s.Secrets.Dir }},
-	{"secrets.env_prefix", "begins the names of the environment's variables that a policy names with ${NAME}; empty is any for a policy applied at the host, and none for one over HTTP", func(s *Settings) any { return &s.Secrets.EnvPrefix }},
-	{"log.level", "debug, info, warn or error", func(s *Settings) any { return &s.LogLevel }},
+	{"kafka.brokers", "addresses of Kafka's brokers, with commas", func(s *Settings) any { return &s.Brokers }, checkBrokers},
+	{"kafka.prefix", "begins every topic's name", func(s *Settings) any { return &s.Prefix }, checkPrefix},
+	{"kafka.partitions", "partitions of requests and of the state; cannot change later", func(s *Settings) any { return &s.Partitions }, checkPartitions},
+	{"kafka.replication", "replicas of each topic; 0 is three, or the number of brokers if fewer", func(s *Settings) any { return &s.Replication }, checkReplication},
+	{"clickhouse.url", "http address of ClickHouse; empty keeps status in Kafka only", func(s *Settings) any { return &s.ClickHouse }, checkClickHouse},
+	{"clickhouse.cluster", "name of the ClickHouse cluster whose replicas keep Weir's tables, one shard; empty is a single server", func(s *Settings) any { return &s.Cluster }, checkCluster},
+	{"clickhouse.hash_key_file", "file with the key of the column recipient_hash, the same for all processes with the role sink, such as openssl rand -hex 32 makes; empty is no key: whoever can read the column and guess a number can tell that it is that number's", func(s *Settings) any { return &s.HashKeyFile }, nil},
+	{"http.listen", "address of the HTTP API", func(s *Settings) any { return &s.HTTP }, checkListen},
+	{"http.public_url", "how providers reach the HTTP API from outside, such as https://weir.example.com: receipts and inbound messages come to /v1/receipts/NAME and /v1/inbound/NAME under it, and signatures are of the address that the provider called; empty is what the call itself says", func(s *Settings) any { return &s.PublicURL }, checkPublicURL},
+	{"receipts.reference_key_file", "file with the key that signs what providers are given to give back with their receipts, the same for all processes with the roles lanes and receipts, such as openssl rand -hex 32 makes; empty is a key of this process alone: receipts of messages that another process sent, or this one before its start, are looked up in ClickHouse", func(s *Settings) any { return &s.ReferenceKeyFile }, nil},
+	{"http.trusted_proxies", "networks of the proxies in front of the HTTP API, with commas, such as 10.0.0.0/8: only their X-Forwarded-For and Forwarded say where a call comes from", func(s *Settings) any { return &s.Proxies }, checkProxies},
+	{"http.session_secret_file", "file with the secret that seals the console's sessions, the same for all processes behind one address; empty is one of this process alone", func(s *Settings) any { return &s.SessionFile }, nil},
+	{"http.degraded_journal", "directory in which this process, and no other, keeps the decisions that it allowed while Kafka was unreachable until it has recorded them, for API keys with on_unavailable: allow; it holds recipients. Empty is none: such keys are then refused as others are", func(s *Settings) any { return &s.Degraded }, nil},
+	{"http.degraded_journal_bytes", "how large that journal may become; what is more is refused", func(s *Settings) any { return &s.DegradedBytes }, checkDegradedBytes},
+	{"insecure_no_auth", "serve the HTTP API to whoever reaches it, without an API key: as the tenant default, with every scope", func(s *Settings) any { return &s.NoAuth }, nil},
+	{"metrics.listen", "address that serves nothing but /metrics: for processes without the role ingest, which serves it with the HTTP API; empty is none", func(s *Settings) any { return &s.Metrics }, checkMetrics},
+	{"roles", "what this process does: " + strings.Join(allRoles, ", "), func(s *Settings) any { return &s.Roles }, checkRoles},
+	{"slot", "number of this process among its like; empty takes the ordinal in the host's name", func(s *Settings) any { return &s.Slot }, checkSlot},
+	{"admission.standby", "follow the partitions that other workers own, so that a takeover reads only what is left: costs each worker the memory of all recipients (about 100 bytes a recipient and limit), and reading what all workers write to the ledger", func(s *Settings) any { return &s.Standby }, nil},
+	{"shutdown.grace", "how long an orderly end may take, SIGTERM to exit, 1s to 10m: set it below what the supervisor waits (Kubernetes: 30 s)", func(s *Settings) any { return &s.Grace }, checkGrace},
+	{"callback.allow_private", "networks that alerts may call although they are private, link-local or loopback, with commas, such as 10.0.0.0/8", func(s *Settings) any { return &s.Private }, checkCallbackNetworks},
+	{"provider.allow_private", "networks in which providers may be called although they are private, link-local or loopback, with commas, such as 10.0.0.0/8", func(s *Settings) any { return &s.Providers }, checkProviderNetworks},
+	{"secrets.dir", "directory below which the files stand that a policy names with file:PATH; empty is any file for a policy applied at the host, and none for one over HTTP", func(s *Settings) any { return &s.Secrets.Dir }, checkSecrets},
+	{"secrets.env_prefix", "begins the names of the environment's variables that a policy names with ${NAME}; empty is any for a policy applied at the host, and none for one over HTTP", func(s *Settings) any { return &s.Secrets.EnvPrefix }, nil},
+	{"log.level", "debug, info, warn or error", func(s *Settings) any { return &s.LogLevel }, checkLevel},
 }
 
 func defaultSettings() Settings {
@@ -289,77 +288,6 @@ func (l *loaded) readFile(name string, set func(s setting, v, from string)) erro
 	}
 	if len(doc.Content) > 0 {
 		walk("", doc.Content[0])
-	}
-	return errors.Join(errs...)
-}
-
-var ordinal = regexp.MustCompile(`-(\d+)$`)
-
-// trustedProxies reads networks and single addresses.
-func (s *Settings) trustedProxies() (out []netip.Prefix, err error) {
-	for _, text := range s.Proxies {
-		p, err := netip.ParsePrefix(text)
-		if a, notOne := netip.ParseAddr(text); notOne == nil {
-			p, err = netip.PrefixFrom(a, a.BitLen()), nil
-		}
-		if err != nil || p != p.Masked() || p.Addr().Is4In6() || p.Addr().Zone() != "" {
-			return nil, fmt.Errorf("http.trusted_proxies: %q is no network: write its first address and how many bits it has, such as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/48", text)
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
-func (l *loaded) validate() error {
-	var errs []error
-	if len(l.Brokers) == 0 {
-		errs = append(errs, errors.New("kafka.brokers is empty: name at least one broker, such as 127.0.0.1:9092"))
-	}
-	for _, r := range l.Roles {
-		if !slices.Contains(allRoles, r) {
-			errs = append(errs, fmt.Errorf("roles: there is no role %q: %s", r, strings.Join(allRoles, ", ")))
-		}
-	}
-	if slices.Contains(l.Roles, "console") && !slices.Contains(l.Roles, "ingest") {
-		errs = append(errs, errors.New("roles: console needs ingest: its pages are of the HTTP API's address"))
-	}
-	if l.Slot == "" {
-		l.Slot, l.from["slot"] = "0", "default"
-		if host, err := os.Hostname(); err == nil {
-			if m := ordinal.FindStringSubmatch(host); m != nil {
-				l.Slot, l.from["slot"] = m[1], "the host's name"
-			}
-		}
-	}
-	if _, err := strconv.ParseUint(l.Slot, 10, 31); err != nil {
-		errs = append(errs, fmt.Errorf("slot %q is no number from 0", l.Slot))
-	}
-	if l.Grace < time.Second || l.Grace > 10*time.Minute {
-		errs = append(errs, fmt.Errorf("shutdown.grace %v: 1s to 10m", l.Grace))
-	}
-	if l.DegradedBytes < 1<<20 {
-		errs = append(errs, fmt.Errorf("http.degraded_journal_bytes %d: at least 1048576, which is 1 MiB", l.DegradedBytes))
-	}
-	if l.PublicURL != "" {
-		u, err := url.Parse(l.PublicURL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			errs = append(errs, fmt.Errorf("http.public_url %q: http or https, a host and perhaps a path, such as https://weir.example.com", masked(l.PublicURL)))
-		}
-		l.PublicURL = strings.TrimRight(l.PublicURL, "/")
-	}
-	if _, err := l.trustedProxies(); err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := outbound.ParseNetworks(l.Private); err != nil {
-		errs = append(errs, fmt.Errorf("callback.allow_private: %w", err))
-	}
-	if _, err := outbound.ParseNetworks(l.Providers); err != nil {
-		errs = append(errs, fmt.Errorf("provider.allow_private: %w", err))
-	}
-	errs = append(errs, l.Secrets.Validate())
-	var level logLevel
-	if err := level.UnmarshalText([]byte(l.LogLevel)); err != nil {
-		errs = append(errs, fmt.Errorf("log.level %q: debug, info, warn or error", l.LogLevel))
 	}
 	return errors.Join(errs...)
 }

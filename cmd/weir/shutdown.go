@@ -26,17 +26,17 @@ func (s stopSignal) Error() string        { return "told to end by " + s.String(
 func (s stopSignal) Is(target error) bool { return target == context.Canceled }
 
 // untilSignal returns a context that ends at the first SIGINT or SIGTERM. The
-// second ends the program at once. The signals are kept to the end rather than
+// second ends the program, which has these arguments, at once. The signals are kept to the end rather than
 // given back to the system: it ignores those that would end process 1 of a
 // container.
-func untilSignal() context.Context {
+func untilSignal(args []string) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		cancel(stopSignal{<-signals})
 		second := <-signals
-		fmt.Fprintf(os.Stderr, "weir: ends at once on a second signal (%v); calls under way are in doubt until the next owner of their lane settles them\n", second)
+		fmt.Fprintln(os.Stderr, endText(args, second))
 		code := exitSignal
 		if n, ok := second.(syscall.Signal); ok {
 			code += int(n)
@@ -44,6 +44,15 @@ func untilSignal() context.Context {
 		os.Exit(code)
 	}()
 	return ctx
+}
+
+// endText says what a second signal ends. Only weir run and weir dev call providers.
+func endText(args []string, second os.Signal) string {
+	text := fmt.Sprintf("weir: ends at once on a second signal (%v)", second)
+	if len(args) > 0 && (args[0] == runCommand.name || args[0] == devCommand.name) {
+		text += "; calls under way are in doubt until the next owner of their lane settles them"
+	}
+	return text
 }
 
 // stopStep is one step of a shutdown: which role ends, and what the log then says.

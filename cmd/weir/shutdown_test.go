@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,5 +51,15 @@ func TestStopUsesTheGrace(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Only what calls providers leaves calls in doubt.
+func TestSecondSignal(t *testing.T) {
+	for _, args := range [][]string{{"run", "--roles", "lanes"}, {"dev"}, {"tail"}, {"audit", "--follow"}, {}} {
+		calls := len(args) > 0 && (args[0] == "run" || args[0] == "dev")
+		if text := endText(args, syscall.SIGTERM); !strings.HasPrefix(text, "weir: ends at once on a second signal (terminated)") || strings.Contains(text, "in doubt") != calls {
+			t.Errorf("weir %v: %s", args, text)
+		}
 	}
 }

@@ -53,7 +53,7 @@ metadata says what was confirmed, as far as weir.status still has them.`,
 			}
 			left, err := sink.Repair(ctx, sink.Config{
 				Brokers: s.Brokers, Names: topics.Names{Prefix: s.Prefix}, URL: s.ClickHouse, Cluster: s.Cluster, HashKey: hashKey,
-			}, verb == "repair", func(line string) { fmt.Fprintln(c.stdout, line) })
+			}, verb == "repair", func(line string) { fmt.Fprintln(c.stdout, line) }, func(done, total int64) { c.progress.at(done, total, "comparisons", "") })
 			switch {
 			case err != nil && left > 0:
 				return &exitStatus{exitError, err}

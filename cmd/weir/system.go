@@ -342,7 +342,7 @@ func (s *system) run(ctx context.Context) (err error) {
 		rs.start(ctx, "alerts", func(ctx context.Context) error {
 			return alert.Run(ctx, alert.Config{
 				Brokers: s.settings.Brokers, Names: names, Slot: s.settings.Slot,
-				Policy: watch.Latest, Health: advice.Now, Reports: said.Now, Stages: stagesOf(names), Watch: progress,
+				Policy: watch.Latest, Health: advice.Now, Reports: said.Now, Queues: func() []backlog.Queue { return watchedOf(names, &watch.Latest().Policy) }, Watch: progress,
 				Sender: &alert.Sender{Client: client, Getenv: os.Getenv, Secrets: s.settings.Secrets, Policy: watch.Latest, Open: mailers(deps)}, Logger: s.logger, Metrics: registry,
 			})
 		})
@@ -403,20 +403,13 @@ func (s *system) sinkReports(cl *kgo.Client, names topics.Names) func(schemas.Si
 	}
 }
 
-// stagesOf are the stages that must not be behind. Lanes are none of them: what
-// waits for a provider's pace waits as it should.
-func stagesOf(names topics.Names) []alert.Stage {
-	return []alert.Stage{
-		{Name: "admission", Group: admission.Group(names)},
-		{Name: "inputs", Group: input.Group(names)},
-		{Name: "delay", Group: delay.Group(names), Wait: func(topic string) time.Duration {
-			tier, _ := names.TierOf(topic)
-			return tier.Wait
-		}},
-		{Name: "receipts", Group: receipt.Group(names)},
-		{Name: "sink", Group: sink.Group(names)},
-		{Name: "callbacks", Group: callback.Group(names)},
-	}
+// watchedOf are the queues of all stages. Those that are not in the backlog need not run anywhere.
+func watchedOf(names topics.Names, pol *schemas.Policy) []backlog.Queue {
+	return append(queuesOf(names, pol),
+		backlog.Queue{Stage: backlog.Receipts, Topic: names.Receipts(), Group: receipt.Group(names), Bound: true},
+		backlog.Queue{Stage: backlog.Sink, Topic: names.Status(), Group: sink.Group(names), Bound: true},
+		backlog.Queue{Stage: backlog.Callbacks, Topic: names.Status(), Group: callback.Group(names), Bound: true},
+		backlog.Queue{Stage: backlog.Callbacks, Topic: names.Callbacks(), Group: callback.Group(names), Bound: true})
 }
 
 // queuesOf are the queues of the backlog, in the order in which messages pass them. A
@@ -439,7 +432,7 @@ func queuesOf(names topics.Names, pol *schemas.Policy) []backlog.Queue {
 		}
 	}
 	for _, t := range topics.Tiers {
-		out = append(out, backlog.Queue{Stage: backlog.Delay, Name: t.Name, Topic: names.Delay(t.Name), Group: delay.Group(names)})
+		out = append(out, backlog.Queue{Stage: backlog.Delay, Name: t.Name, Topic: names.Delay(t.Name), Group: delay.Group(names), Wait: t.Wait})
 	}
 	return out
 }

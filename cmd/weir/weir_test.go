@@ -140,12 +140,16 @@ func TestExitCodesAreListed(t *testing.T) {
 	_, all, _ := weir(t, "help")
 	_, list, _ := strings.Cut(all, "\nExit codes:\n")
 	list, _, _ = strings.Cut(list, "\n\nweir COMMAND")
-	for line := range strings.Lines(list) {
-		if line = strings.TrimSpace(line); !strings.Contains(string(page), line) {
-			t.Errorf("docs/exit-codes.md has no line %q", line)
+	for part := range strings.SplitSeq(list, "\n\n") { // of one command
+		if part = "    " + strings.ReplaceAll(strings.TrimSpace(part), "\n  ", "\n    "); !strings.Contains(string(page), part+"\n") {
+			t.Errorf("docs/exit-codes.md has not:\n%s", part)
 		}
 	}
-	for _, command := range []string{"send", "audit", "ledger", "sink", "erase", "skip", "suppressions"} {
+	for _, one := range commands() {
+		command := one.name
+		if len(one.exits) == 0 {
+			continue
+		}
 		_, help, _ := weir(t, command, "--help")
 		_, own, _ := strings.Cut(help, "\nExit codes:\n")
 		own, _, _ = strings.Cut(own, "\n\n")
@@ -257,8 +261,56 @@ func TestDegradedJournalSettings(t *testing.T) {
 	if l, err := load("--http-degraded-journal", "/var/lib/weir"); err != nil || l.Degraded != "/var/lib/weir" || l.DegradedBytes != 64<<20 {
 		t.Errorf("%+v %v", l, err)
 	}
-	if _, err := load("--http-degraded-journal-bytes", "1000"); err == nil || !strings.Contains(err.Error(), "http.degraded_journal_bytes 1000: at least 1048576") {
+	if _, err := load("--http-degraded-journal-bytes", "1000"); err == nil || !strings.Contains(err.Error(), "http.degraded_journal_bytes: 1000 is out of range: 1048576 to ") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A value that cannot be meant is an error that names where it came from, its setting, and an example.
+func TestSettingsAreChecked(t *testing.T) {
+	for _, tt := range []struct{ key, bad, want, good string }{
+		{"kafka.brokers", " , ", "is empty: name at least one broker, such as 127.0.0.1:9092", "a:1,b,[::1]:9092,[::1],10.0.0.5:9092"},
+		{"kafka.brokers", "http://a:9092", `"http://a:9092" is no address of a broker`, "weir-kafka.svc:9092"},
+		{"kafka.brokers", "a:9092,b:x", `"b:x" is no address of a broker`, "a"},
+		{"kafka.brokers", "a b", "is no address of a broker", "a"},
+		{"kafka.brokers", ":9092", "is no address of a broker", "a"},
+		{"kafka.brokers", "a:99999", "is no address of a broker", "a:65535"},
+		{"kafka.prefix", "a_b", "letters, digits, dots and hyphens", "acme.weir."},
+		{"kafka.partitions", "0", "0 is out of range: 1 to 10000, such as 32", "1"},
+		{"kafka.partitions", "-3", "-3 is out of range", "10000"},
+		{"kafka.partitions", "4294967297", "is out of range", "32"},
+		{"kafka.replication", "-1", "-1 is out of range: 0 to 100, such as 3", "0"},
+		{"clickhouse.url", "a:8123", "such as http://127.0.0.1:8123", "http://a:8123/weir"},
+		{"clickhouse.url", "http://", "names no host", "https://weir:x@a"},
+		{"clickhouse.url", "http://a:99999", "port", "https://a"},
+		{"clickhouse.cluster", "a'b", "cluster", "weir_1"},
+		{"http.listen", "8080", `"8080" is no address to listen on: write a host and a port, such as 127.0.0.1:8080`, "127.0.0.1:0"},
+		{"http.listen", "http://a:8080", "is no address to listen on", "[::1]:8080"},
+		{"http.listen", "a:", "is no address to listen on", "a:http"},
+		{"http.public_url", "weir.example.com", "such as https://weir.example.com", "https://weir.example.com/"},
+		{"http.public_url", "https://a:99999", "such as https://weir.example.com", "https://weir.example.com:8443"},
+		{"metrics.listen", "metrics", "is no address to listen on", ":9100"},
+		{"roles", "lanes,lane", `there is no role "lane"`, "lanes"},
+		{"roles", "console", "console needs ingest", "console,ingest"},
+		{"shutdown.grace", "-1s", "no duration, such as 25s", "1m"},
+		{"slot", "-1", `"-1" is no number from 0`, "3"},
+		{"shutdown.grace", "0s", "0s is out of range: 1s to 10m0s, such as 25s", "10m"},
+		{"secrets.dir", "secrets", "no absolute path, such as /run/secrets", "/run/secrets"},
+		{"log.level", "loud", "debug, info, warn or error", "debug"},
+	} {
+		i := slices.IndexFunc(settings, func(s setting) bool { return s.key == tt.key })
+		flag := "--" + settings[i].flag()
+		for _, command := range [][]string{{"config", "check"}, {"run"}} {
+			if code, _, stderr := weir(t, append(command, flag, tt.bad)...); code == exitOK || !strings.Contains(stderr, flag+": "+tt.key+": ") || !strings.Contains(stderr, tt.want) {
+				t.Errorf("weir %v %s %q: exit %d, %s", command, flag, tt.bad, code, stderr)
+			}
+		}
+		if code, _, stderr := weir(t, "config", "check", flag, tt.good); code != exitOK {
+			t.Errorf("%s %q: %s", flag, tt.good, stderr)
+		}
+	}
+	if code, _, stderr := weir(t, "dev", "--dir", t.TempDir(), "--http", "nowhere", "--log-level", "loud"); code != exitUsage || !strings.Contains(stderr, "http.listen: ") || !strings.Contains(stderr, "log.level: ") {
+		t.Errorf("weir dev: exit %d, %s", code, stderr)
 	}
 }
 

@@ -63,7 +63,8 @@ type LaneHealth struct {
 	// SilentUntil is until when it makes no call, because the provider throttles everyone.
 	SilentUntil schemas.Millis `json:"silent_until,omitzero"`
 	Calls       int64          `json:"calls"`
-	Failures    int64          `json:"failures"`
+	Failures    int64          `json:"failures"` // transient or unknown
+	Refused     int64          `json:"refused"`  // throttled or refused for good
 	At          schemas.Millis `json:"at"`
 }
 

@@ -4,38 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/processor/backlog"
+	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/schemas"
 )
 
-// Stage is a group of consumers that must not be behind.
-type Stage struct {
-	Name  string
-	Group string
-	// Wait is how old a record of a topic is when its turn comes; nil is at once.
-	Wait func(topic string) time.Duration
-}
+// watched are the stages that must not be behind. Lanes are none of them: what waits for a
+// provider's pace waits as it should.
+var watched = []backlog.Stage{backlog.Admission, backlog.Inputs, backlog.Delay, backlog.Receipts, backlog.Sink, backlog.Callbacks}
 
 // laggards finds stages that are behind, by the age of the oldest record that they
-// have not taken. Their count of records says little: the last of a transactional
-// topic is a marker, which nobody takes.
+// have not taken, and providers that make no calls although messages wait.
 type laggards struct {
-	adm    *kadm.Client
-	read   *stream.Reader
-	stages []Stage
+	looker *backlog.Looker
+	meter  backlog.Meter
+	queues func() []backlog.Queue // those of a stage one after another
+	policy func() *schemas.Revision
+	health func() route.Health
 
-	behind map[string]Condition          // stages that were behind when they were last asked about
-	empty  map[stream.Partition][2]int64 // of partitions: nothing but markers between these offsets
+	behind  map[string]Condition // stages that were behind when they were last asked about
+	stalled []Condition          // as of the last look that succeeded; nil before
 }
 
+// waits is what a look found. nil: not known yet.
+type waits struct{ behind, stalled []Condition }
+
 // guarded is look. A panic in it is its error.
-func (l *laggards) guarded(ctx context.Context, now schemas.Millis) (out []Condition, err error) {
+func (l *laggards) guarded(ctx context.Context, now schemas.Millis) (out waits, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
@@ -45,91 +42,86 @@ func (l *laggards) guarded(ctx context.Context, now schemas.Millis) (out []Condi
 }
 
 // look returns all stages that are behind. Where a stage cannot be asked about the
-// error says so, and it is as it was: the others are told of nevertheless.
-func (l *laggards) look(ctx context.Context, now schemas.Millis) ([]Condition, error) {
-	out := []Condition{}
+// error says so, and it is as it was: the others are reported nevertheless.
+func (l *laggards) look(ctx context.Context, now schemas.Millis) (waits, error) {
+	out := waits{behind: []Condition{}}
 	var errs []error
 	was := l.behind
 	l.behind = make(map[string]Condition)
-	for _, s := range l.stages {
-		before, late := was[s.Name]
+	for queues := l.queues(); len(queues) > 0; {
+		stage, n := queues[0].Stage, len(queues)
+		if i := slices.IndexFunc(queues, func(q backlog.Queue) bool { return q.Stage != stage }); i > 0 {
+			n = i
+		}
+		all, err := l.looker.Look(ctx, queues[:n])
+		queues = queues[n:]
+		if err != nil {
+			errs = append(errs, fmt.Errorf("how far %s is behind: %w", stage, err))
+		}
+		if stage == backlog.Lanes {
+			if err == nil {
+				l.stalled = l.idle(ctx, all, now)
+			}
+			continue
+		}
+		before, late := was[string(stage)]
 		after := schemas.AlertLagAfter
 		if late {
 			after /= 2 // so that it does not come and go
 		}
-		c, err := l.stage(ctx, s, after, now)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("how far %s is behind: %w", s.Name, err))
-			if c == nil && late {
-				c = &before
-			}
+		c := &before
+		switch {
+		case err == nil:
+			c = l.worst(ctx, all, now.Add(-after))
+		case !late:
+			c = nil
 		}
 		if c != nil {
-			l.behind[s.Name] = *c
-			out = append(out, *c)
+			l.behind[string(stage)] = *c
+			out.behind = append(out.behind, *c)
 		}
 	}
+	out.stalled = l.stalled
 	return out, errors.Join(errs...)
 }
 
-var errFound = errors.New("found")
+// worst returns what has waited longest in a stage's queues, if it should have been taken by then.
+func (l *laggards) worst(ctx context.Context, all []backlog.Waiting, by schemas.Millis) (worst *Condition) {
+	for _, w := range all {
+		due := w.Oldest.Add(w.Wait)
+		if w.Records == 0 || due > by || worst != nil && worst.Since <= due {
+			continue
+		}
+		worst = &Condition{
+			Subject: Subject{Event: schemas.AlertLag, Stage: string(w.Stage)}, Since: due,
+			Detail: fmt.Sprintf("the oldest record that waits in %s is of %s", w.Topic, clock(w.Oldest)) + l.absent(ctx, w.Group),
+		}
+	}
+	return worst
+}
 
-func (l *laggards) stage(ctx context.Context, s Stage, after time.Duration, now schemas.Millis) (*Condition, error) {
-	committed, err := l.adm.FetchOffsets(ctx, s.Group)
-	if errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, nil // it never ran: some brokers say so, others that nothing is committed
-	}
-	if err != nil {
-		return nil, err
-	}
-	var worst *Condition
-	for topic, parts := range committed {
-		wait := time.Duration(0)
-		if s.Wait != nil {
-			wait = s.Wait(topic)
-		}
-		// What is older than that should have been taken.
-		bounds, err := l.adm.ListOffsetsAfterMilli(ctx, int64(now)-(after+wait).Milliseconds(), topic)
-		if err != nil {
-			return nil, err
-		}
-		for id, at := range parts {
-			bound, ok := bounds.Lookup(topic, id)
-			if at.Err != nil || at.At < 0 || !ok || bound.Err != nil || at.At >= bound.Offset {
-				continue
-			}
-			p := stream.Partition{Topic: topic, Partition: id}
-			if e, ok := l.empty[p]; ok && e[0] == at.At && bound.Offset <= e[1] {
-				continue
-			}
-			var first schemas.Millis
-			look := func(from int64) error {
-				_, err := l.read.Span(ctx, p, from, bound.Offset, func(r *kgo.Record) error {
-					first = schemas.MillisOf(r.Timestamp)
-					return errFound
-				})
-				return err
-			}
-			err := look(at.At)
-			if gone, deleted := errors.AsType[*stream.GoneError](err); deleted && gone.Start > at.At { // retention took what nobody reads: an input's that is bound no more
-				err = look(min(gone.Start, bound.Offset))
-			}
-			switch {
-			case err == nil:
-				l.empty[p] = [2]int64{at.At, bound.Offset}
-				continue
-			case !errors.Is(err, errFound):
-				return worst, err
-			}
-			delete(l.empty, p)
-			due := first.Add(wait)
-			if now.Sub(due) >= after && (worst == nil || due < worst.Since) {
-				worst = &Condition{
-					Subject: Subject{Event: schemas.AlertLag, Stage: s.Name}, Since: due,
-					Detail: fmt.Sprintf("the oldest record that waits in %s/%d is of %s", topic, id, clock(first)),
-				}
+// idle returns the providers that make no calls although messages wait in their queues.
+func (l *laggards) idle(ctx context.Context, all []backlog.Waiting, now schemas.Millis) []Condition {
+	out := []Condition{}
+	for _, name := range l.meter.Stalled(&l.policy().Policy, l.health(), l.meter.Add(now, all), now) {
+		c := Condition{Subject: Subject{Event: schemas.AlertProviderStalled, Provider: name}, Since: now}
+		var waiting int64
+		group := ""
+		for _, w := range all {
+			if w.Provider == name && w.Records > 0 {
+				waiting, group, c.Since = waiting+w.Records, w.Group, min(c.Since, w.Oldest)
 			}
 		}
+		c.Detail = plural(waiting, "message") + " wait" + l.absent(ctx, group)
+		out = append(out, c)
 	}
-	return worst, nil
+	return out
+}
+
+// absent says of a group in which no process is that it is so.
+func (l *laggards) absent(ctx context.Context, group string) string {
+	if n, err := l.looker.Members(ctx, group); err != nil || n > 0 {
+		return ""
+	}
+	return "; no process runs this"
 }

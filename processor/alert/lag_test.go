@@ -15,9 +15,76 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/weirhq/weir/processor/stream"
+	"github.com/weirhq/weir/processor/backlog"
+	"github.com/weirhq/weir/processor/route"
+	"github.com/weirhq/weir/processor/stream/streamtest"
 	"github.com/weirhq/weir/schemas"
 )
+
+// newLaggards looks at these queues, under a policy with a provider p.
+func newLaggards(t *testing.T, c *kfake.Cluster, queues []backlog.Queue) *laggards {
+	t.Helper()
+	looker, err := backlog.Open(c.ListenAddrs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(looker.Close)
+	return &laggards{
+		looker: looker, queues: func() []backlog.Queue { return queues }, health: func() route.Health { return nil },
+		policy: func() *schemas.Revision {
+			return &schemas.Revision{Policy: schemas.Policy{Providers: []schemas.Provider{{Name: "p", Type: "simulated"}}}}
+		},
+	}
+}
+
+// TestAbsent: what no process runs is behind where a record waits, or makes no calls, also
+// where it never ran; and the alert says that no process runs it.
+func TestAbsent(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in", "calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl := streamtest.Client(t, kgo.SeedBrokers(c.ListenAddrs()...))
+	now := schemas.MillisOf(time.Now())
+	for _, topic := range []string{"in", "calls", "calls"} {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Timestamp: now.Add(-3 * time.Minute).Time()}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := newLaggards(t, c, []backlog.Queue{{Stage: backlog.Admission, Topic: "in", Group: "a"}, {Stage: backlog.Lanes, Provider: "p", Topic: "calls", Group: "l"}})
+	look := func(more string) {
+		t.Helper()
+		found, err := l.look(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		since := clock(now.Add(-3 * time.Minute))
+		want := fmt.Sprintf(" admission %d the oldest record that waits in in is of %s%s", now.Add(-3*time.Minute), since, more)
+		if got := told(found.behind); len(got) != 1 || " "+got[0] != want {
+			t.Errorf("behind: %q, want %q", got, want)
+		}
+		want = fmt.Sprintf("p  %d 2 messages wait%s", now.Add(-3*time.Minute), more)
+		if got := told(found.stalled); len(got) != 1 || got[0] != want {
+			t.Errorf("stalled: %q, want %q", got, want)
+		}
+	}
+	look("; no process runs this")
+	for group, topic := range map[string]string{"a": "in", "l": "calls"} {
+		streamtest.Client(t, kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit())
+	}
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		a, _ := l.looker.Members(t.Context(), "a")
+		n, _ := l.looker.Members(t.Context(), "l")
+		if a == 1 && n == 1 {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("no members")
+		}
+	}
+	look("")
+}
 
 // TestLag: a stage is behind by its oldest record that is not taken, whichever
 // partition has it, later than it should wait; and until it is well ahead of that.
@@ -45,15 +112,11 @@ func TestLag(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read, err := stream.OpenReader(stream.ReadConfig{Brokers: c.ListenAddrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(read.Close)
 	adm := kadm.NewClient(cl)
-	l := &laggards{adm: adm, read: read, empty: make(map[stream.Partition][2]int64), stages: []Stage{
-		{Name: "stage", Group: "g"}, {Name: "never ran", Group: "n"}, {Name: "delay", Group: "d", Wait: func(string) time.Duration { return 8 * time.Minute }},
-	}}
+	l := newLaggards(t, c, []backlog.Queue{
+		{Stage: "stage", Topic: "in", Group: "g"}, {Stage: "never ran, and need not", Topic: "in", Group: "n", Bound: true},
+		{Stage: "delay", Topic: "slow", Group: "d", Wait: 8 * time.Minute},
+	})
 	for _, tt := range []struct {
 		name  string
 		taken [2]int64 // of in
@@ -80,7 +143,7 @@ func TestLag(t *testing.T) {
 			t.Fatal(err)
 		}
 		var lines []string
-		for _, c := range found {
+		for _, c := range found.behind {
 			lines = append(lines, fmt.Sprint(c.Stage, " ", now.Sub(c.Since)))
 		}
 		if got := strings.Join(lines, ","); got != tt.want {
@@ -126,25 +189,21 @@ func TestLagOfOthers(t *testing.T) {
 		}
 		return resp, nil, true
 	})
-	read, err := stream.OpenReader(stream.ReadConfig{Brokers: c.ListenAddrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(read.Close)
 	state := State{Alerts: map[string]*Alert{"oncall": {Standing: map[string]*Standing{
 		"a": {Subject: Subject{Event: schemas.AlertLag, Stage: "hidden"}, On: true, Since: 7},
 		"b": {Subject: Subject{Event: schemas.AlertLag, Stage: "over"}, Since: 7},
 	}}}}
-	l := &laggards{adm: adm, read: read, behind: state.behind(), empty: make(map[stream.Partition][2]int64), stages: []Stage{
-		{Name: "hidden", Group: "secret"}, {Name: "over", Group: "secret"}, {Name: "stage", Group: "open"},
-	}}
+	l := newLaggards(t, c, []backlog.Queue{
+		{Stage: "hidden", Topic: "in", Group: "secret"}, {Stage: "over", Topic: "in", Group: "secret"}, {Stage: "stage", Topic: "in", Group: "open"},
+	})
+	l.behind = state.behind()
 	for range 2 {
 		found, err := l.look(t.Context(), now)
 		if err == nil || !strings.Contains(err.Error(), "how far hidden is behind") {
 			t.Errorf("who may not be asked: %v", err)
 		}
 		var names []string
-		for _, c := range found {
+		for _, c := range found.behind {
 			names = append(names, c.Stage)
 		}
 		if got := strings.Join(names, ","); got != "hidden,stage" {
@@ -158,23 +217,23 @@ func TestLagOfOthers(t *testing.T) {
 func TestBehindMetric(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(reg)
-	all := []Stage{{Name: "admission"}, {Name: "sink"}}
+	all := []string{"admission", "sink"}
 	shows := func(want ...float64) {
 		t.Helper()
 		for i, s := range all {
-			if got := value(t, m.behind.WithLabelValues(s.Name)); got != want[i] {
-				t.Errorf("%s: %v, want %v", s.Name, got, want[i])
+			if got := value(t, m.behind.WithLabelValues(s)); got != want[i] {
+				t.Errorf("%s: %v, want %v", s, got, want[i])
 			}
 		}
 	}
 	now := schemas.Millis(1_000_000)
 	shows(0, 0)
-	m.stages(all, []Condition{{Subject: Subject{Stage: "sink"}, Since: now.Add(-150 * time.Second)}}, now)
+	m.stages([]Condition{{Subject: Subject{Stage: "sink"}, Since: now.Add(-150 * time.Second)}}, now)
 	shows(0, 150)
-	m.stages(all, nil, now)
+	m.stages(nil, now)
 	shows(0, 0)
-	m.stages(all, []Condition{{Subject: Subject{Stage: "admission"}, Since: now.Add(-time.Hour)}}, now)
-	m.standby(all)
+	m.stages([]Condition{{Subject: Subject{Stage: "admission"}, Since: now.Add(-time.Hour)}}, now)
+	m.standby()
 	shows(0, 0)
 }
 
@@ -218,14 +277,8 @@ func TestLagOfDeleted(t *testing.T) {
 	if got, err := adm.CommitOffsets(t.Context(), "g", at); err != nil || got.Error() != nil {
 		t.Fatal(err, got.Error())
 	}
-	read, err := stream.OpenReader(stream.ReadConfig{Brokers: c.ListenAddrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(read.Close)
-	l := &laggards{adm: adm, read: read, empty: make(map[stream.Partition][2]int64), stages: []Stage{{Name: "stage", Group: "g"}}}
-	found, err := l.look(t.Context(), now)
-	if err != nil || len(found) != 1 || now.Sub(found[0].Since) != 7*time.Minute {
+	found, err := newLaggards(t, c, []backlog.Queue{{Stage: "stage", Topic: "in", Group: "g"}}).look(t.Context(), now)
+	if err != nil || len(found.behind) != 1 || now.Sub(found.behind[0].Since) != 7*time.Minute {
 		t.Errorf("%v, %v, want behind by 7 minutes", found, err)
 	}
 }

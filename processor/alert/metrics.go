@@ -61,10 +61,10 @@ func (m *metrics) now(s *State) {
 	}
 }
 
-// stages shows which stages are behind: found, of all that are looked at.
-func (m *metrics) stages(all []Stage, found []Condition, now schemas.Millis) {
-	for i := range all {
-		m.behind.WithLabelValues(all[i].Name).Set(0)
+// stages shows which stages are behind, of those that are watched.
+func (m *metrics) stages(found []Condition, now schemas.Millis) {
+	for _, stage := range watched {
+		m.behind.WithLabelValues(string(stage)).Set(0)
 	}
 	for i := range found {
 		m.behind.WithLabelValues(found[i].Stage).Set(now.Sub(found[i].Since).Seconds())
@@ -72,7 +72,7 @@ func (m *metrics) stages(all []Stage, found []Condition, now schemas.Millis) {
 }
 
 // standby says that this process is not, or no longer, the alerter.
-func (m *metrics) standby(all []Stage) {
+func (m *metrics) standby() {
 	m.active.Set(0)
-	m.stages(all, nil, 0)
+	m.stages(nil, 0)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/backlog"
 	"github.com/weirhq/weir/processor/route"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
@@ -28,8 +29,8 @@ type Config struct {
 	Policy  func() *schemas.Revision
 	Health  func() route.Health
 	Reports func() map[string]schemas.Report
-	Stages  []Stage       // that must not be behind
-	Watch   *stream.Watch // is given the alerter's progress
+	Queues  func() []backlog.Queue // of all stages
+	Watch   *stream.Watch          // is given the alerter's progress
 	Sender  *Sender
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
@@ -48,7 +49,7 @@ const closeWithin = time.Second
 // Run stands by, or is the alerter while the group says so, until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	e := &election{cfg: cfg, metrics: newMetrics(cfg.Metrics)}
-	e.metrics.standby(cfg.Stages)
+	e.metrics.standby()
 	session := cfg.session()
 	// A client that is closed while it joins the group waits until all others have
 	// joined: the end of its context cuts that short.
@@ -120,7 +121,7 @@ func (e *election) begin(ctx context.Context) {
 	e.cancel, e.done = cancel, done
 	go func() {
 		defer close(done)
-		defer e.metrics.standby(e.cfg.Stages)
+		defer e.metrics.standby()
 		defer e.cfg.Watch.Gone(stage)
 		e.well()
 		for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
@@ -132,7 +133,7 @@ func (e *election) begin(ctx context.Context) {
 				}
 				return
 			}
-			e.metrics.standby(e.cfg.Stages)
+			e.metrics.standby()
 			if time.Since(began) > time.Minute {
 				wait = time.Second
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/backlog"
 	"github.com/weirhq/weir/processor/outbound"
 	"github.com/weirhq/weir/processor/skip"
 	"github.com/weirhq/weir/processor/stream"
@@ -49,8 +50,8 @@ type term struct {
 	landed  chan Outcome
 	flights sync.WaitGroup
 	outcome []Outcome // for the next step
-	lags    chan []Condition
-	lag     []Condition // the last found; nil: not known yet
+	looks   chan waits
+	waits   waits // the last found
 
 	looked, saved time.Time
 	moved, held   bool // since it was saved
@@ -61,7 +62,7 @@ type term struct {
 func (e *election) term(ctx context.Context) (err error) {
 	t := &term{
 		election: e, written: make(map[string]bool), flying: make(map[string]bool),
-		landed: make(chan Outcome, 64), lags: make(chan []Condition, 1),
+		landed: make(chan Outcome, 64), looks: make(chan waits, 1),
 	}
 	if err := t.open(ctx); err != nil {
 		return err
@@ -85,9 +86,6 @@ func (e *election) term(ctx context.Context) (err error) {
 		if !t.failing.IsZero() {
 			t.well()
 		}
-	}
-	if ctx.Err() != nil {
-		err = nil // what could not be done because it was told to end is no fault
 	}
 	return errors.Join(err, t.land(ground, err != nil))
 }
@@ -316,8 +314,8 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 			delete(t.flying, o.Notice)
 			t.outcome = append(t.outcome, o)
 			continue
-		case t.lag = <-t.lags:
-			t.metrics.stages(t.cfg.Stages, t.lag, schemas.MillisOf(time.Now()))
+		case t.waits = <-t.looks:
+			t.metrics.stages(t.waits.behind, schemas.MillisOf(time.Now()))
 			continue
 		default:
 		}
@@ -334,8 +332,11 @@ func (t *term) facts(ctx context.Context) (f Facts, err error) {
 			schemas.AlertStageStuck:     stuck(reports, now),
 			schemas.AlertAudit:          audits(reports, now),
 		}
-		if t.lag != nil {
-			f.Standing[schemas.AlertLag] = t.lag
+		if t.waits.behind != nil {
+			f.Standing[schemas.AlertLag] = t.waits.behind
+		}
+		if t.waits.stalled != nil {
+			f.Standing[schemas.AlertProviderStalled] = t.waits.stalled
 		}
 	}
 	return f, nil
@@ -388,9 +389,10 @@ func (t *term) finish(done []Done) {
 }
 
 // save writes down what was told and how far was read. A notice is tried only after
-// that.
+// that. The end of ctx does not interrupt it: the client of a transaction that failed
+// writes nothing more, and there is something to write at the end.
 func (t *term) save(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, saveWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveWithin)
 	defer cancel()
 	s := Saved{Version: savedVersion, At: schemas.MillisOf(time.Now()), By: t.cfg.Slot, Read: t.read, State: t.state}
 	if err := t.tx.BeginTransaction(); err != nil {
@@ -491,13 +493,13 @@ func (t *term) land(ground context.CancelFunc, lost bool) error {
 
 // watchLag looks now and then how far stages are behind; before are those that were.
 func (t *term) watchLag(ctx context.Context, before map[string]Condition) {
-	read, err := stream.OpenReader(stream.ReadConfig{Brokers: t.cfg.Brokers, ClientID: "weir-alerts-lag", Oversized: stream.SkipOversized})
+	looker, err := backlog.Open(t.cfg.Brokers)
 	if err != nil {
-		t.cfg.Logger.Error("alerts cannot tell of lag", "error", err)
+		t.cfg.Logger.Error("alerts cannot report lag", "error", err)
 		return
 	}
-	defer read.Close()
-	l := &laggards{adm: t.adm, read: read, stages: t.cfg.Stages, behind: before, empty: make(map[stream.Partition][2]int64)}
+	defer looker.Close()
+	l := &laggards{looker: looker, queues: t.cfg.Queues, policy: t.cfg.Policy, health: t.cfg.Health, behind: before}
 	tick := time.NewTicker(lagEvery)
 	defer tick.Stop()
 	for {
@@ -516,7 +518,7 @@ func (t *term) watchLag(ctx context.Context, before map[string]Condition) {
 			t.cfg.Logger.Warn("how far stages are behind is not known of all of them now", "error", err)
 		}
 		select {
-		case t.lags <- found:
+		case t.looks <- found:
 		case <-ctx.Done():
 			return
 		}

@@ -120,6 +120,8 @@ func (i *Item) name() string {
 		return "a clock is ahead, its worker stands still"
 	case schemas.AlertStageStuck:
 		return i.Stage + " is stuck"
+	case schemas.AlertProviderStalled:
+		return "no calls to " + i.Provider
 	case schemas.AlertAudit:
 		if i.Reason == behindReason {
 			return "the audit has stopped"
@@ -205,6 +207,8 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 	case schemas.AlertStageStuck:
 		what = "Stage " + st.Stage + " of the process in slot " + st.Process
+	case schemas.AlertProviderStalled:
+		what = "Provider " + st.Provider
 	case schemas.AlertAudit:
 		what = "The last audit"
 		if st.Reason == behindReason {
@@ -219,7 +223,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 	case st.On:
 		verb := map[string]string{
 			schemas.AlertBreakerOpen: "is open", schemas.AlertClockStall: "is ahead of the broker's, so it decides nothing",
-			schemas.AlertStageStuck: "has had work and has committed nothing", schemas.AlertAudit: "has found a violation",
+			schemas.AlertStageStuck: "has had work and has committed nothing", schemas.AlertProviderStalled: "has not been called although messages wait", schemas.AlertAudit: "has found a violation",
 		}[st.Event]
 		switch {
 		case st.Event == schemas.AlertAudit && st.Reason == behindReason:
@@ -235,7 +239,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 	default:
 		i.State, i.Until = Resolved, st.Until
-		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again", schemas.AlertStageStuck: "is well again", schemas.AlertAudit: "found no violation"}[st.Event]
+		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again", schemas.AlertStageStuck: "is well again", schemas.AlertProviderStalled: "is called again, or nothing waits for it,", schemas.AlertAudit: "found no violation"}[st.Event]
 		if st.Event == schemas.AlertAudit && st.Reason == behindReason {
 			verb = "judges again, or was stopped,"
 		}
@@ -279,6 +283,8 @@ func next(s Subject) string {
 		return "put that machine's clock right (chronyc tracking); requests wait meanwhile and nothing is decided wrongly"
 	case schemas.AlertStageStuck:
 		return "the runbook's WeirStageStuck: the log of that process names the failure, and weir skip ends a record that cannot be read"
+	case schemas.AlertProviderStalled:
+		return "weir status; the runbook's WeirLaneStopped"
 	case schemas.AlertAudit:
 		if s.Reason == behindReason {
 			return "the runbook's WeirAuditStopped: start weir audit --follow again; its log says what it waited for, if it has one"

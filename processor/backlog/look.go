@@ -29,6 +29,9 @@ const (
 	Admission Stage = "admission" // requests, and what comes back to be decided again
 	Lanes     Stage = "lanes"     // decided messages, a topic for each provider and priority
 	Delay     Stage = "delay"     // what waits for its time
+	Receipts  Stage = "receipts"  // what providers report later
+	Sink      Stage = "sink"      // statuses on their way into ClickHouse
+	Callbacks Stage = "callbacks" // statuses, and callbacks that come back to be tried again
 )
 
 // Queue is one topic, and the group of consumers that reads it.
@@ -41,6 +44,8 @@ type Queue struct {
 	// Bound says that only partitions count in which the group has a position: the
 	// topic may be older than the group.
 	Bound bool
+	// Wait is how long a record waits there as it should.
+	Wait time.Duration
 }
 
 // Waiting is what waits in one queue.
@@ -81,6 +86,18 @@ func Open(brokers []string, opts ...kgo.Opt) (*Looker, error) {
 func (l *Looker) Close() {
 	l.cl.Close()
 	l.reader.Close()
+}
+
+// Members is how many processes read as a group.
+func (l *Looker) Members(ctx context.Context, group string) (int, error) {
+	all, err := l.adm.DescribeGroups(ctx, group)
+	if err == nil {
+		err = all[group].Err
+	}
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return 0, nil
+	}
+	return len(all[group].Members), err
 }
 
 const (

@@ -42,8 +42,8 @@ type Config struct {
 	// owner's open transaction holds it back. Default 30 s.
 	Stall time.Duration
 
-	// Progress says how many records were read, of how many; 0 where that is not known. It may be nil,
-	// and is called at most once a second.
+	// Progress says how many records were read, of how many. It may be nil, and is called at most once a
+	// second.
 	Progress func(done, total int64)
 	// Each is told of every decision that limits took part in, now or then, also
 	// of the time before From. Nil is nobody. Calls may come at the same time,
@@ -70,6 +70,8 @@ type History interface {
 	// order of their numbers: those of from or later whose record stood before
 	// the given offset of weir.status. The event is fn's to keep.
 	Decisions(ctx context.Context, partition int32, from schemas.Millis, before int64, fn func(*schemas.Event) error) error
+	// Count returns how many events Decisions would call fn with.
+	Count(ctx context.Context, partition int32, from schemas.Millis, before int64) (int64, error)
 }
 
 // Answer is what limits said to one message at one decision, then and now.

@@ -30,6 +30,8 @@ func (*stored) Decisions(context.Context, int32, schemas.Millis, int64, func(*sc
 	return nil
 }
 
+func (*stored) Count(context.Context, int32, schemas.Millis, int64) (int64, error) { return 7, nil }
+
 // TestExtent: partition 0 has what was before its record of ten minutes ago no more,
 // partition 1 has nothing any more, 2 never had anything. From when on nothing is
 // missing is said by the store where it knows; a log that is empty is not taken for one
@@ -97,6 +99,13 @@ func TestExtent(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := s.extent(t.Context(), ago(10*time.Hour), !c.joins)
+		total := int64(7 * len(c.history)) // as many as there are to be read
+		for _, st := range got.kafka {
+			total += st.end - st.from
+		}
+		if s.total.Load() != total {
+			t.Errorf("%s: %d records in all, want %d", c.name, s.total.Load(), total)
+		}
 		s.close()
 		if err != nil {
 			t.Fatal(err)

@@ -87,7 +87,6 @@ func (s *source) feeds(there *extent, warm schemas.Millis) []feed {
 			st := there.kafka[n]
 			line := &sequence{missing: &s.missing}
 			if there.history[n] {
-				s.unknown.Store(true)
 				var at step
 				err := s.cfg.History.Decisions(ctx, n, warm, st.start, func(e *schemas.Event) error {
 					s.tick(1)
@@ -131,6 +130,11 @@ func (s *source) extent(ctx context.Context, warm schemas.Millis, history bool) 
 				if whole = min(whole, t); all {
 					whole = 0
 				}
+				count, err := s.cfg.History.Count(ctx, n, warm, st.start)
+				if err != nil {
+					return nil, fmt.Errorf("ask ClickHouse how many decisions of partition %d there are: %w", n, err)
+				}
+				s.total.Add(count)
 			case !gone && all:
 				whole, known = 0, true
 			}

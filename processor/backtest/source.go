@@ -29,7 +29,6 @@ type source struct {
 	ticks   atomic.Int64
 	read    atomic.Int64 // offsets
 	total   atomic.Int64 // that are to be read
-	unknown atomic.Bool  // how much ClickHouse brings
 	missing atomic.Int64 // decisions that neither log has, between those that it has
 	saying  sync.Mutex
 	said    time.Time
@@ -76,11 +75,7 @@ func (s *source) tick(n int64) {
 	defer s.saying.Unlock()
 	if now := time.Now(); now.Sub(s.said) >= time.Second {
 		s.said = now
-		total := s.total.Load()
-		if s.unknown.Load() {
-			total = 0
-		}
-		s.cfg.Progress(s.read.Load(), total)
+		s.cfg.Progress(s.read.Load(), s.total.Load())
 	}
 }
 

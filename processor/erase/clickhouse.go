@@ -377,29 +377,38 @@ func (s *Store) Find(ctx context.Context) ([]Found, error) {
 }
 
 // Erase does the work where Find counts anything, and waits until its parts are
-// rewritten. Rows that come meanwhile are another call's.
-func (s *Store) Erase(ctx context.Context, progress func(string)) error {
+// rewritten. Rows that come meanwhile are another call's. progress is called with how many
+// of the rows are done.
+func (s *Store) Erase(ctx context.Context, progress func(done, total int64)) error {
 	found, err := s.Find(ctx)
 	if err != nil {
 		return err
 	}
+	var done, total int64
 	for i, w := range s.plan() {
-		if found[i].Rows == 0 || len(w.steps) == 0 {
+		if len(w.steps) > 0 {
+			total += int64(found[i].Rows)
+		}
+	}
+	for i, w := range s.plan() {
+		rows := int64(found[i].Rows)
+		if rows == 0 || len(w.steps) == 0 {
 			continue
 		}
-		progress(fmt.Sprintf("%s: %d rows", w.table, found[i].Rows))
 		for _, step := range w.steps {
-			if err := s.step(ctx, w.table, step, progress); err != nil {
+			if err := s.step(ctx, w.table, step, func(part float64) { progress(done+int64(part*float64(rows)), total) }); err != nil {
 				return fmt.Errorf("erase from %s: %w", w.table, err)
 			}
 		}
+		done += rows
+		progress(done, total)
 	}
 	return nil
 }
 
 // step runs one statement. A mutation is waited for, on a cluster on every replica: the
 // statement itself says when the last of them is through.
-func (s *Store) step(ctx context.Context, table, statement string, progress func(string)) error {
+func (s *Store) step(ctx context.Context, table, statement string, progress func(part float64)) error {
 	if !strings.HasPrefix(statement, "ALTER") {
 		return s.exec(ctx, statement)
 	}
@@ -417,7 +426,8 @@ func (s *Store) step(ctx context.Context, table, statement string, progress func
 
 // Mentions searches every column that can hold text, in every table that stores
 // anything, whether or not this package knows it; but that of opt-outs, which stays.
-func (s *Store) Mentions(ctx context.Context) ([]Mention, error) {
+// progress is called with how many of the tables are done.
+func (s *Store) Mentions(ctx context.Context, progress func(done, total int64)) ([]Mention, error) {
 	if err := s.sync(ctx); err != nil {
 		return nil, err
 	}
@@ -454,7 +464,8 @@ ORDER BY table, position`, listPrefix, optOuts)
 		return nil, fmt.Errorf("read the columns: %w", err)
 	}
 	var out []Mention
-	for _, t := range tables {
+	for i, t := range tables {
+		progress(int64(i), int64(len(tables)))
 		where := ""
 		if narrowed[t] && s.person.Tenant != "" {
 			where = " WHERE true" + s.tenant()
@@ -476,14 +487,13 @@ ORDER BY table, position`, listPrefix, optOuts)
 // given up on here when it has failed for so long.
 const (
 	pollEvery = 50 * time.Millisecond
-	sayEvery  = 5 * time.Second
 	failsFor  = time.Minute
 )
 
 // done waits until the parts of a table are rewritten. One that does not get there
 // is taken back: it would wait for a list that is gone.
-func (s *Store) done(ctx context.Context, table string, progress func(string)) error {
-	said, fine := time.Now(), time.Now()
+func (s *Store) done(ctx context.Context, table string, progress func(part float64)) error {
+	fine, most := time.Now(), int64(1)
 	for {
 		var (
 			open  uint64
@@ -503,10 +513,8 @@ WHERE database = currentDatabase() AND table = $1 AND NOT is_done AND position(c
 		case time.Since(fine) > failsFor:
 			return errors.Join(fmt.Errorf("ClickHouse cannot rewrite its parts: %s", why), s.takeBack(ctx))
 		}
-		if time.Since(said) > sayEvery {
-			said = time.Now()
-			progress(fmt.Sprintf("%s: %d parts to rewrite", table, parts))
-		}
+		most = max(most, parts)
+		progress(float64(most-parts) / float64(most))
 		select {
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), s.takeBack(ctx))

@@ -170,9 +170,11 @@ func counts(t *testing.T, s *erase.Store) (out []uint64) {
 	return out
 }
 
+func still(int64, int64) {}
+
 func mentions(t *testing.T, s *erase.Store) []erase.Mention {
 	t.Helper()
-	m, err := s.Mentions(t.Context())
+	m, err := s.Mentions(t.Context(), still)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +222,15 @@ func TestErase(t *testing.T) {
 			if got := mentions(t, s); len(got) != tt.columns {
 				t.Fatalf("stands in %d columns, want %d: %v", len(got), tt.columns, got)
 			}
+			var rows, of int64
 			for range 2 { // again it has nothing to do
-				if err := s.Erase(t.Context(), func(string) {}); err != nil {
+				err := s.Erase(t.Context(), func(done, total int64) {
+					if done < rows || done > total {
+						t.Errorf("progress: %d rows, then %d of %d", rows, done, total)
+					}
+					rows, of = done, total
+				})
+				if err != nil {
 					t.Fatal(err)
 				}
 				if got := counts(t, s); slices.Max(got[:len(got)-1]) > 0 || got[len(got)-1] != tt.found[len(got)-1] {
@@ -230,6 +239,14 @@ func TestErase(t *testing.T) {
 				if got := mentions(t, s); len(got) > 0 {
 					t.Fatalf("still mentioned: %v", got)
 				}
+			}
+
+			want := int64(0)
+			for _, n := range tt.found[:len(tt.found)-1] {
+				want += int64(n)
+			}
+			if rows != want || of != want {
+				t.Errorf("at the end %d of %d rows were erased, want %d", rows, of, want)
 			}
 
 			left := ask(t, conn, "SELECT arrayStringConcat(arraySort(groupUniqArrayIf(to, to != '')), ',') FROM status_events")
@@ -265,7 +282,7 @@ func TestEraseAgain(t *testing.T) {
 	world(t, conn)
 	for n := range int64(2) {
 		s := open(t, conn, erase.Person{Keys: []string{her}})
-		if err := s.Erase(t.Context(), func(string) {}); err != nil {
+		if err := s.Erase(t.Context(), still); err != nil {
 			t.Fatal(err)
 		}
 		if got := mentions(t, s); len(got) > 0 {
@@ -295,12 +312,12 @@ func TestEraseBrokenOff(t *testing.T) {
 	const loaded = "SELECT count(), uniqExact(status_offset), countIf(to = '" + her + "') FROM status_events"
 	before := ask(t, conn, "SELECT uniqExact(status_offset) FROM status_events")
 	for range 2 {
-		if err := open(t, broken{conn}, erase.Person{Keys: []string{her}}).Erase(t.Context(), func(string) {}); err == nil {
+		if err := open(t, broken{conn}, erase.Person{Keys: []string{her}}).Erase(t.Context(), still); err == nil {
 			t.Fatal("it did not break off")
 		}
 	}
 	s := open(t, conn, erase.Person{Keys: []string{her}})
-	if err := s.Erase(t.Context(), func(string) {}); err != nil {
+	if err := s.Erase(t.Context(), still); err != nil {
 		t.Fatal(err)
 	}
 	n := strings.Trim(before[0], "()")
@@ -339,7 +356,7 @@ func TestEraseOtherSpellings(t *testing.T) {
 		{erase.Person{Keys: []string{"https://example.com/hook"}}, "m-5,m-8"},
 	} {
 		s := open(t, conn, tt.person)
-		if err := s.Erase(t.Context(), func(string) {}); err != nil {
+		if err := s.Erase(t.Context(), still); err != nil {
 			t.Fatal(err)
 		}
 		for _, table := range []string{"status_events", "messages_by_recipient", "messages_by_time"} {
@@ -359,7 +376,7 @@ func TestNeighbours(t *testing.T) {
 	world(t, conn)
 	before := ask(t, conn, "SELECT charges.scope, returned, evidence, restored, passed FROM decisions WHERE message_id = 'm-3' AND NOT has(charges.limit, 'by-friend') ORDER BY seq")
 	s := open(t, conn, erase.Person{Keys: []string{her}})
-	if err := s.Erase(t.Context(), func(string) {}); err != nil {
+	if err := s.Erase(t.Context(), still); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, ask(t, conn, "SELECT charges.scope, returned, evidence, restored, passed FROM decisions WHERE message_id = 'm-3' AND NOT has(charges.limit, 'by-friend') ORDER BY seq")); diff != "" {

@@ -59,7 +59,7 @@ func TestEraseOnReplicas(t *testing.T) {
 	if got, want := counts(t, s), []uint64{10, 3, 3, 0, 2, 9, 0}; !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
-	if err := s.Erase(t.Context(), func(string) {}); err != nil {
+	if err := s.Erase(t.Context(), still); err != nil {
 		t.Fatal(err)
 	}
 	if got := mentions(t, s); len(got) > 0 {

@@ -125,33 +125,35 @@ func TestBreakerProbes(t *testing.T) {
 func TestTally(t *testing.T) {
 	at := schemas.Millis(1_780_000_000_000)
 	var y tally
-	for i := range 90 { // one a second, each third fails
+	accepted, failed := &provider.Outcome{Kind: provider.Accepted}, &provider.Outcome{Kind: provider.Unknown}
+	refused := []*provider.Outcome{{Kind: provider.Permanent}, {Kind: provider.Throttled}, {Kind: provider.Transient, OfRecipient: true}}
+	for i := range 90 { // one a second, each third fails, and each third is refused
 		t := at.Add(time.Duration(i) * time.Second)
-		y.add(t, t, i%3 == 0)
+		y.add(t, t, []*provider.Outcome{failed, refused[i/3%3], accepted}[i%3])
 	}
 	last := at.Add(89 * time.Second)
 	for _, tt := range []struct {
-		later           time.Duration
-		calls, failures int64
-	}{{0, 60, 20}, {time.Second, 59, 19}, {30 * time.Second, 30, 10}, {time.Hour, 0, 0}} {
-		if c, f := y.sums(last.Add(tt.later)); c != tt.calls || f != tt.failures {
-			t.Errorf("%v later: %d calls, %d failures, want %d, %d", tt.later, c, f, tt.calls, tt.failures)
+		later                    time.Duration
+		calls, failures, refused int64
+	}{{0, 60, 20, 20}, {time.Second, 59, 19, 20}, {2 * time.Second, 58, 19, 19}, {30 * time.Second, 30, 10, 10}, {time.Hour, 0, 0, 0}} {
+		if got, want := y.sums(last.Add(tt.later)), (outcomes{tt.calls, tt.failures, tt.refused}); got != want {
+			t.Errorf("%v later: %+v, want %+v", tt.later, got, want)
 		}
 	}
 
 	// From when the breaker closes nothing of before counts, however late it ends.
-	y.add(last, last, true)
+	y.add(last, last, failed)
 	y.anew(last.Add(time.Second))
 	y.anew(last) // it does not go back
 	late := last.Add(2 * time.Second)
-	y.add(late, last, true)
-	y.add(late, last.Add(time.Second), false)
-	if c, f := y.sums(late); c != 1 || f != 0 {
-		t.Errorf("after the breaker closed: %d calls, %d failures, want 1, 0", c, f)
+	y.add(late, last, failed)
+	y.add(late, last.Add(time.Second), accepted)
+	if got := y.sums(late); got != (outcomes{calls: 1}) {
+		t.Errorf("after the breaker closed: %+v, want one call", got)
 	}
 	later := late.Add(time.Hour)
-	y.add(later, last, true)
-	if c, f := y.sums(later); c != 0 || f != 0 {
-		t.Errorf("an hour after the breaker closed: %d calls, %d failures of before", c, f)
+	y.add(later, last, failed)
+	if got := y.sums(later); got != (outcomes{}) {
+		t.Errorf("an hour after the breaker closed: %+v of before", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirhq/weir/processor/provider"
 	"github.com/weirhq/weir/processor/stream"
 	"github.com/weirhq/weir/schemas"
 )
@@ -22,9 +23,15 @@ const healthBuckets = 60
 // of it, of those permitted since the breaker last closed: who is well again is
 // not judged by the outage.
 type tally struct {
-	calls, failures [healthBuckets]int64
-	at              int64          // the newest bucket's number
-	since           schemas.Millis // calls permitted before this do not count
+	buckets [healthBuckets]outcomes
+	at      int64          // the newest bucket's number
+	since   schemas.Millis // calls permitted before this do not count
+}
+
+// outcomes counts calls by what came of them.
+type outcomes struct {
+	calls, failures int64
+	refused         int64 // neither accepted nor failed
 }
 
 // anew forgets what was permitted before the breaker closed at t.
@@ -44,29 +51,34 @@ func (y *tally) move(t schemas.Millis) {
 	}
 	for y.at < now {
 		y.at++
-		y.calls[y.at%healthBuckets], y.failures[y.at%healthBuckets] = 0, 0
+		y.buckets[y.at%healthBuckets] = outcomes{}
 	}
 }
 
 // add counts a call that ended at t.
-func (y *tally) add(t, permit schemas.Millis, failed bool) {
+func (y *tally) add(t, permit schemas.Millis, o *provider.Outcome) {
 	if permit < y.since {
 		return
 	}
 	y.move(t)
-	y.calls[y.at%healthBuckets]++
-	if failed {
-		y.failures[y.at%healthBuckets]++
+	b := &y.buckets[y.at%healthBuckets]
+	b.calls++
+	switch {
+	case fails(o):
+		b.failures++
+	case o.Kind != provider.Accepted:
+		b.refused++
 	}
 }
 
-func (y *tally) sums(t schemas.Millis) (calls, failures int64) {
+func (y *tally) sums(t schemas.Millis) (all outcomes) {
 	y.move(t)
-	for i := range y.calls {
-		calls += y.calls[i]
-		failures += y.failures[i]
+	for _, b := range y.buckets {
+		all.calls += b.calls
+		all.failures += b.failures
+		all.refused += b.refused
 	}
-	return calls, failures
+	return all
 }
 
 // report is what a lane last said of its provider; the zero value is nothing.
@@ -84,13 +96,14 @@ func (s *stage) health(tx *stream.Tx, l *lanePart, t schemas.Millis) {
 		h.SilentUntil = l.throttle.until
 	}
 	l.tally.anew(l.breaker.closed)
-	h.Calls, h.Failures = l.tally.sums(t)
+	all := l.tally.sums(t)
+	h.Calls, h.Failures, h.Refused = all.calls, all.failures, all.refused
 	was := l.told
 	switch {
 	case !was.said && h.Breaker == schemas.BreakerClosed && h.SilentUntil == 0 && h.Calls == 0 && !was.takenOver:
 		return // nothing to say
 	case !was.said, h.Breaker != was.Breaker, h.ProbeAt != was.ProbeAt, h.SilentUntil > was.SilentUntil:
-	case h.Calls == was.Calls && h.Failures == was.Failures:
+	case h.Calls == was.Calls && h.Failures == was.Failures && h.Refused == was.Refused:
 		return
 	default:
 		every := healthFalling

@@ -323,7 +323,7 @@ func (s *stage) land(got landed) {
 	}
 	if !got.answer.uncalled {
 		l.tally.anew(l.breaker.closed)
-		l.tally.add(schemas.MillisOf(s.now()), got.key.permit, fails(&got.answer.outcome))
+		l.tally.add(schemas.MillisOf(s.now()), got.key.permit, &got.answer.outcome)
 		l.told.ended = true
 	}
 	it := l.queues[s.index[got.key.topic]].find(got.key.offset)

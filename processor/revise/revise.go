@@ -149,7 +149,11 @@ func (e *Editor) Revise(ctx context.Context, by string, tries int, edit Edit, pr
 			return nil, err
 		case tries <= 1:
 			now := w.Latest()
-			return nil, fmt.Errorf("revision %d was read and revision %d by %s is in force: %w", r.From.Revision, now.Revision, now.By, err)
+			err = fmt.Errorf("revision %d was read and revision %d by %s is in force: %w. It changed:", r.From.Revision, now.Revision, now.By, err)
+			for _, c := range schemas.DiffPolicy(&r.From.Policy, &now.Policy) {
+				err = fmt.Errorf("%w\n  %s", err, c)
+			}
+			return nil, err
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestAnEditMeetsAnother(t *testing.T) {
 				if err == nil && (seen != c.races+1 || r.Now.Revision != r.From.Revision+1) {
 					t.Errorf("seen %d times, from %d to %d", seen, r.From.Revision, r.Now.Revision)
 				}
-				if c.conflict && !strings.Contains(err.Error(), "is in force: the policy was changed meanwhile") {
+				if c.conflict && (!strings.Contains(err.Error(), "is in force: the policy was changed meanwhile") || !strings.HasSuffix(err.Error(), "It changed:\n  + class "+rival(c.races))) {
 					t.Error(err)
 				}
 				// Nothing of either is lost.

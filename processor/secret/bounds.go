@@ -30,7 +30,7 @@ var (
 // Validate refuses bounds that mean nothing.
 func (b Bounds) Validate() error {
 	if b.Dir != "" && !filepath.IsAbs(b.Dir) {
-		return fmt.Errorf("secrets.dir: %q is no absolute path", b.Dir)
+		return fmt.Errorf("%q is no absolute path, such as /run/secrets", b.Dir)
 	}
 	return nil
 }

@@ -54,6 +54,9 @@ type repair struct {
 	stood  kadm.OffsetResponses // where the group stood at the beginning
 	tokens int64
 	left   int64
+
+	progress      func(done, total int64)
+	steps, stepOf int64
 }
 
 // repairLog is the table of repair's own that fills another, by a view. It keeps nothing.
@@ -71,11 +74,13 @@ var implied = []struct{ table, offsets string }{
 // Repair compares all tables with the account of what was confirmed, and with change mends what
 // differs. It says what it finds and does. left is how many rows differ at its end, and with an error how
 // many were found until then; what Kafka has deleted cannot be loaded again. With change no sink may run.
-func Repair(ctx context.Context, cfg Config, change bool, say func(string)) (left int64, err error) {
+// progress is called with how many comparisons are done, of how many; that may become more while
+// something is found.
+func Repair(ctx context.Context, cfg Config, change bool, say func(string), progress func(done, total int64)) (left int64, err error) {
 	if err := cfg.Validate(); err != nil {
 		return 0, err
 	}
-	r := &repair{cfg: cfg.withDefaults(), change: change, say: say, topic: cfg.Names.Status(), parts: make(map[int32]*entries), tokens: time.Now().UnixNano()}
+	r := &repair{cfg: cfg.withDefaults(), change: change, say: say, progress: progress, topic: cfg.Names.Status(), parts: make(map[int32]*entries), tokens: time.Now().UnixNano()}
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID("weir-sink-repair")}, cfg.Options...)...)
 	if err != nil {
 		return 0, fmt.Errorf("open client: %w", err)
@@ -109,12 +114,21 @@ func Repair(ctx context.Context, cfg Config, change bool, say func(string)) (lef
 			}
 		}()
 	}
+	r.more(1 + len(implied)*len(r.ranges()) + len(rollups) + len(lacking)*len(r.days()))
 	for _, step := range []func(context.Context) error{r.events, r.others, r.rollups, r.lists} {
 		if err := step(ctx); err != nil {
 			return r.left, err
 		}
 	}
 	return r.left, r.unchanged(ctx)
+}
+
+// more says that so many comparisons are to be made, and compared that one is.
+func (r *repair) more(n int) { r.stepOf += int64(n) }
+
+func (r *repair) compared() {
+	r.steps++
+	r.progress(r.steps, r.stepOf)
 }
 
 // accounts reads what the group says of each partition.
@@ -221,20 +235,24 @@ func (r *repair) events(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask where the log begins: %w", err)
 	}
+	var marks []Loaded
 	for _, part := range bad {
-		for _, l := range marksOf(part.Partition, r.parts[part.Partition]) {
-			unlike, err := r.unlike(ctx, []Loaded{l})
-			if err != nil {
-				return err
-			}
-			if len(unlike) == 0 {
-				continue
-			}
+		marks = append(marks, marksOf(part.Partition, r.parts[part.Partition])...)
+	}
+	r.more(len(marks))
+	r.compared()
+	for _, l := range marks {
+		unlike, err := r.unlike(ctx, []Loaded{l})
+		if err != nil {
+			return err
+		}
+		if len(unlike) > 0 {
 			start, _ := starts.Lookup(r.topic, l.Partition)
 			if err := r.mend(ctx, l, start.Offset); err != nil {
 				return err
 			}
 		}
+		r.compared()
 	}
 	return nil
 }
@@ -390,6 +408,7 @@ func (r *repair) others(ctx context.Context) error {
 			}
 			n := len(missing)
 			if n+twice == 0 {
+				r.compared()
 				continue
 			}
 			if r.change && n > 0 {
@@ -411,6 +430,7 @@ func (r *repair) others(ctx context.Context) error {
 				r.left += int64(twice)
 			}
 			r.say(fmt.Sprintf("partition %d: %s: %d rows were missing and %d there twice; %d are missing now", l.Partition, t.table, n, twice, len(missing)))
+			r.compared()
 		}
 	}
 	return nil
@@ -748,6 +768,7 @@ func (r *repair) rollups(ctx context.Context) error {
 			r.left += int64(len(more))
 			r.say(fmt.Sprintf("%s: %d minutes, from %s on, count more than %s has, and may count what that has lost: they stay", t.table, len(more), clock(more[0]), t.from))
 		}
+		r.compared()
 		if len(less) == 0 {
 			continue
 		}
@@ -810,27 +831,33 @@ func listFrom(table string) string {
 		WHERE o.was < n.ver`
 }
 
+const day = 24 * 60 * 60 // in seconds
+
+// days are when the days of the account begin, in Unix seconds.
+func (r *repair) days() (all []int64) {
+	since, until := r.span()
+	for at := since / day * day; at < until; at += day {
+		all = append(all, at)
+	}
+	return all
+}
+
 // lists adds what the tables of messages lack, day by day. What they have twice is one message.
 func (r *repair) lists(ctx context.Context) error {
-	const day = 24 * 60 * 60
-	since, until := r.span()
 	for _, t := range lacking {
 		var added int64
-		for at := since / day * day; at < until; at += day {
+		for _, at := range r.days() {
 			from := fmt.Sprintf(t.from, within("at", at, at+day), warehouse.Whole(r.cfg.Cluster))
 			n, err := list(ctx, r.conn, "SELECT toInt64(count()) FROM "+from)
 			if err != nil {
 				return fmt.Errorf("compare %s: %w", t.table, err)
 			}
-			if n[0] == 0 {
-				continue
-			}
-			added += n[0]
-			if r.change {
+			if added += n[0]; n[0] > 0 && r.change {
 				if err := r.exec(ctx, "INSERT INTO "+t.table+" ("+t.columns+") SELECT "+t.columns+" FROM "+from); err != nil {
 					return err
 				}
 			}
+			r.compared()
 		}
 		switch {
 		case added == 0:

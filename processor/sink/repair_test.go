@@ -10,6 +10,8 @@ import (
 	"github.com/weirhq/weir/processor/sink/warehouse"
 )
 
+func still(int64, int64) {}
+
 // repaired repairs, and checks that then nothing differs for repair, for a sink, and for an
 // independent count of the first n events.
 func repaired(t *testing.T, cfg sink.Config, n int) {
@@ -19,10 +21,20 @@ func repaired(t *testing.T, cfg sink.Config, n int) {
 		groups, err := admin(t, cfg.Brokers).DescribeGroups(t.Context(), sink.Group(cfg.Names))
 		return err == nil && len(groups[sink.Group(cfg.Names)].Members) == 0
 	})
-	if left, err := sink.Repair(t.Context(), cfg, true, say); err != nil || left != 0 {
+	var done, total int64
+	left, err := sink.Repair(t.Context(), cfg, true, say, func(now, of int64) {
+		if now != done+1 || of < total || now > of {
+			t.Errorf("progress: %d of %d, then %d of %d", done, total, now, of)
+		}
+		done, total = now, of
+	})
+	if err != nil || left != 0 {
 		t.Fatalf("repair: %d left, %v", left, err)
 	}
-	if left, err := sink.Repair(t.Context(), cfg, false, say); err != nil || left != 0 {
+	if done == 0 || done != total {
+		t.Errorf("at the end %d of %d comparisons were made", done, total)
+	}
+	if left, err := sink.Repair(t.Context(), cfg, false, say, still); err != nil || left != 0 {
 		t.Fatalf("after a repair: %d left, %v", left, err)
 	}
 	conn := open(t, cfg.URL)
@@ -47,14 +59,14 @@ func TestRepairWithoutAnAccount(t *testing.T) {
 	cfg := sink.Config{Brokers: seeds, URL: "http://" + startEngine(t, t.TempDir(), "").Addr(), Every: 10 * time.Millisecond, Logger: logger(t)}
 	stop := run(t, cfg)
 	until(t, 20*time.Second, "the tables are there", func() bool {
-		left, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) })
+		left, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }, still)
 		if err == nil {
 			t.Fatalf("%d left and no error: nothing was compared", left)
 		}
 		return errors.Is(err, sink.ErrNoAccount)
 	})
 	stop()
-	if _, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }); !errors.Is(err, sink.ErrNoAccount) {
+	if _, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }, still); !errors.Is(err, sink.ErrNoAccount) {
 		t.Errorf("after the sink has ended: %v", err)
 	}
 }
@@ -72,11 +84,11 @@ func TestRepair(t *testing.T) {
 	}
 	conn := open(t, url)
 	until(t, 20*time.Second, "all is loaded", func() bool { return there(t, conn) == n && committed(t, seeds) })
-	if _, err := sink.Repair(t.Context(), cfg, true, func(string) {}); !errors.Is(err, sink.ErrSinksRun) {
+	if _, err := sink.Repair(t.Context(), cfg, true, func(string) {}, still); !errors.Is(err, sink.ErrSinksRun) {
 		t.Errorf("while a sink runs: %v", err)
 	}
 	stop()
-	if left, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }); err != nil || left != 0 {
+	if left, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }, still); err != nil || left != 0 {
 		t.Fatalf("nothing is lost: %d left, %v", left, err)
 	}
 	for _, tt := range []struct{ name, lose string }{
@@ -95,7 +107,7 @@ func TestRepair(t *testing.T) {
 			}
 			cfg := cfg
 			cfg.Logger = logger(t)
-			if left, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }); err != nil || left == 0 {
+			if left, err := sink.Repair(t.Context(), cfg, false, func(line string) { t.Log(line) }, still); err != nil || left == 0 {
 				t.Errorf("a check before the repair: %d left, %v", left, err)
 			}
 			repaired(t, cfg, n)

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import type { Lane, ProviderHealth } from "./api/operate.ts";
-import { paceWords, parts, standing } from "./providers.ts";
+import { callsWords, paceWords, parts, standing } from "./providers.ts";
 
 const now = Date.parse("2026-11-22T01:00:00Z");
-const lane = (l: Partial<Lane>): Lane => ({ lane: 0, breaker: "closed", calls: 0, failures: 0, at: "2026-11-22T00:59:50Z", ...l });
+const lane = (l: Partial<Lane>): Lane => ({ lane: 0, breaker: "closed", calls: 0, failures: 0, refused: 0, at: "2026-11-22T00:59:50Z", ...l });
 const provider = (lanes: Lane[], p: Partial<ProviderHealth> = {}): ProviderHealth => ({ name: "a", type: "http", channels: ["sms"], pace: [], smooth: false, concurrency: 64, share: 1, lanes, ...p });
 
 test.each([
@@ -27,6 +27,13 @@ test("stalled beats well, and not an open breaker or a silence", () => {
   expect(standing(provider([lane({ breaker: "open" })]), now, true).state).toBe("breaker open");
   expect(standing(provider([lane({ silent_until: "2026-11-22T01:00:30Z" })]), now, true).state).toBe("well");
 });
+
+test.each([
+  ["none", {}, "no calls"],
+  ["well", { calls: 10 }, "10 calls, all accepted"],
+  ["refused for good", { calls: 10, refused: 10 }, "10 calls, 10 refused (100%)"],
+  ["both", { calls: 10, refused: 1, failures: 2 }, "10 calls, 1 refused (10%), 2 failed (20%)"],
+])("calls: %s", (_, l, words) => expect(callsWords(standing(provider([lane(l)]), now))).toBe(words));
 
 test.each([
   ["5/1s", "5 a second"],

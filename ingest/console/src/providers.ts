@@ -13,6 +13,8 @@ export interface Standing {
   words: string;
   calls: number;
   failures: number;
+  /** Neither accepted nor failed. */
+  refused: number;
 }
 
 /** A word that is older than this may be a lane's that no longer runs. */
@@ -22,11 +24,12 @@ const old = 3 * 60_000;
 export function standing(p: ProviderHealth, now: number, stalled = false): Standing {
   const calls = p.lanes.reduce((n, l) => n + l.calls, 0);
   const failures = p.lanes.reduce((n, l) => n + l.failures, 0);
+  const refused = p.lanes.reduce((n, l) => n + l.refused, 0);
   const which = (breaker: Lane["breaker"]) => p.lanes.filter((l) => l.breaker === breaker);
   const open = which("open");
   const half = which("half_open");
   const count = (some: Lane[]) => (some.length === p.lanes.length ? (p.lanes.length === 1 ? "Its lane" : `All ${p.lanes.length} lanes`) : `${some.length} of ${p.lanes.length} lanes`);
-  const base = { calls, failures };
+  const base = { calls, failures, refused };
   if (p.type === "none" || p.type === "external") return { ...base, tone: "mute", state: "no calls", words: p.type === "none" ? "It only decides; nothing is sent." : "Your own consumer sends what is handed over." };
   const silent = Math.max(...p.lanes.map((l) => Date.parse(l.silent_until ?? "")).filter(Number.isFinite));
   if (stalled && open.length === 0 && silent <= now)
@@ -67,4 +70,9 @@ export function parts(to: readonly { provider: string; weight?: number }[], shar
   return to.map((t) => ({ provider: t.provider, weight: weight(t), meant: all ? weight(t) / all : 0, now: well ? (weight(t) * share(t.provider)) / well : 0 }));
 }
 
-export const callsWords = (s: Standing): string => (s.calls === 0 ? "no calls" : `${plural(s.calls, "call")}, ${s.failures === 0 ? "none failed" : `${number(s.failures)} failed (${percent(s.failures / s.calls)})`}`);
+/** callsWords says what came of the calls: those that are neither refused nor failed were accepted. */
+export const callsWords = (s: Standing): string => {
+  if (s.calls === 0) return "no calls";
+  const of = (n: number, word: string) => (n > 0 ? `, ${number(n)} ${word} (${percent(n / s.calls)})` : "");
+  return plural(s.calls, "call") + (s.failures + s.refused === 0 ? ", all accepted" : of(s.refused, "refused") + of(s.failures, "failed"));
+};

@@ -138,6 +138,18 @@ func (h History) Decisions(ctx context.Context, partition int32, from schemas.Mi
 	return nil
 }
 
+// Count returns how many events Decisions would call fn with.
+func (h History) Count(ctx context.Context, partition int32, from schemas.Millis, before int64) (int64, error) {
+	var n int64
+	row := h.Conn.QueryRow(ctx, `
+SELECT toInt64(count()) FROM decisions
+WHERE partition = ? AND at >= fromUnixTimestamp64Milli(toInt64(?)) AND status_offset < ? AND seq > 0`, partition, int64(from), before)
+	if err := row.Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the decisions: %w", err)
+	}
+	return n, nil
+}
+
 type placeColumns struct {
 	limit, scope []string
 	t            []time.Time

@@ -22,6 +22,12 @@ func TestHistoryBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := warehouse.History{Conn: conn}
+	since, _ := schemas.ParseMillis("2026-11-20T10:00:00Z")
+	for before, want := range map[int64]int64{12: 0, 13: 1, 17: 1, 18: 2} {
+		if n, err := h.Count(t.Context(), 1, since, before); err != nil || n != want {
+			t.Errorf("before %d there are %d, %v; want %d", before, n, err, want)
+		}
+	}
 	for _, tt := range []struct {
 		partition int32
 		from, t   string // "" is none

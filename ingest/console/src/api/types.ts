@@ -424,7 +424,7 @@ export interface paths {
          *     it, and when it will be empty at that rate. `stalled` names the providers that make no calls although messages wait for them. What
          *     waits for its time is in `/v1/delays`. Of each partition the first 200 records are counted one by one; where more wait, the rest is
          *     taken from Kafka's offsets, which count the markers of transactions too, and `at_most` is true. In a provider's queue, messages that are done behind
-         *     one that is not are counted until it is. An answer is up to two seconds old.
+         *     one that is not are counted until it is: `again` was seen up to 6 % too high. An answer is up to two seconds old.
          */
         get: operations["getBacklog"];
         put?: never;
@@ -1820,6 +1820,8 @@ export interface components {
             calls: number;
             /** @description Of these, transient errors and unknown outcomes. */
             failures: number;
+            /** @description Of these, those that were neither accepted nor failed: throttled, or refused for good. */
+            refused: number;
             /**
              * Format: date-time
              * @description When it said so.
@@ -3602,8 +3604,8 @@ export interface components {
                 address: string;
                 provider?: string;
             };
-            /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage has work and commits nothing, an audit found a violation or one that follows has stopped, a stage is behind. */
-            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "stage.stuck" | "audit" | "lag")[];
+            /** @description Of what: a limit in observe mode would have refused, a limit refused, a breaker is open, a message was given up on, ClickHouse lacks or doubles rows, a worker's clock stalls it, a stage has work and commits nothing, messages wait for a provider that makes no call, an audit found a violation or one that follows has stopped, a stage is behind. */
+            when: ("limit.observed" | "limit.refused" | "breaker.open" | "dlq.record" | "sink.difference" | "clock.stall" | "stage.stuck" | "provider.stalled" | "audit" | "lag")[];
             /**
              * @description How often at most, n to 100. What is held back is summed up in the next.
              * @default 1/10m

@@ -13,6 +13,7 @@ const whens: Record<Alert["when"][number], string> = {
   "sink.difference": "ClickHouse and Kafka differ",
   "clock.stall": "a worker's clock is wrong",
   "stage.stuck": "a stage has work and commits nothing",
+  "provider.stalled": "messages wait for a provider, and no call is made",
   audit: "an audit found a violation, or stopped",
   lag: "a stage is behind",
 };
