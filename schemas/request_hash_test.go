@@ -80,6 +80,13 @@ func TestContentHash(t *testing.T) {
 	}
 }
 
+// A request that a program made, and did not read, may say a cost of 1.
+func TestContentHashOfACostOfOne(t *testing.T) {
+	if ContentHash(&Request{Cost: 1}) != ContentHash(&Request{}) {
+		t.Error("it is another request")
+	}
+}
+
 // Hashes stand in topics for a day: a version that hashes otherwise refuses
 // the repeats of the version before it.
 func TestContentHashIsPinned(t *testing.T) {

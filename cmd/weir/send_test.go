@@ -14,7 +14,7 @@ import (
 // A cost goes along as a number, and one of 1, which a server of an earlier version would
 // not know, does not go at all.
 func TestSendCost(t *testing.T) {
-	bodies := make(chan string, 1)
+	bodies := make(chan string, 10)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		bodies <- string(b)

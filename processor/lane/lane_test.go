@@ -29,10 +29,10 @@ func always(o provider.Outcome) func(context.Context, provider.Call) provider.Ou
 func TestSent(t *testing.T) {
 	r := newRig(t, oneProvider(nil))
 	stop := r.run(r.config("a"))
-	r.dispatch(message{id: "m1", queue: topics.QueueUrgent})
+	r.dispatch(message{id: "m1", queue: topics.QueueUrgent, body: `{"channel":"sms","to":"+8613800000000","class":"notice","body":"hello","cost":3}`})
 	got := r.statuses("m1", schemas.StatusSending, schemas.StatusSent)
 	if e := got[1]; e.ProviderMessageID != "pm-m1" || e.Attempt != 1 || e.Provider != "p" || e.Class != "notice" || e.Channel != "sms" ||
-		e.Segments != 1 || e.To != "+8613800000000" || e.Source == nil || e.Source.Partition != 1 || e.AcceptedAt == 0 || e.Tenant != "default" {
+		e.Segments != 1 || e.Cost != 3 || e.To != "+8613800000000" || e.Source == nil || e.Source.Partition != 1 || e.AcceptedAt == 0 || e.Tenant != "default" {
 		t.Errorf("%+v", e)
 	}
 	if calls := r.fake.made(); len(calls) != 1 || calls[0].Content.Body != "hello" || calls[0].To != "+8613800000000" || calls[0].Attempt != 1 {
