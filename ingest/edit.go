@@ -41,6 +41,7 @@ func newEditor(cfg Config) (*revise.Editor, error) {
 		Client: cl,
 		Topics: topics.Config{Prefix: cfg.Names.Prefix, Partitions: cfg.Partitions, Replication: cfg.Replication},
 		Policy: cfg.Policy,
+		Past:   &revise.Past{},
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 
@@ -62,6 +63,11 @@ func (c *Course) Take(next *schemas.Policy, t schemas.Millis) {
 	for name := range c.since {
 		delete(c.gone, name)
 	}
+}
+
+// Clone returns a course that goes on by itself.
+func (c *Course) Clone() Course {
+	return Course{policy: c.policy, since: c.since, gone: maps.Clone(c.gone)} // Take makes since anew
 }
 
 // MarkerBytes is how large the marker is with which next comes into force at t: it says

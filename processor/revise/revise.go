@@ -49,6 +49,10 @@ type Editor struct {
 	Policy  *policy.Watcher
 	Options []kgo.Opt
 
+	// Past keeps what the revisions so far say from one edit to the next, for an editor
+	// with a Policy. Without one each edit reads all of them again.
+	Past *Past
+
 	acceptLoss bool
 	tenant     string // whose keys' edits these are; empty where they are no tenant's
 }
@@ -177,20 +181,12 @@ func (e *Editor) draft(ctx context.Context, w *policy.Watcher, edit Edit) (*Resu
 		return nil, err
 	}
 	r := &Result{From: have, Next: next, Now: have}
-	r.ended = make(map[string]bool)
-	before := &schemas.Revision{}
-	for n := int64(1); n <= have.Revision; n++ {
-		rev, err := w.Get(ctx, n) // read already: it does not wait
-		if err != nil {
+	if r.course, r.ended, err = e.Past.upTo(ctx, w, have.Revision); err != nil {
+		return nil, err
+	}
+	if e.tenant != "" {
+		if r.made, err = madeBy(ctx, w, have.Revision, e.tenant); err != nil {
 			return nil, err
-		}
-		if e.tenant != "" && madeBy(before, rev, e.tenant) && rev.At > schemas.MillisOf(time.Now().Add(-shareTime)) {
-			r.made++
-		}
-		before = rev
-		r.course.Take(&rev.Policy, rev.At)
-		for hash := range secretsOf(&rev.Policy, 0) {
-			r.ended[hash] = true
 		}
 	}
 	for hash := range secretsOf(&have.Policy, schemas.MillisOf(time.Now())) {

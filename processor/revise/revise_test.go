@@ -62,7 +62,7 @@ func (w *world) standing() *revise.Editor {
 	wg.Go(func() { pol.Run(ctx) })
 	w.t.Cleanup(func() { cancel(); wg.Wait() })
 	e := w.editor()
-	e.Policy, e.Options = pol, nil
+	e.Policy, e.Past, e.Options = pol, &revise.Past{}, nil
 	return e
 }
 

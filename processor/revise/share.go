@@ -2,6 +2,7 @@ package revise
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir/processor/policy"
 	"github.com/weirhq/weir/schemas"
 )
 
@@ -37,11 +39,28 @@ const (
 	shareRevisions = 500
 )
 
-// madeBy reports whether a key of the tenant made rev of before.
-func madeBy(before, rev *schemas.Revision, tenant string) bool {
-	name, isKey := strings.CutPrefix(rev.By, ByKey)
-	i := keyIndex(&before.Policy, name)
-	return isKey && i >= 0 && before.Policy.Keys[i].Tenant == tenant
+// madeBy counts the revisions up to newest that keys of the tenant made within shareTime.
+func madeBy(ctx context.Context, w *policy.Watcher, newest int64, tenant string) (made int, err error) {
+	since := schemas.MillisOf(time.Now().Add(-shareTime))
+	before := &schemas.Policy{}
+	for n := newest; n >= 1; n-- {
+		rev, err := w.Get(ctx, n) // read already: it does not wait
+		if err != nil || rev.At <= since {
+			return made, err
+		}
+		if n > 1 {
+			parent, err := w.Get(ctx, n-1)
+			if err != nil {
+				return 0, err
+			}
+			before = &parent.Policy
+		}
+		name, isKey := strings.CutPrefix(rev.By, ByKey)
+		if i := keyIndex(before, name); isKey && i >= 0 && before.Keys[i].Tenant == tenant {
+			made++
+		}
+	}
+	return made, nil
 }
 
 // For returns an editor for the edits of a tenant's keys.
