@@ -61,7 +61,7 @@ func (s *state) take(r *Rate, now int64) Verdict {
 }
 
 // pass lets time pass up to now: a bucket fills, and calls leave a window. A call
-// stands in the window for exactly its length.
+// counts in the window for exactly its length.
 func (s *state) pass(r *Rate, now int64) {
 	now = max(now, s.at)
 	if r.part > 0 {

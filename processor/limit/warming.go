@@ -67,7 +67,7 @@ func (c *Course) Take(next *schemas.Policy, t schemas.Millis) {
 
 // Clone returns a course that goes on by itself.
 func (c *Course) Clone() Course {
-	return Course{policy: c.policy, since: c.since, gone: maps.Clone(c.gone)} // Take makes since anew
+	return Course{policy: c.policy, since: c.since, gone: maps.Clone(c.gone)} // Take replaces since and never writes to it
 }
 
 // MarkerBytes is how large the marker is with which next comes into force at t: it says
