@@ -94,7 +94,7 @@ func (l *laggards) worst(ctx context.Context, all []backlog.Waiting, by schemas.
 		}
 		worst = &Condition{
 			Subject: Subject{Event: schemas.AlertLag, Stage: string(w.Stage)}, Since: due,
-			Detail: fmt.Sprintf("the oldest record that waits in %s is of %s", w.Topic, clock(w.Oldest)) + l.absent(ctx, w.Group),
+			Detail: fmt.Sprintf("the oldest record that waits in %s is of %s", w.Topic, clock(w.Oldest)) + l.absent(ctx, w.Group, "no process runs this stage"),
 		}
 	}
 	return worst
@@ -112,16 +112,16 @@ func (l *laggards) idle(ctx context.Context, all []backlog.Waiting, now schemas.
 				waiting, group, c.Since = waiting+w.Records, w.Group, min(c.Since, w.Oldest)
 			}
 		}
-		c.Detail = plural(waiting, "message") + " wait" + l.absent(ctx, group)
+		c.Detail = plural(waiting, "message") + " in its queues" + l.absent(ctx, group, "no process has its lanes")
 		out = append(out, c)
 	}
 	return out
 }
 
-// absent says of a group in which no process is that it is so.
-func (l *laggards) absent(ctx context.Context, group string) string {
+// absent says so where no process is a member of a group.
+func (l *laggards) absent(ctx context.Context, group, text string) string {
 	if n, err := l.looker.Members(ctx, group); err != nil || n > 0 {
 		return ""
 	}
-	return "; no process runs this"
+	return "; " + text
 }

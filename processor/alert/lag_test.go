@@ -53,23 +53,23 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 	l := newLaggards(t, c, []backlog.Queue{{Stage: backlog.Admission, Topic: "in", Group: "a"}, {Stage: backlog.Lanes, Provider: "p", Topic: "calls", Group: "l"}})
-	look := func(more string) {
+	look := func(runs, lanes string) {
 		t.Helper()
 		found, err := l.look(t.Context(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		since := clock(now.Add(-3 * time.Minute))
-		want := fmt.Sprintf(" admission %d the oldest record that waits in in is of %s%s", now.Add(-3*time.Minute), since, more)
+		want := fmt.Sprintf(" admission %d the oldest record that waits in in is of %s%s", now.Add(-3*time.Minute), since, runs)
 		if got := told(found.behind); len(got) != 1 || " "+got[0] != want {
 			t.Errorf("behind: %q, want %q", got, want)
 		}
-		want = fmt.Sprintf("p  %d 2 messages wait%s", now.Add(-3*time.Minute), more)
+		want = fmt.Sprintf("p  %d 2 messages in its queues%s", now.Add(-3*time.Minute), lanes)
 		if got := told(found.stalled); len(got) != 1 || got[0] != want {
 			t.Errorf("stalled: %q, want %q", got, want)
 		}
 	}
-	look("; no process runs this")
+	look("; no process runs this stage", "; no process has its lanes")
 	for group, topic := range map[string]string{"a": "in", "l": "calls"} {
 		streamtest.Client(t, kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit())
 	}
@@ -83,7 +83,7 @@ func TestAbsent(t *testing.T) {
 			t.Fatal("no members")
 		}
 	}
-	look("")
+	look("", "")
 }
 
 // TestLag: a stage is behind by its oldest record that is not taken, whichever
@@ -280,5 +280,22 @@ func TestLagOfDeleted(t *testing.T) {
 	found, err := newLaggards(t, c, []backlog.Queue{{Stage: "stage", Topic: "in", Group: "g"}}).look(t.Context(), now)
 	if err != nil || len(found.behind) != 1 || now.Sub(found.behind[0].Since) != 7*time.Minute {
 		t.Errorf("%v, %v, want behind by 7 minutes", found, err)
+	}
+}
+
+// TestTextOfWaiting: a notice says what waits and since when, and once it is over what it was.
+func TestTextOfWaiting(t *testing.T) {
+	for _, tt := range []struct {
+		st   Standing
+		want string
+	}{
+		{Standing{Subject: Subject{Event: schemas.AlertLag, Stage: "admission"}, On: true, Begun: 1, Since: minute, Detail: "d"}, "Stage admission has been behind since 1970-01-01 00:01:00 UTC (3 min): d."},
+		{Standing{Subject: Subject{Event: schemas.AlertLag, Stage: "admission"}, Begun: 1, Since: minute, Until: 3 * minute, Detail: "d"}, "Resolved: Stage admission is up to date again since 1970-01-01 00:03:00 UTC, after 2 min; it was: d."},
+		{Standing{Subject: Subject{Event: schemas.AlertProviderStalled, Provider: "p"}, On: true, Begun: 1, Since: minute, Detail: "d"}, "Provider p has not been called although messages wait since 1970-01-01 00:01:00 UTC (3 min): d."},
+		{Standing{Subject: Subject{Event: schemas.AlertProviderStalled, Provider: "p"}, Begun: 1, Since: minute, Until: 3 * minute}, "Resolved: Provider p is called again, or nothing waits for it, since 1970-01-01 00:03:00 UTC, after 2 min."},
+	} {
+		if got := standingItem(&tt.st, 4*minute); got.Text != tt.want || got.Next == "" {
+			t.Errorf("%q, want %q", got.Text, tt.want)
+		}
 	}
 }

@@ -215,7 +215,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 			what = "The audit that follows the logs"
 		}
 	case schemas.AlertLag:
-		what = "The lag of stage " + st.Stage
+		what = "Stage " + st.Stage
 	default:
 		what = st.Event
 	}
@@ -223,7 +223,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 	case st.On:
 		verb := map[string]string{
 			schemas.AlertBreakerOpen: "is open", schemas.AlertClockStall: "is ahead of the broker's, so it decides nothing",
-			schemas.AlertStageStuck: "has had work and has committed nothing", schemas.AlertProviderStalled: "has not been called although messages wait", schemas.AlertAudit: "has found a violation",
+			schemas.AlertStageStuck: "has had work and has committed nothing", schemas.AlertLag: "has been behind", schemas.AlertProviderStalled: "has not been called although messages wait", schemas.AlertAudit: "has found a violation",
 		}[st.Event]
 		switch {
 		case st.Event == schemas.AlertAudit && st.Reason == behindReason:
@@ -239,7 +239,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 		}
 	default:
 		i.State, i.Until = Resolved, st.Until
-		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again", schemas.AlertStageStuck: "is well again", schemas.AlertProviderStalled: "is called again, or nothing waits for it,", schemas.AlertAudit: "found no violation"}[st.Event]
+		verb := map[string]string{schemas.AlertBreakerOpen: "is closed again", schemas.AlertClockStall: "is right again", schemas.AlertStageStuck: "is well again", schemas.AlertLag: "is up to date again", schemas.AlertProviderStalled: "is called again, or nothing waits for it,", schemas.AlertAudit: "found no violation"}[st.Event]
 		if st.Event == schemas.AlertAudit && st.Reason == behindReason {
 			verb = "judges again, or was stopped,"
 		}
@@ -251,7 +251,7 @@ func standingItem(st *Standing, now schemas.Millis) Item {
 	}
 	switch {
 	case st.Detail == "":
-	case !st.On && st.Event == schemas.AlertAudit:
+	case !st.On:
 		i.Text += "; it was: " + st.Detail
 	default:
 		i.Text += ": " + st.Detail

@@ -153,7 +153,7 @@ func (m *merger) free(s *step) bool {
 		}
 		_, is := m.caused[effect{s.key, s.part}] // it is on its way round
 		return is
-	case stepNothing, stepGiveBack, stepDone, stepRecord, stepMarker:
+	case stepNothing, stepGiveBack, stepDone, stepRecord, stepMarker, stepLeave:
 	}
 	return true
 }

@@ -153,11 +153,11 @@ func (e *Editor) Revise(ctx context.Context, by string, tries int, edit Edit, pr
 			return nil, err
 		case tries <= 1:
 			now := w.Latest()
-			err = fmt.Errorf("revision %d was read and revision %d by %s is in force: %w. It changed:", r.From.Revision, now.Revision, now.By, err)
+			changed := ""
 			for _, c := range schemas.DiffPolicy(&r.From.Policy, &now.Policy) {
-				err = fmt.Errorf("%w\n  %s", err, c)
+				changed += "\n  " + c.String()
 			}
-			return nil, err
+			return nil, fmt.Errorf("revision %d was read and revision %d by %s is in force: %w. It changed:%s", r.From.Revision, now.Revision, now.By, err, changed)
 		}
 	}
 }

@@ -57,9 +57,6 @@ type Resilient interface {
 	Resilient()
 }
 
-// errPanic is a panic in a stage.
-var errPanic = errors.New("panic")
-
 // place is where a record stands. Offset -1 is none.
 type place struct {
 	Partition

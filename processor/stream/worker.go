@@ -276,7 +276,8 @@ func (w *worker) batchBytes(topic string) int {
 // records.
 func (w *worker) poll(ctx context.Context) ([]*kgo.Record, error) {
 	if len(w.pending) > 0 { // no more than what tells of errors
-		return w.judge(w.session.PollRecords(nil, 1)) //nolint:staticcheck // see drain
+		//lint:ignore SA1012 as in drain
+		return w.judge(w.session.PollRecords(nil, 1))
 	}
 	if recs, err := w.drain(); len(recs) > 0 || err != nil {
 		return recs, err
