@@ -271,6 +271,24 @@ func TestTotalRatesAreTheOperators(t *testing.T) {
 	}
 }
 
+// TestUnavailableIsTheOperators: a tenant's key frees no other from the limits while Kafka
+// is away, but where it is free of them itself.
+func TestUnavailableIsTheOperators(t *testing.T) {
+	w := newWorld(t, settings{keys: true, policy: keyedPolicy})
+	admin := "Authorization: Bearer " + adminKey
+	secret := func(name, body string) string {
+		w.do("PUT", "/v1/keys/"+name, body, admin)
+		return "Authorization: Bearer " + read[client.RawResource](w.do("POST", "/v1/keys/"+name+"/rotate", "", admin), 200).Secret
+	}
+	bound := secret("bound", `{"tenant":"acme","scopes":["keys","send"]}`)
+	free := secret("free", `{"tenant":"acme","scopes":["keys","send"],"on_unavailable":"allow"}`)
+	const other = `{"tenant":"acme","scopes":["send"],"on_unavailable":"allow"}`
+	w.do("PUT", "/v1/keys/gate", other, bound).problem(403, "forbidden_scope")
+	if r := w.do("PUT", "/v1/keys/gate", other, free); r.code != 201 {
+		t.Errorf("%d %s", r.code, r.body)
+	}
+}
+
 // TestShareOfThePolicy: a tenant's key with the scopes policy and keys makes the tenant's
 // own entries no larger than its policy_bytes, which it cannot change. Rotations and the
 // edits of others go on.

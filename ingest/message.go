@@ -43,6 +43,7 @@ func describe(m *client.Message, e *schemas.Event) {
 	m.Provider = cmp.Or(e.Provider, m.Provider)
 	m.ProviderMessageID = cmp.Or(e.ProviderMessageID, m.ProviderMessageID)
 	m.Segments = cmp.Or(e.Segments, m.Segments)
+	m.Cost = cmp.Or(e.Cost, m.Cost)
 	m.RedriveOf = cmp.Or(e.RedriveOf, m.RedriveOf)
 	m.Observed = m.Observed || e.Observed
 }

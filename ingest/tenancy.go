@@ -164,6 +164,8 @@ func (c *caller) lacks(other *schemas.Key) string {
 		return "is not a test key"
 	case c.key.ExpiresAt != 0 && (other.ExpiresAt == 0 || other.ExpiresAt > c.key.ExpiresAt):
 		return "expires later"
+	case c.bound() && other.OnUnavailable != "" && c.key.OnUnavailable == "":
+		return "has on_unavailable"
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/weirhq/weir/ingest/client"
@@ -35,13 +36,14 @@ func (s *Server) reused(p *client.Problem, m *message, id string) {
 			{"/channel", is.Channel, string(m.req.Channel)},
 			{"/class", cmp.Or(is.Class, schemas.DefaultClass), cmp.Or(m.req.Class, schemas.DefaultClass)},
 			{"/template", is.Template, m.req.Template},
+			{"/cost", strconv.Itoa(is.Cost), strconv.Itoa(m.req.Cost)},
 		} {
 			if f.was != f.is {
 				p.Errors = append(p.Errors, client.FieldError{Pointer: f.pointer, Code: reasonKeyReused, Detail: "is another than that message's"})
 			}
 		}
 		if len(p.Errors) == 1 {
-			p.Errors = append(p.Errors, client.FieldError{Code: reasonKeyReused, Detail: "channel, class and template are that message's: its text, variables, metadata, times or another field differ"})
+			p.Errors = append(p.Errors, client.FieldError{Code: reasonKeyReused, Detail: "channel, class, template and cost are that message's: its text, variables, metadata, times or another field differ"})
 		}
 	}
 	p.Detail = "The key names the message " + id + now + ". GET /v1/messages/" + id + " shows it. This one is not sent: for another message use another key."
@@ -102,6 +104,8 @@ func refusal(e *schemas.Event, limits []schemas.LimitState, now time.Time) *clie
 		p.RetryAfter = max(e.RetryAt.Time().Sub(now), time.Second)
 		p.RetryAfterSeconds = seconds(p.RetryAfter)
 		detail += ": again at " + e.RetryAt.String()
+	} else {
+		detail += ", and this message alone takes more: it can never pass"
 	}
 	p.Detail = detail + "."
 	p.Limits = limits

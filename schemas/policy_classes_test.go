@@ -71,3 +71,25 @@ func TestUnknownClasses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A provider of type none takes its part of what no route matches, and sends none of it.
+func TestNoneWithoutARoute(t *testing.T) {
+	const policy = "providers: [{name: gate, type: none, channels: [sms]}, {name: sim, type: simulated, channels: [sms, voice]}]\n"
+	for rules, n := range map[string]int{
+		"":                  1,
+		"routes_only: true": 0,
+		"routes: [{name: codes, match: {class: [default]}, to: [{provider: gate}]}]":                                      1,
+		"routes: [{name: codes, match: {class: [default]}, to: [{provider: gate}]}, {name: rest, to: [{provider: sim}]}]": 0,
+		"routes: [{name: rest, match: {channel: [sms]}, to: [{provider: sim}]}]":                                          0,
+		"routes: [{name: rest, match: {channel: [voice]}, to: [{provider: sim}]}]":                                        1,
+		"routes: [{name: rest, match: {channel: [sms], country: [CN]}, to: [{provider: sim}]}]":                           1,
+		"routes: [{name: rest, match: {channel: [sms], metadata.kind: [code]}, to: [{provider: sim}]}]":                   1,
+	} {
+		if got := parsed(t, policy+rules).Warnings(); len(got) != n || n > 0 && !strings.Contains(got[0], "provider gate of type none sends nothing") {
+			t.Errorf("%s: %q", rules, got)
+		}
+	}
+	if got := parsed(t, "providers: [{name: gate, type: none, channels: [sms]}]").Warnings(); len(got) != 0 {
+		t.Errorf("alone: %q", got)
+	}
+}

@@ -92,6 +92,31 @@ func (p *Policy) Warnings() []string {
 			out = append(out, "limit "+l.Name+" counts per mailbox, and the policy has no mailboxes, so each address is a mailbox of its own: write mailboxes: [{domains: [gmail.com, googlemail.com], ignore: [dots, tag]}]")
 		}
 	}
+	return append(out, p.unrouted()...)
+}
+
+// unrouted says which providers that send nothing get messages that no route matches.
+func (p *Policy) unrouted() (out []string) {
+	for i := range p.Providers {
+		v := &p.Providers[i]
+		if v.Type != ProviderNone || p.routesOnly() {
+			continue
+		}
+		for _, channel := range v.Channels {
+			others := slices.ContainsFunc(p.Providers, func(o Provider) bool { return o.Type != ProviderNone && slices.Contains(o.Channels, channel) })
+			routed := slices.ContainsFunc(p.Routes, func(r Route) bool {
+				for _, f := range r.Match.matchFields() {
+					if len(*f.values) > 0 && (f.name != "channel" || !slices.Contains(*f.values, string(channel))) {
+						return false
+					}
+				}
+				return len(r.Match.Metadata) == 0
+			})
+			if others && !routed {
+				out = append(out, "provider "+v.Name+" of type none sends nothing, and gets a part of all "+string(channel)+" that no route matches: end the routes with one that matches all "+string(channel)+" and names other providers, or write routes_only: true")
+			}
+		}
+	}
 	return out
 }
 

@@ -233,7 +233,7 @@ func (d *requestDecoder) cost(bit uint, name string, dst *int) bool {
 	switch {
 	case errors.Is(err, strconv.ErrSyntax): // a fraction, or an exponent
 		d.problems.add("/"+name, ReasonWrongType, costForm)
-	case err != nil || v == 0:
+	case err != nil || v < 1 || v > MaxCost:
 		d.problems.add("/"+name, ReasonCostOutOfRange, costForm)
 	default:
 		*dst = int(v)

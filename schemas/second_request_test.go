@@ -182,7 +182,7 @@ func secondRequest(body string) (*Request, error) {
 			plain[name] = pairs
 		case is(costField):
 			n, err := strconv.Atoi(string(raw))
-			if err != nil || n == 0 || n != int(int32(n)) {
+			if err != nil || n < 1 || n > 1_000_000 {
 				return nil, fmt.Errorf("%s is no cost", raw)
 			}
 			if n != 1 {

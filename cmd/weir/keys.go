@@ -50,9 +50,17 @@ providers of type simulated only.`,
 			return err
 		}
 		words = append(words, fs.Args()...)
+		var other string // a flag of another verb
+		fs.Visit(func(f *flag.Flag) {
+			if of, _, ok := strings.Cut(f.Usage, ": "); ok && (of == "create" || of == "rotate") && of != verb {
+				other = f.Name
+			}
+		})
 		switch {
 		case verb == "":
 			return usagef("say create, rotate or revoke")
+		case other != "":
+			return usagef("--%s is not for %s, and nothing was done: weir apply and PUT /v1/keys/NAME change a key", other, verb)
 		case len(words) != 1:
 			return usagef("name one key, such as weir keys %s shop", verb)
 		case *quiet && *asJSON:

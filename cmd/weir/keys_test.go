@@ -76,6 +76,8 @@ func TestKeysHaveAClassAndWhatIsUndecided(t *testing.T) {
 	b.does([]string{"get", "key", "login"}, "class: verify\n", "on_unavailable: allow\n")
 	b.fails([]string{"keys", "create", "x", "--class", "other"}, `there is no class "other"`)
 	b.fails([]string{"keys", "create", "x", "--on-unavailable", "deny"}, "write allow, or leave it out")
+	b.misused([]string{"keys", "rotate", "login", "--class", "verify"}, "--class is not for rotate, and nothing was done")
+	b.misused([]string{"keys", "create", "x", "--overlap", "1h"}, "--overlap is not for create")
 }
 
 // A file that is older than the keys neither revives revoked ones nor removes new ones, but

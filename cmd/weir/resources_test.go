@@ -66,11 +66,16 @@ func (b *bench) does(args []string, want ...string) string {
 }
 
 // fails runs a command that must end with 1 and say want.
-func (b *bench) fails(args []string, want string) {
+func (b *bench) fails(args []string, want string) { b.t.Helper(); b.ends(exitError, args, want) }
+
+// misused runs a command that must end with 2 and say want.
+func (b *bench) misused(args []string, want string) { b.t.Helper(); b.ends(exitUsage, args, want) }
+
+func (b *bench) ends(with int, args []string, want string) {
 	b.t.Helper()
 	code, stdout, stderr := weir(b.t, append(args, b.flags...)...)
-	if code != exitError || !strings.Contains(stderr, want) || stdout != "" {
-		b.t.Errorf("weir %v: code %d, %q %q; want 1 with %q", args, code, stdout, stderr, want)
+	if code != with || !strings.Contains(stderr, want) || stdout != "" {
+		b.t.Errorf("weir %v: code %d, %q %q; want %d with %q", args, code, stdout, stderr, with, want)
 	}
 }
 

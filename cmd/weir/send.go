@@ -27,7 +27,7 @@ var sendCommand = command{
 		"0 accepted; with --wait: sent or delivered",
 		"1 the API refused the request, or the weir dev of this directory does not run",
 		"2 wrong usage",
-		"3 with --wait: limited; try again at the time that it prints",
+		"3 with --wait: limited; try again at the time that it prints; without a time it can never pass",
 		"4 with --wait: not sent for another reason: failed, undelivered, expired, rejected, suppressed, cancelled or duplicate",
 		"5 not known: the API did not answer; with --wait also: not ended within --timeout, or unknown, so that it may have been received",
 	},
@@ -182,6 +182,8 @@ func outcome(m *client.Message, now time.Time, took time.Duration) string {
 		text := fmt.Sprintf("%s: %s %s", m.Status, m.Limit, m.Window)
 		if m.RetryAt != 0 {
 			text += fmt.Sprintf(", try again at %s (%.0f s)", localTime(m.RetryAt, schemas.MillisOf(now)), max(m.RetryAt.Time().Sub(now).Seconds(), 0))
+		} else {
+			text += ", and this message alone takes more: it can never pass"
 		}
 		return text + "   " + m.ID
 	case schemas.StatusSent, schemas.StatusDelivered:

@@ -385,6 +385,7 @@ func TestOutcomeIsOneLine(t *testing.T) {
 	}{
 		{client.Message{ID: "i", Status: schemas.StatusSent, Provider: "p"}, "sent      i by p after 7 ms"},
 		{client.Message{ID: "i", Status: schemas.StatusLimited, Limit: "verify", Window: "1/60s", RetryAt: schemas.MillisOf(now.Add(58 * time.Second))}, "(58 s)   i"},
+		{client.Message{ID: "i", Status: schemas.StatusLimited, Limit: "weight", Window: "5/1h"}, "it can never pass   i"},
 		{client.Message{ID: "i", Status: schemas.StatusRejected, Reason: "no_route"}, "rejected  i no_route"},
 	} {
 		if got := outcome(&c.m, now, 7*time.Millisecond); !strings.HasSuffix(got, c.want) || strings.Contains(got, "\n") {

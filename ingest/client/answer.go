@@ -35,6 +35,7 @@ type Message struct {
 	Window            string           `json:"window,omitempty"` // as printed in the policy: 1/60s
 	RetryAt           schemas.Millis   `json:"retry_at,omitzero"`
 	Segments          int              `json:"segments,omitempty"`
+	Cost              int              `json:"cost,omitempty"` // what it takes in limits with count: cost, where that is more than one
 	DuplicateOf       string           `json:"duplicate_of,omitempty"`
 	RedriveOf         string           `json:"redrive_of,omitempty"`
 	Observed          bool             `json:"observed,omitempty"` // a limit in observe mode would have refused it

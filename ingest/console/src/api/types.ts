@@ -1622,6 +1622,8 @@ export interface components {
             retry_at?: string;
             /** @description The number of short messages it takes. */
             segments?: number;
+            /** @description How many places it takes in limits with count: cost, where that is more than one and Kafka still has its events. */
+            cost?: number;
             /** @description The message that its idempotency key named before. */
             duplicate_of?: string;
             /** @description The message that it sends again. */
