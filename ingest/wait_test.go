@@ -139,7 +139,8 @@ func TestPreferWait(t *testing.T) {
 			return len(events) > 0
 		})
 		for body, want := range map[string]string{
-			verify("004", `,"metadata":{"x":"y"}`):                       "channel, class and template are that message's",
+			verify("004", `,"metadata":{"x":"y"}`):                       "channel, class, template and cost are that message's",
+			verify("004", `,"cost":2`):                                  "/cost is another than that message's",
 			strings.Replace(verify("004", ""), `"verify"`, `"later"`, 1): "/class is another than that message's",
 		} {
 			r := w.post(body, auth, "Prefer: wait=30", "Idempotency-Key: a")
