@@ -140,7 +140,7 @@ func TestPreferWait(t *testing.T) {
 		})
 		for body, want := range map[string]string{
 			verify("004", `,"metadata":{"x":"y"}`):                       "channel, class, template and cost are that message's",
-			verify("004", `,"cost":2`):                                  "/cost is another than that message's",
+			verify("004", `,"cost":2`):                                   "/cost is another than that message's",
 			strings.Replace(verify("004", ""), `"verify"`, `"later"`, 1): "/class is another than that message's",
 		} {
 			r := w.post(body, auth, "Prefer: wait=30", "Idempotency-Key: a")
