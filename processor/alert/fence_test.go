@@ -20,16 +20,16 @@ import (
 	"github.com/weirhq/weir/topics"
 )
 
-// TestTheOneBeforeIsFenced: once another has opened, who was the alerter writes
-// nothing more, however long it was paused.
-func TestTheOneBeforeIsFenced(t *testing.T) {
+// newTerms returns a broker, and what opens a term on it.
+func newTerms(t *testing.T) (*kfake.Cluster, func(slot string) *term) {
+	t.Helper()
 	names := topics.Names{}
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, names.Status(), names.DLQ(), names.Alerts()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	opened := func(slot string) *term {
+	return c, func(slot string) *term {
 		t.Helper()
 		group, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
 		if err != nil {
@@ -46,6 +46,12 @@ func TestTheOneBeforeIsFenced(t *testing.T) {
 		t.Cleanup(one.close)
 		return one
 	}
+}
+
+// TestTheOneBeforeIsFenced: once another has opened, who was the alerter writes
+// nothing more, however long it was paused.
+func TestTheOneBeforeIsFenced(t *testing.T) {
+	_, opened := newTerms(t)
 	first := opened("1")
 	if err := first.save(t.Context()); err != nil {
 		t.Fatal(err)
@@ -138,5 +144,17 @@ func testEndWhileItSaves(t *testing.T, fails bool) {
 	}
 	if a := was.State.Alerts["oncall"]; log.Has("already in a transaction") || (a != nil) == fails {
 		t.Errorf("the log says that a transaction is open: %v; written is %+v", log.Has("already in a transaction"), a)
+	}
+}
+
+// TestSaveIsBounded: without a broker a save ends with its time.
+func TestSaveIsBounded(t *testing.T) {
+	t.Parallel()
+	c, opened := newTerms(t)
+	one := opened("1")
+	c.Close()
+	began := time.Now()
+	if err := one.save(t.Context()); err == nil || time.Since(began) > saveWithin+5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

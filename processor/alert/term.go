@@ -399,7 +399,16 @@ func (t *term) save(ctx context.Context) error {
 		return fmt.Errorf("write what was told: %w", err)
 	}
 	r := &kgo.Record{Topic: t.cfg.Names.Alerts(), Partition: 0, Key: []byte(stateKey), Value: s.encode()}
-	if err := t.tx.ProduceSync(ctx, r).FirstErr(); err != nil {
+	// Not ProduceSync: without a broker the client heeds the context of no record.
+	produced := make(chan error, 1)
+	t.tx.Produce(ctx, r, func(_ *kgo.Record, err error) { produced <- err })
+	var err error
+	select {
+	case err = <-produced:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		return fmt.Errorf("write what was told: %w", err)
 	}
 	if err := t.tx.EndTransaction(ctx, kgo.TryCommit); err != nil {
