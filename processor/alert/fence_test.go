@@ -154,7 +154,7 @@ func TestSaveIsBounded(t *testing.T) {
 	one := opened("1")
 	c.Close()
 	began := time.Now()
-	if err := one.save(t.Context()); err == nil || time.Since(began) > saveWithin+5*time.Second {
+	if err := one.save(t.Context()); err == nil || time.Since(began) > saveWithin+time.Minute {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
