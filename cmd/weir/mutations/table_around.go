@@ -126,8 +126,8 @@ var around = []mutation{
 		what:   "a stage that cannot be asked about is not behind",
 		harm:   "it is said to be over, and begins again with the next look",
 		file:   "processor/alert/lag.go",
-		old:    "\t\t\tif c == nil && late {",
-		new:    "\t\t\tif false {",
+		old:    "\t\tcase !late:\n",
+		new:    "\t\tcase true:\n",
 		checks: []check{alertTests},
 	},
 	{
