@@ -49,7 +49,7 @@ var applyExits = []string{
 }
 
 // change brings an edit into force, or in a dry run only says what it would do,
-// and prints what came of it. Where it would be refused, a dry run is an error too. kept is asked afterwards.
+// and prints its result. Where it would be refused, a dry run is an error too. kept is asked afterwards.
 func (c *call) change(ctx context.Context, k *cluster, s *Settings, tries int, edit revise.Edit, kept func() []string, o changeOptions) error {
 	var r *revise.Result
 	var err error

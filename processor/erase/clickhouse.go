@@ -377,7 +377,7 @@ func (s *Store) Find(ctx context.Context) ([]Found, error) {
 }
 
 // Erase does the work where Find counts anything, and waits until its parts are
-// rewritten. Rows that come meanwhile are another call's. progress is called with how many
+// rewritten. Rows that come in the meantime are another call's. progress is called with how many
 // of the rows are done.
 func (s *Store) Erase(ctx context.Context, progress func(done, total int64)) error {
 	found, err := s.Find(ctx)

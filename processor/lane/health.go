@@ -28,7 +28,7 @@ type tally struct {
 	since   schemas.Millis // calls permitted before this do not count
 }
 
-// outcomes counts calls by what came of them.
+// outcomes counts calls by outcome.
 type outcomes struct {
 	calls, failures int64
 	refused         int64 // neither accepted nor failed

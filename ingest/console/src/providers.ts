@@ -70,7 +70,7 @@ export function parts(to: readonly { provider: string; weight?: number }[], shar
   return to.map((t) => ({ provider: t.provider, weight: weight(t), meant: all ? weight(t) / all : 0, now: well ? (weight(t) * share(t.provider)) / well : 0 }));
 }
 
-/** callsWords says what came of the calls: those that are neither refused nor failed were accepted. */
+/** callsWords counts the calls by outcome: those that are neither refused nor failed were accepted. */
 export const callsWords = (s: Standing): string => {
   if (s.calls === 0) return "no calls";
   const of = (n: number, word: string) => (n > 0 ? `, ${number(n)} ${word} (${percent(n / s.calls)})` : "");
